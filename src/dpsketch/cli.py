@@ -1,0 +1,293 @@
+"""Command line: parse, call, print."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table as RichTable
+
+from dpsketch.demo import run_demo
+from dpsketch.engines.local import accumulate as accumulate_table
+from dpsketch.engines.sources import source_columns
+from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError
+from dpsketch.learn.answer import Answer, number_text
+from dpsketch.learn.sql import Table
+from dpsketch.learn.view import open_view
+from dpsketch.privacy.budget import Budget, decimal_text
+from dpsketch.privacy.ledger import Ledger
+from dpsketch.recipe import Recipe
+from dpsketch.schema import Schema
+from dpsketch.sketch.file import read_header
+from dpsketch.sketch.raw import RawSketch
+from dpsketch.sketch.release import release as release_raw
+from dpsketch.sketch.released import ReleasedSketch
+from dpsketch.sketch.statement import statement_text
+from dpsketch.template import schema_template
+
+app = typer.Typer(
+    help="One private pass over a table, one release, unlimited questions afterwards.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+ledger_app = typer.Typer(help="What each dataset may spend and has spent.", no_args_is_help=True)
+app.add_typer(ledger_app, name="ledger")
+
+out = Console(soft_wrap=True, highlight=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+SchemaPath = Annotated[Path, typer.Option("--schema", help="TOML file with the table's public facts.")]
+Rows = Annotated[int | None, typer.Option(help="Public order of magnitude of the rows; overrides the schema.")]
+Epsilon = Annotated[float, typer.Option(help="Privacy budget of this release.")]
+Frequencies = Annotated[
+    int | None, typer.Option(help="Number of Fourier frequencies; by default from rows and epsilon.")
+]
+Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
+
+
+@app.command()
+def init(table: Path) -> None:
+    """Print a schema to fill in, from column names and types only; values are never looked at."""
+    print(schema_template(source_columns(table)), end="")
+
+
+@app.command()
+def accumulate(
+    table: Path,
+    schema: SchemaPath,
+    output: Output,
+    epsilon: Epsilon,
+    rows: Rows = None,
+    frequencies: Frequencies = None,
+    force: Force = False,
+) -> None:
+    """Read a table into a raw sketch: exact, secret, mergeable. EPSILON only chooses sizes; nothing is spent."""
+    _free(output, force)
+    _accumulated(table, schema, Budget(epsilon), rows, frequencies).save(output, force)
+    err.print(f"{output}: raw sketch, NOT PRIVATE. Keep it secret; release it with: dpsketch release {output} …")
+
+
+@app.command()
+def release(
+    table: Annotated[Path, typer.Argument(help="CSV or Parquet file, a folder of them, or a raw sketch.")],
+    output: Output,
+    epsilon: Epsilon,
+    schema: Annotated[Path | None, typer.Option("--schema", help="TOML file with the table's public facts.")] = None,
+    ledger: Annotated[str | None, typer.Option(help="Ledger file; created if absent.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Name in the ledger; by default the table's file name.")] = None,
+    rows: Rows = None,
+    frequencies: Frequencies = None,
+    not_private: Annotated[
+        bool, typer.Option("--not-private", help="For studies: no noise, needs epsilon inf.")
+    ] = False,
+    force: Force = False,
+) -> None:
+    """Sketch a table, add noise once, and write the released sketch."""
+    budget = Budget(epsilon)
+    _free(output, force)
+    if not_private == budget.private:
+        raise BudgetError(
+            "a file without privacy needs both --epsilon inf and --not-private",
+            "pass both, or neither for a private release",
+        )
+    if budget.private and ledger is None:
+        raise BudgetError("a private release needs a ledger", "pass --ledger ledger.db; it is created if absent")
+    book = None if ledger is None else Ledger(ledger)
+    name = dataset or table.name.split(".")[0]
+    if table.suffix == ".raw":
+        raw = RawSketch.load(table)
+    else:
+        if schema is None:
+            raise FileError("a table needs --schema", "dpsketch init TABLE > schema.toml writes a template")
+        facts = Schema.load(schema)
+        if book is not None and budget.private:
+            book.check(name, budget.exact_epsilon, facts.unit, facts.max_rows_per_unit)
+        raw = _accumulated(table, schema, budget, rows, frequencies)
+    release_raw(raw, budget, book, name).save(output, force)
+    if budget.private:
+        err.print(
+            f"{output}: released with epsilon {decimal_text(budget.exact_epsilon)}, recorded for dataset '{name}'."
+        )
+        err.print(f'Next: dpsketch show {output}, dpsketch ask {output} "select count(*) from sketch"')
+    else:
+        err.print(f"{output}: NOT PRIVATE, for studies only.")
+
+
+@app.command()
+def show(sketch: Path, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Print the privacy statement of a released sketch."""
+    statement = ReleasedSketch.load(sketch).statement
+    print(json.dumps(statement, indent=2, ensure_ascii=False) if as_json else statement_text(statement))
+
+
+@app.command()
+def ask(
+    sketch: Path,
+    question: Annotated[str, typer.Argument(help="A select statement on the table `sketch`.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+) -> None:
+    """Answer a question; every number carries the standard error of the privacy noise."""
+    view = open_view(sketch)
+    table = view.sql(question)
+    rows = table.to_dicts()
+    if as_json:
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+    elif as_csv:
+        writer = csv.DictWriter(sys.stdout, list(rows[0]) if rows else list(table.columns))
+        writer.writeheader()
+        writer.writerows(rows)
+    else:
+        if not view.released.private:
+            out.print("NOT PRIVATE: exact sums, for studies only.")
+        for line in table.how:
+            out.print(f"{line}; ± is one standard error of the privacy noise.")
+        out.print(_rich_table(table))
+
+
+@app.command()
+def merge(
+    sketches: Annotated[list[Path], typer.Argument(help="Two or more sketches of the same schema and recipe.")],
+    output: Output,
+    disjoint_units: Annotated[bool, typer.Option("--disjoint-units", help="No unit has rows in two of them.")] = False,
+    force: Force = False,
+) -> None:
+    """Add sketches: all raw (still secret) or all released (noises add up)."""
+    if len(sketches) < 2:
+        raise MergeError("merge needs at least two sketches")
+    _free(output, force)
+    kinds = {read_header(path)["kind"] for path in sketches}
+    if kinds == {"raw"}:
+        raw = RawSketch.load(sketches[0])
+        for path in sketches[1:]:
+            raw = raw.merge(RawSketch.load(path), disjoint_units)
+        raw.save(output, force)
+    elif kinds == {"released"}:
+        released = ReleasedSketch.load(sketches[0])
+        for path in sketches[1:]:
+            released = released.merge(ReleasedSketch.load(path))
+        released.save(output, force)
+    else:
+        raise MergeError("raw and released sketches do not merge", "release the raw one first")
+    err.print(f"{output}: merged from {len(sketches)} {kinds.pop()} sketches.")
+
+
+@ledger_app.command("show")
+def ledger_show(ledger: str, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Print caps and spends."""
+    accounts = Ledger(ledger, create=False).accounts()
+    if as_json:
+        print(json.dumps([_account_facts(account) for account in accounts], indent=2))
+        return
+    table = RichTable("dataset", "unit", "cap", "spent", "left", "releases", "unfinished")
+    for account in accounts:
+        unfinished = sum(not spend.committed for spend in account.spends)
+        numbers = [decimal_text(number) for number in (account.cap, account.spent, account.left)]
+        table.add_row(account.dataset, account.unit or "-", *numbers, str(len(account.spends)), str(unfinished))
+    out.print(table)
+
+
+@ledger_app.command("grant")
+def ledger_grant(ledger: str, dataset: str, epsilon: Epsilon) -> None:
+    """Set how much a dataset may spend in total."""
+    Ledger(ledger).grant(dataset, Budget(epsilon))
+    err.print(f"Dataset '{dataset}' may spend epsilon {decimal_text(Budget(epsilon).exact_epsilon)} in total.")
+
+
+@app.command()
+def demo(folder: Annotated[Path, typer.Argument(help="Where to write the demo's files.")] = Path("demo")) -> None:
+    """Make up a table of 100,000 rows, release it at epsilon 1, and compare answers with the truth."""
+    run_demo(folder, out)
+
+
+def _accumulated(table: Path, schema: Path, budget: Budget, rows: int | None, frequencies: int | None) -> RawSketch:
+    facts = Schema.load(schema)
+    recipe = Recipe.general(facts, rows, budget, frequencies)
+    with _progress() as report:
+        return accumulate_table(table, facts, recipe, progress=report)
+
+
+@contextmanager
+def _progress() -> Iterator[Any]:
+    """A bar of the share of bytes read: never a number of rows."""
+    columns = (TextColumn("reading"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("reading", total=1.0)
+        yield lambda share: bar.update(task, completed=share)
+
+
+def _free(path: Path, force: bool) -> None:
+    """Refuse before any work or spend what would be refused at the end."""
+    if path.exists() and not force:
+        raise FileError(f"{path} exists already", "choose another name, or pass --force to replace it")
+    if not path.parent.is_dir():
+        raise FileError(f"{path.parent} is not a folder", "create it first")
+
+
+def _rich_table(table: Table) -> RichTable:
+    shown = RichTable()
+    for name in table.columns:
+        shown.add_column(name, justify="right")
+    for row in table.rows:
+        shown.add_row(*[_cell_text(cell) for cell in row])
+    return shown
+
+
+def _cell_text(cell: Any) -> str:
+    if cell is None:
+        return "(missing)"
+    if not isinstance(cell, Answer):
+        return str(cell)
+    if isinstance(cell.value, float):
+        return f"{number_text(cell.value, cell.stderr)} ± {cell.stderr:.2g}"
+    return f"{cell.value} ± {cell.stderr}"
+
+
+def _account_facts(account: Any) -> dict[str, Any]:
+    return {
+        "dataset": account.dataset,
+        "unit": account.unit,
+        "cap": decimal_text(account.cap),
+        "spent": decimal_text(account.spent),
+        "left": decimal_text(account.left),
+        "spends": [
+            {
+                "epsilon": decimal_text(spend.epsilon),
+                "event": spend.event,
+                "created": spend.created,
+                "committed": spend.committed,
+            }
+            for spend in account.spends
+        ],
+    }
+
+
+def main() -> None:
+    """Entry point: errors without tracebacks, which could show records, unless --debug comes first."""
+    if sys.argv[1:2] == ["--debug"]:
+        del sys.argv[1]
+        app()
+        return
+    try:
+        app()
+    except DpsketchError as error:
+        err.print(f"{type(error).__name__}: {error}", markup=False)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        err.print("Interrupted. Nothing was released; a spend that the ledger already shows stays recorded.")
+        sys.exit(130)
+    except Exception as error:  # its message may hold cells
+        err.print(
+            f"{type(error).__name__}: unexpected error.\nHint: run dpsketch --debug … for a traceback", markup=False
+        )
+        sys.exit(70)

@@ -1,0 +1,210 @@
+"""A made-up hospital, released and questioned, with the truth beside every answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from dpsketch.engines.local import accumulate
+from dpsketch.learn.answer import number_text
+from dpsketch.learn.view import View, open_view
+from dpsketch.privacy.budget import Budget
+from dpsketch.privacy.ledger import Ledger
+from dpsketch.recipe import Recipe
+from dpsketch.schema import Schema
+from dpsketch.sketch.release import release
+from dpsketch.sketch.statement import statement_text
+
+ROWS = 100_000
+SCHEMA = """# Public facts about the hospital's table, as its curator would write them down.
+[privacy]
+rows = 100000
+unit = "row"
+
+[columns.age]
+kind = "integer"
+lower = 0
+upper = 110
+
+[columns.sex]
+kind = "category"
+values = ["female", "male"]
+
+[columns.ward]
+kind = "category"
+values = ["surgery", "cardiology", "maternity", "general"]
+
+[columns.smoker]
+kind = "boolean"
+
+[columns.pressure]
+kind = "number"
+lower = 60
+upper = 220
+
+[columns.cost]
+kind = "number"
+lower = 100
+upper = 200000
+transform = "log"
+
+[columns.admitted]
+kind = "datetime"
+lower = 2024-01-01
+upper = 2025-01-01
+"""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question as SQL, and its true answer, known because the table is made up."""
+
+    sql: str
+    truth: Callable[[dict[str, np.ndarray]], float]
+
+
+def _share_above(column: str, bound: float) -> Callable[[dict[str, np.ndarray]], float]:
+    return lambda t: float((t[column] > bound).sum())
+
+
+QUESTIONS = (
+    Question("select count(*) from sketch", lambda t: float(len(t["age"]))),
+    Question("select avg(age) from sketch", lambda t: float(t["age"].mean())),
+    Question("select median(cost) from sketch", lambda t: float(np.median(t["cost"]))),
+    Question("select count(*) from sketch where pressure > 160", _share_above("pressure", 160)),
+    Question("select avg(pressure) from sketch where age >= 65", lambda t: float(t["pressure"][t["age"] >= 65].mean())),
+    Question(
+        "select count(*) from sketch where smoker and sex = 'male'",
+        lambda t: float((t["smoker"] & (t["sex"] == "male")).sum()),
+    ),
+)
+
+
+def make_table(rows: int = ROWS, seed: int = 2024) -> dict[str, np.ndarray]:
+    """People whose blood pressure grows with age and smoking, and whose costs follow the ward."""
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["female", "male"], rows, p=[0.54, 0.46])
+    ward = rng.choice(["surgery", "cardiology", "maternity", "general"], rows, p=[0.3, 0.2, 0.1, 0.4])
+    ward = np.where((ward == "maternity") & (sex == "male"), "general", ward)
+    age = np.where(ward == "maternity", rng.normal(31, 5, rows), rng.normal(58, 19, rows))
+    age = np.clip(np.rint(age), 0, 110).astype(np.int64)
+    smoker = rng.random(rows) < np.where(sex == "male", 0.27, 0.17)
+    pressure = np.clip(98 + 0.55 * age + 9 * smoker + rng.normal(0, 13, rows), 60, 220)
+    base = {"surgery": 9.0, "cardiology": 8.7, "maternity": 8.1, "general": 7.6}
+    cost = np.exp(np.array([base[w] for w in ward]) + 0.006 * age + rng.normal(0, 0.6, rows))
+    day = 365 * rng.beta(1.2, 1.0, rows)
+    admitted = np.datetime64("2024-01-01") + (day * 86_400).astype("timedelta64[s]")
+    return {
+        "age": age,
+        "sex": sex,
+        "ward": ward,
+        "smoker": smoker,
+        "pressure": np.round(pressure, 1),
+        "cost": np.round(np.clip(cost, 100, 200_000), 2),
+        "admitted": admitted,
+    }
+
+
+def run_demo(folder: Path, console: Console) -> None:
+    """Make up the table, release it, show the statement, ask, and plot."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table = make_table()
+    schema_path, table_path = folder / "hospital.toml", folder / "hospital.parquet"
+    sketch_path, plot_path, ledger_path = folder / "hospital.sketch", folder / "marginals.png", folder / "ledger.db"
+    schema_path.write_text(SCHEMA)
+    pq.write_table(pa.table(table), table_path)
+    ledger_path.unlink(missing_ok=True)
+    console.print(f"1. A made-up hospital: {ROWS:,} patients, {len(table)} columns in {table_path}.")
+    console.print(f"   Its curator declares public facts, such as bounds and wards, in {schema_path}.\n")
+
+    schema, budget = Schema.load(schema_path), Budget(epsilon=1.0)
+    recipe = Recipe.general(schema, budget=budget)
+    raw = accumulate(table_path, schema, recipe)
+    released = release(raw, budget, Ledger(ledger_path), "hospital")
+    released.save(sketch_path, force=True)
+    size = sketch_path.stat().st_size
+    console.print(
+        f"2. One pass, one release: {sketch_path}, {size:,} bytes. {ledger_path} recorded the spend of epsilon 1."
+    )
+    console.print("   What the curator signs for:\n")
+    console.print("   " + statement_text(released.statement).replace("\n", "\n   ") + "\n", markup=False)
+
+    view = open_view(sketch_path)
+    console.print(
+        "3. Anyone may now ask the file, as often as they like. Only because this table is made up can the true"
+    )
+    console.print("   answers stand beside the private ones (± one standard error of the privacy noise):\n")
+    answers = RichTable("question", "answer", "truth", "error / stderr", title=None)
+    for question in QUESTIONS:
+        answer = view.sql(question.sql).rows[0][0]
+        truth = question.truth(table)
+        answers.add_row(
+            question.sql,
+            f"{number_text(answer.value, answer.stderr)} ± {answer.stderr:.2g}",
+            number_text(truth, answer.stderr),
+            f"{(answer.value - truth) / answer.stderr:+.1f}",
+        )
+    console.print(answers)
+    plot_marginals(view, table, plot_path)
+    console.print(f"\n4. {plot_path} shows every column's noisy marginal with its error band, and the truth.\n")
+    console.print("   Your own table:  dpsketch init TABLE > schema.toml   (fill in the blanks)")
+    console.print(
+        "                    dpsketch release TABLE --schema schema.toml --epsilon 1 --ledger ledger.db -o my.sketch"
+    )
+    console.print('                    dpsketch ask my.sketch "select avg(age) from sketch where smoker"')
+
+
+def plot_marginals(view: View, table: dict[str, np.ndarray], path: Path) -> None:
+    """One panel a column: noisy counts, a band of two standard errors, true counts."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    columns = view.schema.scalars
+    figure, axes = plt.subplots(2, -(-len(columns) // 2), figsize=(16, 7))
+    for axis, column in zip(axes.flat, columns, strict=False):
+        answer = view.histogram(column.name, bins=40)
+        exact = _true_counts(view, column.name, table[column.name], 40)
+        value, stderr = answer.value[:-1], answer.stderr[:-1]
+        if column.numeric:
+            low, high = column.values_of(np.array([-32767, 32767]))
+            middle = np.linspace(low, high, 41)
+            middle = (middle[:-1] + middle[1:]) / 2
+            if column.kind == "datetime":
+                middle = middle.astype("datetime64[us]")
+            axis.fill_between(middle, value - 2 * stderr, value + 2 * stderr, step="mid", alpha=0.4, label="± 2 stderr")
+            axis.step(middle, value, where="mid", linewidth=1, label="private answer")
+            axis.plot(middle, exact, "k.", markersize=3, label="truth (made-up data)")
+            axis.tick_params(axis="x", rotation=30)
+        else:
+            labels = list((answer.labels or ())[:-1])
+            axis.bar(labels, value, yerr=2 * stderr, alpha=0.5, capsize=4, label="private answer ± 2 stderr")
+            axis.plot(labels, exact, "k.", label="truth (made-up data)")
+        axis.set_title(column.name)
+        axis.set_ylim(bottom=0)
+    for axis in axes.flat[len(columns) :]:
+        axis.axis("off")
+    axes.flat[0].legend(fontsize=8)
+    figure.suptitle("One private release, epsilon = 1: marginals with error bands")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def _true_counts(view: View, name: str, values: np.ndarray, bins: int) -> np.ndarray:
+    column = view.schema.column(name)
+    if column.numeric:
+        low, high = column.values_of(np.array([-32767, 32767]))
+        numbers = values.astype("datetime64[us]").astype(np.int64) if column.kind == "datetime" else values
+        return np.histogram(numbers, bins=bins, range=(low, high))[0]
+    labels = column.labels  # type: ignore[attr-defined]
+    texts = np.array([str(value).lower() for value in values.tolist()])
+    return np.array([(texts == label).sum() for label in labels])

@@ -1,0 +1,267 @@
+"""Records to codes: clamp to the public bounds, one cell at a time.
+
+Guarantee: a record's codes depend on nothing but its own cells and the schema. No cell raises, no
+cell changes how another is read, and no libm function or type inference is involved.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import mpmath
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpsketch.errors import SourceError
+from dpsketch.schema import (
+    OTHER,
+    SPAN,
+    Boolean,
+    Category,
+    Codes,
+    Column,
+    Datetime,
+    Floats,
+    IdSet,
+    Integer,
+    Number,
+    Schema,
+    as_moment,
+    microseconds,
+    nearest,
+)
+
+_DECIMAL = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
+_IS_DECIMAL = re.compile(_DECIMAL)
+_TRUE = {b"true", b"t", b"yes", b"y", b"1", b"1.0"}
+_FALSE = {b"false", b"f", b"no", b"n", b"0", b"0.0"}
+
+
+@dataclass(frozen=True)
+class IdSets:
+    """Sets of ids of one column: row i holds ids[offsets[i]:offsets[i+1]], sorted and distinct."""
+
+    offsets: NDArray[np.int64]
+    ids: NDArray[np.int32]
+
+
+def encode(schema: Schema, batch: pa.RecordBatch) -> Codes:
+    """Codes of the scalar columns, one matrix row a column."""
+    codes = np.empty((len(schema.scalars), batch.num_rows), np.int16)
+    for row, column in enumerate(schema.scalars):
+        codes[row] = encode_column(column, cells(batch, column.name))
+    return codes
+
+
+def cells(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """One column of a batch by its exact name."""
+    index = batch.schema.get_field_index(name)
+    if index < 0:
+        raise SourceError(f"the table has no column '{name}'", nearest(name, batch.schema.names))
+    return batch.column(index)
+
+
+def encode_column(column: Column, array: pa.Array) -> Codes:
+    array = _plain(array)
+    if pa.types.is_nested(array.type) or isinstance(column, IdSet):
+        raise SourceError(
+            f"column '{column.name}' is declared as {column.kind}, but the table holds {array.type}",
+            "declare it as a set of ids, or leave it out of the schema",
+        )
+    return column.codes_of(_levels(column, array))
+
+
+def encode_sets(column: IdSet, array: pa.Array) -> IdSets:
+    """Ids outside the universe become the overflow id `universe`; a missing list is empty."""
+    array = _plain(array)
+    if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
+        raise SourceError(
+            f"column '{column.name}' is a set of ids, but the table holds {array.type}", "store it as lists"
+        )
+    values = _plain(array.flatten())
+    numbers = _numbers(values)
+    inside = (numbers >= 0) & (numbers < column.universe)
+    ids = np.where(inside, numbers, column.universe).astype(np.int64)
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    rows = np.repeat(np.arange(len(array)), lengths)
+    kept = np.unique(rows * (column.universe + 1) + ids)
+    counts = np.bincount(kept // (column.universe + 1), minlength=len(array))
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return IdSets(offsets, (kept % (column.universe + 1)).astype(np.int32))
+
+
+def texts(array: pa.Array) -> pa.Array:
+    """Each cell as trimmed text: 7, 7.0 and "7" are the same, missing and empty are null."""
+    array = _plain(array)
+    kind = array.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        text = array.cast(pa.large_binary()).view(pa.large_string())
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        text = array.cast(pa.large_string())
+    elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        numbers = _numbers(array)
+        text = pa.array([None if np.isnan(x) else str(int(x)) if x == int(x) else repr(x) for x in numbers.tolist()])
+        text = text.cast(pa.large_string())
+    else:
+        text = array.cast(pa.large_string())
+    text = pc.ascii_trim_whitespace(text)
+    return pc.if_else(pc.equal(pc.binary_length(text), 0), pa.scalar(None, pa.large_string()), text)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """Without dictionary, extension and view encodings."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if array.type == pa.string_view():
+        array = array.cast(pa.large_string())
+    if array.type == pa.binary_view():
+        array = array.cast(pa.large_binary())
+    return array
+
+
+def _is_text(array: pa.Array) -> bool:
+    kind = array.type
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    )
+
+
+def _levels(column: Column, array: pa.Array) -> NDArray[np.int64]:
+    match column:
+        case Number():
+            return _linear(column, _with_missing(_numbers(array), column.missing))
+        case Integer():
+            numbers = _with_missing(_numbers(array), column.missing)
+            return _spread(numbers, float(column.lower), float(column.upper), column.levels - 1)
+        case Datetime():
+            low, high = column.bounds
+            return _spread(_moments(array), low, high, column.levels - 1)
+        case Category():
+            text = texts(array)
+            found = pc.index_in(text, value_set=pa.array(column.labels, pa.large_string()))
+            level = pc.fill_null(found, column.labels.index(OTHER)).to_numpy(zero_copy_only=False)
+            return np.where(_is_null(text), -1, level)
+        case Boolean():
+            return _booleans(array)
+    raise AssertionError(column.kind)
+
+
+def _is_null(array: pa.Array) -> NDArray[np.bool_]:
+    mask: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _with_missing(numbers: Floats, replacement: float | None) -> Floats:
+    return numbers if replacement is None else np.where(np.isnan(numbers), float(replacement), numbers)
+
+
+def _linear(column: Number, numbers: Floats) -> NDArray[np.int64]:
+    if column.transform is None:
+        return _spread(numbers, column.lower, column.upper, SPAN)
+    levels = np.searchsorted(thresholds(column.transform, column.lower, column.upper), numbers, side="right")
+    return np.where(np.isnan(numbers), -1, levels)
+
+
+def _spread(numbers: Floats, low: float, high: float, steps: int) -> NDArray[np.int64]:
+    """Nearest of steps+1 levels; only correctly rounded operations, so the same on every machine."""
+    missing = np.isnan(numbers)
+    clamped = np.where(missing, low, np.minimum(np.maximum(numbers, low), high))
+    levels = np.rint((clamped - low) / (high - low) * steps).astype(np.int64)
+    return np.where(missing, -1, np.minimum(np.maximum(levels, 0), steps))
+
+
+@lru_cache(maxsize=256)
+def thresholds(transform: str, lower: float, upper: float) -> Floats:
+    """Boundaries between the levels of a log or asinh column, each correctly rounded.
+
+    Comparison with these replaces a libm call, whose last bit differs between machines. The levels are
+    evenly spaced in log or asinh, so their images follow a recurrence in fixed-point integers.
+    """
+    bits = 256 + max(0, -math.frexp(lower)[1])  # of fraction: 200 significant ones for the smallest boundary
+    with mpmath.workprec(bits + 1200):
+        low, high = mpmath.mpf(lower), mpmath.mpf(upper)
+        start = mpmath.log(low) if transform == "log" else mpmath.asinh(low)
+        end = mpmath.log(high) if transform == "log" else mpmath.asinh(high)
+        step = (end - start) / SPAN
+        first = start + step / 2
+        grow, up, shrink, down = (int(mpmath.ldexp(mpmath.exp(power), bits)) for power in (first, step, -first, -step))
+    unit = 1 << bits
+    bounds = np.empty(SPAN)
+    if transform == "log":
+        for level in range(SPAN):
+            bounds[level] = grow / unit
+            grow = grow * up >> bits
+        return bounds
+    for level in range(SPAN):
+        bounds[level] = (grow - shrink) / (2 * unit)
+        grow, shrink = grow * up >> bits, shrink * down >> bits
+    return bounds
+
+
+def _numbers(array: pa.Array) -> Floats:
+    """Cells as float64; NaN, infinities, nulls and unreadable text are NaN."""
+    if _is_text(array):
+        numbers = _parsed_numbers(texts(array))
+    elif pa.types.is_boolean(array.type):
+        numbers = pc.fill_null(array.cast(pa.int8()).cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
+    elif pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_decimal(array.type):
+        numbers = pc.fill_null(array.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False)
+    else:
+        numbers = np.full(len(array), np.nan)
+    return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
+def _parsed_numbers(text: pa.Array) -> Floats:
+    readable = pc.match_substring_regex(text, f"^(?:{_DECIMAL})$")
+    try:
+        parsed = pc.if_else(readable, text, pa.scalar(None, pa.large_string())).cast(pa.float64())
+        return pc.fill_null(parsed, np.nan).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:  # a reader that refuses some form of our grammar: same values, slower
+        return _each(text, lambda cell: float(cell) if _IS_DECIMAL.fullmatch(cell) else np.nan)
+
+
+def _moments(array: pa.Array) -> Floats:
+    """Microseconds since 1970; text must be ISO 8601."""
+    if _is_text(array):
+        return _each(texts(array), _moment)
+    if pa.types.is_date(array.type) or pa.types.is_timestamp(array.type):
+        stamps = array.cast(pa.timestamp("s") if pa.types.is_date(array.type) else array.type)
+        per_unit = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}[stamps.type.unit]
+        counts = stamps.view(pa.int64()).cast(pa.float64(), safe=False)
+        return pc.fill_null(counts, np.nan).to_numpy(zero_copy_only=False) * per_unit
+    return np.full(len(array), np.nan)
+
+
+def _moment(cell: str) -> float:
+    moment = as_moment(cell)
+    return np.nan if moment is None else float(microseconds(moment))
+
+
+def _booleans(array: pa.Array) -> NDArray[np.int64]:
+    flags = _each(texts(array), _flag) if _is_text(array) else _numbers(array)
+    return np.where((flags == 0) | (flags == 1), np.nan_to_num(flags, nan=-1.0), -1).astype(np.int64)
+
+
+def _flag(cell: str) -> float:
+    lowered = cell.lower().encode("utf-8", "replace")
+    return 1.0 if lowered in _TRUE else 0.0 if lowered in _FALSE else np.nan
+
+
+def _each(text: pa.Array, read: Callable[[str], float]) -> Floats:
+    """`read` on every distinct text; a pure function of the cell, nulls are NaN."""
+    encoded = text.view(pa.large_binary()).dictionary_encode()
+    table = np.array([read(cell.decode("utf-8", "replace")) for cell in encoded.dictionary.to_pylist()] + [np.nan])
+    return table[pc.fill_null(encoded.indices, len(table) - 1).to_numpy(zero_copy_only=False)]

@@ -1,0 +1,169 @@
+"""CSV to Arrow batches of text, one line a record, whatever the line holds.
+
+A general CSV reader lets a stray quote swallow the lines after it, and infers types from whole columns: one
+cell would change how others are read. Here a line break always ends a record, a line with the wrong number of
+fields or a broken quote is one record of missing cells, and every cell stays text. Empty lines are no records.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from dpsketch.errors import SourceError
+
+_BLOCK = 1 << 22
+_NEWLINE, _RETURN, _QUOTE = 10, 13, 34
+
+
+def header(path: Path) -> list[str]:
+    """Column names: the first line, which is public."""
+    with open(path, "rb") as file:
+        line = file.readline(1 << 20).removeprefix(b"\xef\xbb\xbf")
+    if not line.strip():
+        raise SourceError(f"{path} has no header line", "the first line of a CSV file names its columns")
+    if not line.endswith(b"\n"):
+        line += b"\n"
+    separator = _separator(path)
+    buffer = np.frombuffer(line, np.uint8)
+    starts, ends, quoted = _split(buffer, 1, separator, line.count(bytes([separator])) + 1, exact=False)
+    fields = int((ends[:, 0] >= 0).sum())
+    names = [_column(buffer, starts[i], ends[i], quoted[i])[0].as_py() or b"" for i in range(fields)]
+    try:
+        return [name.decode("utf-8").strip() for name in names]
+    except UnicodeDecodeError:
+        raise SourceError(f"{path}: the header line is not UTF-8 text", "convert the file to UTF-8") from None
+
+
+def batches(path: Path, wanted: Sequence[str], progress: Callable[[float], None]) -> Iterator[pa.RecordBatch]:
+    """The wanted columns that the file has, as binary arrays; `progress` gets the share of bytes read."""
+    names = header(path)
+    picked = [(name, names.index(name)) for name in wanted if name in names]
+    separator, size = _separator(path), max(os.path.getsize(path), 1)
+    with open(path, "rb") as file:
+        file.readline()
+        rest = b""
+        while block := file.read(_BLOCK):
+            progress(file.tell() / size)
+            end = block.rfind(b"\n") + 1
+            if end == 0:
+                rest += block
+                continue
+            yield _batch(rest + block[:end], picked, separator, len(names))
+            rest = block[end:]
+        if rest:
+            yield _batch(rest + b"\n", picked, separator, len(names))
+
+
+def _separator(path: Path) -> int:
+    return ord("\t") if path.suffix.lower() == ".tsv" else ord(",")
+
+
+def _batch(text: bytes, picked: Sequence[tuple[str, int]], separator: int, fields: int) -> pa.RecordBatch:
+    buffer = np.frombuffer(text, np.uint8)
+    starts, ends, quoted = _split(buffer, text.count(b"\n"), separator, fields, exact=True)
+    arrays = [_column(buffer, starts[i], ends[i], quoted[i]) for _, i in picked]
+    schema = pa.schema([(name, pa.large_binary()) for name, _ in picked])
+    if not picked:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * starts.shape[1], pa.struct([])))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _split(
+    buffer: np.ndarray, lines: int, separator: int, fields: int, exact: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    starts = np.zeros((fields, lines), np.int64)
+    ends = np.full((fields, lines), -1, np.int64)
+    quoted = np.zeros((fields, lines), np.bool_)
+    records = _scan(buffer, separator, starts, ends, quoted, exact)
+    return starts[:, :records], ends[:, :records], quoted[:, :records]
+
+
+def _column(buffer: np.ndarray, starts: np.ndarray, ends: np.ndarray, quoted: np.ndarray) -> pa.Array:
+    """Copy one field of every record into an Arrow array; missing where the field is empty or the line broken."""
+    starts, ends = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
+    data = np.empty(int(np.maximum(ends - starts, 0).sum()), np.uint8)
+    offsets = np.zeros(len(starts) + 1, np.int64)
+    used = _copy(buffer, starts, ends, np.ascontiguousarray(quoted), data, offsets)
+    valid = pa.array(ends > starts)
+    return pa.Array.from_buffers(
+        pa.large_binary(), len(starts), [valid.buffers()[1], pa.py_buffer(offsets), pa.py_buffer(data[:used])]
+    )
+
+
+@njit(
+    ["int64(Array(uint8, 1, 'C', readonly=True), int64, int64[:,::1], int64[:,::1], boolean[:,::1], boolean)"],
+    nogil=True,
+    cache=True,
+)
+def _scan(buffer, separator, starts, ends, quoted, exact):  # type: ignore[no-untyped-def]
+    """Field boundaries of every non-empty line; a field's end is -1 in a broken line."""
+    fields = starts.shape[0]
+    record, position = 0, 0
+    while position < buffer.size:
+        stop = position
+        while buffer[stop] != _NEWLINE:
+            stop += 1
+        after = stop + 1
+        if stop > position and buffer[stop - 1] == _RETURN:
+            stop -= 1
+        if stop == position:
+            position = after
+            continue
+        field, broken = 0, False
+        at = position
+        while True:
+            if field == fields:
+                broken = True
+                break
+            if at < stop and buffer[at] == _QUOTE:
+                close = at + 1
+                while close < stop:
+                    if buffer[close] == _QUOTE:
+                        if close + 1 < stop and buffer[close + 1] == _QUOTE:
+                            close += 1
+                        else:
+                            break
+                    close += 1
+                if close >= stop or (close + 1 < stop and buffer[close + 1] != separator):
+                    broken = True
+                    break
+                starts[field, record], ends[field, record], quoted[field, record] = at + 1, close, True
+                at = close + 1
+            else:
+                begin = at
+                while at < stop and buffer[at] != separator:
+                    at += 1
+                starts[field, record], ends[field, record] = begin, at
+            field += 1
+            if at >= stop:
+                break
+            at += 1
+        if exact and (broken or field != fields):
+            for f in range(fields):
+                ends[f, record] = -1
+        record += 1
+        position = after
+    return record
+
+
+@njit(
+    ["int64(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], boolean[::1], uint8[::1], int64[::1])"],
+    nogil=True,
+    cache=True,
+)
+def _copy(buffer, starts, ends, quoted, data, offsets):  # type: ignore[no-untyped-def]
+    used = 0
+    for record in range(starts.size):
+        at = starts[record]
+        while at < ends[record]:
+            data[used] = buffer[at]
+            used += 1
+            at += 2 if quoted[record] and buffer[at] == _QUOTE else 1
+        offsets[record + 1] = used
+    return used

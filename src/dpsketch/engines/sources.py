@@ -1,0 +1,159 @@
+"""Anything tabular to Arrow record batches of the wanted columns, in constant memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpsketch.engines import csv
+from dpsketch.errors import SourceError
+
+Progress = Callable[[float], None]
+_CSV = (".csv", ".tsv")
+_PARQUET = (".parquet", ".pq")
+_READ_ROWS = 1 << 16
+
+
+def read_batches(source: Any, wanted: Sequence[str], progress: Progress) -> Iterator[pa.RecordBatch]:
+    """Batches of a path, an Arrow object, anything with `__arrow_c_stream__`, or an iterable of such batches.
+
+    Guarantee: a column's type in one part of the source never changes how another part is read, and no error
+    carries a cell's content.
+    """
+    if isinstance(source, str | os.PathLike):
+        yield from _files(Path(source), wanted, progress)
+        return
+    try:
+        yield from _objects(source)
+    except (pa.ArrowException, pa.ArrowInvalid) as error:
+        raise SourceError(f"the source cannot be read as Arrow batches ({type(error).__name__})") from None
+
+
+def source_columns(path: Path) -> list[tuple[str, pa.DataType]]:
+    """Names and stored types, from the header alone; no value is looked at."""
+    first = data_files(path)[0]
+    if first.suffix.lower() in _CSV:
+        columns = [(name, pa.string()) for name in csv.header(first)]
+    else:
+        columns = [(field.name, field.type) for field in _parquet(first).schema_arrow]
+    return columns + [(key, pa.string()) for key in _folder_columns(first)]
+
+
+def data_files(path: Path) -> list[Path]:
+    """The files of a path, in a fixed order: itself, or every CSV and Parquet file below a folder."""
+    if path.is_dir():
+        files = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in _CSV + _PARQUET and file.is_file()]
+        files = [
+            file for file in files if not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
+        ]
+        if not files:
+            raise SourceError(f"{path} holds no CSV or Parquet file")
+        return files
+    if not path.is_file():
+        raise SourceError(f"there is no file {path}")
+    if path.suffix.lower() not in _CSV + _PARQUET:
+        raise SourceError(f"{path}: the name must end in {', '.join(_CSV + _PARQUET)}", "rename or convert the file")
+    return [path]
+
+
+def _files(path: Path, wanted: Sequence[str], progress: Progress) -> Iterator[pa.RecordBatch]:
+    files = data_files(path)
+    sizes = [max(file.stat().st_size, 1) for file in files]
+    total, done = sum(sizes), 0
+    for file, size in zip(files, sizes, strict=True):
+        before = done
+
+        def report(share: float, before: int = before, size: int = size) -> None:
+            progress((before + share * size) / total)
+
+        constants = {key: value for key, value in _folder_columns(file).items() if key in wanted}
+        try:
+            if file.suffix.lower() in _CSV:
+                read: Iterable[pa.RecordBatch] = csv.batches(file, wanted, report)
+            else:
+                read = _parquet_batches(file, wanted, report)
+            for batch in read:
+                yield _with_constants(batch, constants)
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError(
+                f"{file} cannot be read ({type(error).__name__})", "check that the file is whole"
+            ) from None
+        done += size
+
+
+def _folder_columns(file: Path) -> dict[str, str]:
+    """Columns that a partitioned dataset stores in folder names: key=value, always text."""
+    pairs = (part.split("=", 1) for part in file.parts[:-1] if "=" in part)
+    return {key: value for key, value in pairs if value != "__HIVE_DEFAULT_PARTITION__"}
+
+
+def _with_constants(batch: pa.RecordBatch, constants: dict[str, str]) -> pa.RecordBatch:
+    for key, value in constants.items():
+        if key not in batch.schema.names:
+            batch = batch.append_column(key, pa.repeat(pa.scalar(value), batch.num_rows))
+    return batch
+
+
+def _parquet(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(
+            f"{path} cannot be read as Parquet ({type(error).__name__})", "check that the file is whole"
+        ) from None
+
+
+def _parquet_batches(path: Path, wanted: Sequence[str], progress: Progress) -> Iterator[pa.RecordBatch]:
+    with _parquet(path) as file:
+        rows, seen = max(file.metadata.num_rows, 1), 0
+        columns = [name for name in file.schema_arrow.names if name in wanted]
+        for batch in file.iter_batches(batch_size=_READ_ROWS, columns=columns, use_threads=False):
+            yield batch
+            seen += batch.num_rows
+            progress(seen / rows)
+
+
+def _objects(source: Any) -> Iterator[pa.RecordBatch]:
+    if isinstance(source, pa.RecordBatch):
+        yield source
+    elif isinstance(source, pa.Table):
+        yield from source.to_batches(max_chunksize=_READ_ROWS)
+    elif isinstance(source, pa.RecordBatchReader):
+        yield from source
+    elif type(source).__module__.partition(".")[0] == "pandas":
+        yield from _pandas(source)
+    elif hasattr(source, "__arrow_c_stream__"):
+        yield from pa.RecordBatchReader.from_stream(source)
+    elif hasattr(source, "__arrow_c_array__"):
+        yield pa.record_batch(source)
+    elif isinstance(source, Iterable) and not isinstance(source, str | bytes | dict):
+        for item in source:
+            yield from _objects(item)
+    else:
+        raise SourceError(
+            f"a {type(source).__name__} is not a table",
+            "pass a path, an Arrow, pandas or polars object, or an iterable of batches",
+        )
+
+
+def _pandas(frame: Any) -> Iterator[pa.RecordBatch]:
+    """Slices of a pandas frame; object columns become text cell by cell: Arrow's inference raises on mixtures."""
+    for start in range(0, len(frame), _READ_ROWS):
+        part = frame.iloc[start : start + _READ_ROWS]
+        arrays = {}
+        for name in part.columns:
+            series = part[name]
+            if series.dtype == object:
+                arrays[str(name)] = pa.array([_cell_text(cell) for cell in series], pa.large_string())
+            else:
+                arrays[str(name)] = pa.array(series, from_pandas=True)
+        yield pa.RecordBatch.from_pydict(arrays)
+
+
+def _cell_text(cell: Any) -> str | None:
+    return None if cell is None or cell != cell else str(cell).encode("utf-8", "replace").decode()

@@ -1,0 +1,114 @@
+"""Moment-to-moment regression: any expectation from Fourier sums and marginals.
+
+Points are drawn from the product of the noisy marginals, a function is regressed on the Fourier features at these
+points, and the regression's coefficients are applied to the noisy sums. Source: m2m §3, with λ = σ²/n² for every
+feature and an unpenalised intercept (Theorem 1 supports λ = σ²/n², not σ²/n). Functions of single columns are left
+to the marginals: they are regressed out first, as unpenalised features.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse
+from scipy.stats import qmc
+
+from dpsketch.learn.answer import Estimate
+from dpsketch.learn.points import Frame, bin_codes
+from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.learn.tables import TableEstimator
+from dpsketch.maps.fourier import BoundFourier
+from dpsketch.maps.histogram import Binning
+from dpsketch.schema import Floats, Schema
+from dpsketch.sketch.released import ReleasedPart
+
+POINTS = 1 << 14
+
+
+class MomentEstimator:
+    """Expectations of functions of the Fourier part's columns.
+
+    `marginals` gives a one-way table for the columns that have one; others are taken as uniform on their bounds.
+    """
+
+    def __init__(
+        self, schema: Schema, noise: ReleaseNoise, part: ReleasedPart, marginals: dict[str, TableEstimator]
+    ) -> None:
+        assert isinstance(part.map, BoundFourier)
+        self._schema, self._noise, self._part, self._fourier = schema, noise, part, part.map
+        self._marginals = marginals
+        self.columns = part.map.columns
+        self._rows = noise.rows()
+        self.how = f"moment-to-moment regression on {len(part.map.frequencies)} Fourier frequencies and the marginals"
+
+    @cached_property
+    def _draw(self) -> tuple[Frame, scipy.sparse.csr_array, Floats]:
+        """Points, the indicator matrix of the marginals' bins at the points, and the Fourier features."""
+        uniforms = qmc.Sobol(len(self.columns), seed=0).random(POINTS)
+        codes, blocks = {}, []
+        for name, uniform in zip(self.columns, uniforms.T, strict=True):
+            if name in self._marginals:
+                binning, shares = self._marginals[name].binnings[0], self._marginals[name].marginal.positive
+            else:
+                binning = Binning(self._schema.column(name), 64)
+                shares = np.append(np.diff(binning.firsts) / binning.firsts[-1], 0.0)
+            upper = np.cumsum(shares)
+            bins = np.minimum(np.searchsorted(upper, uniform * upper[-1], side="right"), binning.count - 1)
+            position = np.clip(
+                (uniform * upper[-1] - upper[bins] + shares[bins]) / np.maximum(shares[bins], 1e-300), 0, 1
+            )
+            codes[name] = bin_codes(binning, bins, position)
+            if name in self._marginals:
+                ones = (np.ones(POINTS), (np.arange(POINTS), bins))
+                blocks.append(scipy.sparse.csr_array(ones, shape=(POINTS, binning.count)))
+        every = np.zeros((len(self._schema.scalars), POINTS), np.int16)
+        for name in self.columns:
+            every[self._schema.index(name)] = codes[name]
+        bins_at_points = scipy.sparse.hstack(blocks, format="csr") if blocks else scipy.sparse.csr_array((POINTS, 0))
+        return Frame(self._schema, codes), bins_at_points, self._fourier.features(every).T
+
+    @property
+    def frame(self) -> Frame:
+        return self._draw[0]
+
+    def _main_effects(self, functions: Floats) -> Floats:
+        """E[f | bin] − E[f] for every bin of every marginal."""
+        bins = self._draw[1]
+        count = np.maximum(np.asarray(bins.sum(axis=0)).ravel(), 1.0)
+        return (functions @ bins) / count - functions.mean(axis=1, keepdims=True)
+
+    def _interactions(self, functions: Floats) -> Floats:
+        """What is left of each function after its mean and the effects of single columns."""
+        return functions - functions.mean(axis=1, keepdims=True) - (self._draw[1] @ self._main_effects(functions).T).T
+
+    @cached_property
+    def _regression(self) -> tuple[Floats, tuple[Floats, bool], Floats]:
+        """Interactions of the features, the factored ridge system, the noisy normalised sums."""
+        features = self._interactions(self._draw[2])
+        unit = self._fourier.grid * float(self._rows.value)
+        ridge = self._part.noise_variance / unit**2
+        gram = features @ features.T / POINTS
+        gram[np.diag_indices_from(gram)] += ridge + 1e-9
+        return features, scipy.linalg.cho_factor(gram), self._part.sums / unit
+
+    def expect(self, functions: Floats) -> Estimate:
+        """Expectations of functions given by their values on `frame`: one row a function."""
+        interactions, factor, moments = self._regression
+        features = self._draw[2]
+        slopes = scipy.linalg.cho_solve(factor, interactions @ self._interactions(functions).T / POINTS).T
+        rest = functions - slopes @ features
+        value = rest.mean(axis=1) + slopes @ moments
+        unit = self._fourier.grid * float(self._rows.value)
+        influence = self._noise.place(self._part, slopes / unit)
+        influence -= (slopes @ moments)[:, None] * self._rows.influence / self._rows.value
+        effects, start = self._main_effects(rest), 0
+        for name in self.columns:
+            if name in self._marginals:
+                table = self._marginals[name]
+                slope = effects[:, start : start + table.cells]
+                value += slope @ (table.marginal.shares - table.marginal.positive)  # undo the points' cut-off
+                influence += table.marginal.influence(slope)
+                start += table.cells
+        return Estimate(value, influence)

@@ -1,0 +1,63 @@
+"""Points in the space of records, as codes, and their values in the user's units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.maps.histogram import Binning
+from dpsketch.schema import MISSING, Codes, Column, Floats, Schema
+
+_GOLDEN = (0.6180339887498949, 0.7548776662466927, 0.8191725133961645, 0.8566748838545029)
+
+
+class Frame:
+    """Points with named columns: numbers in the user's units, levels of categories, NaN where missing."""
+
+    def __init__(self, schema: Schema, codes: Mapping[str, Codes]) -> None:
+        self.schema = schema
+        self._codes = codes
+        self._values: dict[str, Floats] = {}
+
+    @cached_property
+    def size(self) -> int:
+        return len(next(iter(self._codes.values())))
+
+    def values(self, name: str) -> Floats:
+        if name not in self._values:
+            self._values[name] = self.schema.column(name).values_of(self._codes[name])
+        return self._values[name]
+
+    def levels(self, name: str) -> NDArray[np.int64]:
+        return self.schema.column(name).levels_of(self._codes[name])
+
+
+def bin_codes(binning: Binning, bins: NDArray[np.int64], position: Floats) -> Codes:
+    """Codes at a relative position (0 to 1) among the levels of each given bin."""
+    column: Column = binning.column
+    inside = np.minimum(bins, binning.count - 2)
+    first = binning.firsts[inside]
+    width = binning.firsts[inside + 1] - first
+    levels = first + np.minimum((position * width).astype(np.int64), width - 1)
+    return np.where(bins == binning.count - 1, np.int16(MISSING), column.codes_of(levels)).astype(np.int16)
+
+
+def cell_points(schema: Schema, binnings: Sequence[Binning], most: int = 1 << 21) -> tuple[Frame, int]:
+    """Equally many points spread evenly inside every cell of a table, cell after cell, and how many a cell.
+
+    A bin of one level needs one point; 60 divides evenly into the small numbers of levels of an integer's bins.
+    """
+    shape = [binning.count for binning in binnings]
+    cells = int(np.prod(shape))
+    single = all(binning.column.levels + 1 == binning.count for binning in binnings)
+    inside = 1 if single else max(1, min(60, most // cells))
+    grid = np.indices(shape).reshape(len(shape), cells)
+    steps = (np.arange(inside) + 0.5) / inside
+    codes = {}
+    for way, binning in enumerate(binnings):
+        shift = steps if way == 0 else (np.arange(inside) * _GOLDEN[(way - 1) % len(_GOLDEN)] + 0.5) % 1.0
+        codes[binning.column.name] = bin_codes(binning, np.repeat(grid[way], inside), np.tile(shift, cells))
+    return Frame(schema, codes), inside

@@ -1,0 +1,125 @@
+"""Statistics of groups of records: each group is a mask over an estimator's points."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from scipy.optimize import isotonic_regression
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.answer import Estimate
+from dpsketch.learn.points import Frame
+from dpsketch.schema import Boolean, Column, Datetime, Floats
+
+_GRID = 128
+
+
+class Estimator(Protocol):
+    """Expectations of functions of some columns, from a release."""
+
+    columns: tuple[str, ...]
+    how: str
+
+    @property
+    def frame(self) -> Frame: ...
+
+    def expect(self, functions: Floats) -> Estimate: ...
+
+
+class Selection:
+    """Groups of records, one row of `masks` each; every statistic has one entry a group.
+
+    Missing cells are left out of means, variances and quantiles, as in SQL.
+    """
+
+    def __init__(self, estimator: Estimator, rows: Estimate, masks: Floats) -> None:
+        self._estimator, self._rows, self._masks = estimator, rows, masks
+
+    def share(self) -> Estimate:
+        """Share of all records."""
+        return self._estimator.expect(self._masks).clipped(0.0, 1.0)
+
+    def count(self) -> Estimate:
+        return self._rows * self._estimator.expect(self._masks).clipped(0.0)
+
+    def present(self, column: Column) -> Estimate:
+        """Number of records with a value in `column`."""
+        return self._rows * self._moment(column, 0, 0.0).clipped(0.0)
+
+    def sum(self, column: Column) -> Estimate:
+        check_arithmetic(column, "sum")
+        return self._rows * self._moment(column, 1, 0.0)
+
+    def mean(self, column: Column) -> Estimate:
+        check_numeric(column)
+        return self._moment(column, 1, 0.0) / self._moment(column, 0, 0.0)
+
+    def var(self, column: Column) -> Estimate:
+        """Population variance, computed around the mean so that digits do not cancel."""
+        check_arithmetic(column, "variance")
+        centre = np.nan_to_num(self.mean(column).value)[:, None]
+        present = self._moment(column, 0, 0.0)
+        first = self._moment(column, 1, centre) / present
+        return (self._moment(column, 2, centre) / present - first * first).clipped(0.0)
+
+    def cdf(self, column: Column, at: Floats) -> Estimate:
+        """Share of each group's present records with a value at or below each of `at`: entry [group, at]."""
+        check_numeric(column)
+        values = self._estimator.frame.values(column.name)
+        below = (values[None, :] <= at[:, None]).astype(np.float64)
+        functions = (self._masks[:, None, :] * below[None, :, :]).reshape(-1, values.size)
+        estimate = self._estimator.expect(functions)
+        shape = (len(self._masks), len(at))
+        below_share = Estimate(estimate.value.reshape(shape), estimate.influence.reshape(*shape, -1))
+        present = self._moment(column, 0, 0.0)
+        return below_share / Estimate(present.value[:, None], present.influence[:, None, :])
+
+    def quantile(self, column: Column, q: float) -> Estimate:
+        """The value below which a share q of each group lies; the error of the share over the local density."""
+        if not 0 <= q <= 1:
+            raise QueryError(f"a quantile is between 0 and 1, got {q:g}", "the median is 0.5")
+        exact = column.levels <= 2 * _GRID
+        codes = np.linspace(-32767, 32767, column.levels if exact else _GRID + 1)
+        grid = column.values_of(np.rint(codes).astype(np.int16))
+        cdf = self.cdf(column, grid)
+        values, influences = [], []
+        for share, influence in zip(cdf.value, cdf.influence, strict=True):
+            if np.isnan(share).any():
+                values.append(np.nan)
+                influences.append(np.full(influence.shape[-1], np.nan))
+                continue
+            rising = np.clip(isotonic_regression(share).x, 0, 1)
+            above = min(int(np.searchsorted(rising, q, side="left")), len(grid) - 1)
+            under = max(above - 1, 0)
+            if exact or above == under:
+                values.append(grid[above])
+            else:
+                part = (q - rising[under]) / max(rising[above] - rising[under], 1e-12)
+                values.append(grid[under] + np.clip(part, 0, 1) * (grid[above] - grid[under]))
+            low, high = max(above - 2, 0), min(above + 1, len(grid) - 1)
+            density = max(rising[high] - rising[low], 1e-9) / (grid[high] - grid[low])
+            influences.append(influence[above] / density)
+        return Estimate(np.array(values), np.stack(influences))
+
+    def _moment(self, column: Column, power: int, centre: Floats | float) -> Estimate:
+        """E[mask · (x − centre)^power] over present cells."""
+        values = self._estimator.frame.values(column.name)
+        present = ~np.isnan(values)
+        distance = np.where(present, values, 0.0)[None, :] - centre
+        return self._estimator.expect(self._masks * np.where(present, distance**power, 0.0))
+
+
+def check_numeric(column: Column) -> None:
+    if not column.numeric and not isinstance(column, Boolean):
+        raise QueryError(
+            f"column '{column.name}' is a {column.kind} and has no numeric value", "count it, or group by it"
+        )
+
+
+def check_arithmetic(column: Column, what: str) -> None:
+    check_numeric(column)
+    if isinstance(column, Datetime):
+        raise QueryError(
+            f"the {what} of dates in column '{column.name}' is not defined", "ask for the mean or a quantile"
+        )

@@ -1,0 +1,76 @@
+"""Answers from one noisy table: expectations of functions of its columns."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from dpsketch.learn.answer import Estimate
+from dpsketch.learn.points import Frame, cell_points
+from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.maps.histogram import Binning, BoundHistogram
+from dpsketch.schema import Floats, Schema
+from dpsketch.sketch.released import ReleasedPart
+
+
+class Shares:
+    """Shares of a table's cells: noisy counts over noisy rows, shifted by one amount so that they sum to one.
+
+    They stay linear in the noise, may be negative, and so give unbiased sums with exact standard errors. Cutting
+    negative shares off would push mass into empty cells: answers about tails would be off by more than their error.
+    `positive` does cut them off, by projection onto the simplex: a distribution to draw points from.
+    """
+
+    def __init__(self, noise: ReleaseNoise, part: ReleasedPart, first: int, cells: int) -> None:
+        self._noise, self._part, self._first = noise, part, first
+        self._rows = noise.rows()
+        self._raw = part.sums[first : first + cells] / self._rows.value
+        self.shares = self._raw + (1.0 - self._raw.sum()) / cells
+
+    @cached_property
+    def positive(self) -> Floats:
+        return project_to_simplex(self._raw)
+
+    def influence(self, slopes: Floats) -> Floats:
+        """Influence on Σ slopes·shares, for each row of `slopes`: the shift subtracts the mean slope."""
+        centred = slopes - slopes.mean(axis=1, keepdims=True)
+        from_sums = self._noise.place(self._part, centred / self._rows.value, self._first)
+        from_rows = -(centred @ self._raw)[:, None] * self._rows.influence / self._rows.value
+        return from_sums + from_rows
+
+
+class TableEstimator:
+    """E[f(X)] = Σ_cells share · mean of f inside the cell, for functions of the table's columns."""
+
+    def __init__(self, schema: Schema, noise: ReleaseNoise, part: ReleasedPart, table: int) -> None:
+        histogram = part.map
+        assert isinstance(histogram, BoundHistogram)
+        self.columns = histogram.tables[table]
+        self.binnings: list[Binning] = [histogram.binnings[name] for name in self.columns]
+        self.cells = int(np.prod(histogram.shape(table)))
+        self._schema = schema
+        self.marginal = Shares(noise, part, int(histogram.offsets[table]), self.cells)
+        names = " × ".join(self.columns)
+        self.how = f"noisy {'marginal' if len(self.columns) == 1 else 'table'} of {names}"
+
+    @cached_property
+    def _points(self) -> tuple[Frame, int]:
+        return cell_points(self._schema, self.binnings)
+
+    @property
+    def frame(self) -> Frame:
+        return self._points[0]
+
+    def expect(self, functions: Floats) -> Estimate:
+        """Expectations of functions given by their values on `frame`: one row a function."""
+        inside = functions.reshape(len(functions), self.cells, self._points[1]).mean(axis=2)
+        return Estimate(inside @ self.marginal.shares, self.marginal.influence(inside))
+
+
+def project_to_simplex(shares: Floats) -> Floats:
+    """The nearest non-negative vector with sum one."""
+    ordered = np.sort(shares)[::-1]
+    excess = np.cumsum(ordered) - 1.0
+    last = np.flatnonzero(ordered - excess / np.arange(1, len(shares) + 1) > 0)[-1]
+    return np.maximum(shares - excess[last] / (last + 1), 0.0)

@@ -1,0 +1,226 @@
+"""Questions to a released sketch. Nothing here can reach data, raw sums or secret randomness."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlglot import exp
+
+from dpsketch.errors import QueryError
+from dpsketch.learn import sql
+from dpsketch.learn.answer import Answer, Estimate
+from dpsketch.learn.expressions import column_names, evaluate, find_column, parse_condition
+from dpsketch.learn.moments import MomentEstimator
+from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.learn.selection import Estimator, Selection, check_arithmetic
+from dpsketch.learn.tables import TableEstimator
+from dpsketch.maps.fourier import BoundFourier
+from dpsketch.maps.histogram import BoundHistogram
+from dpsketch.schema import Column, Datetime, Schema
+from dpsketch.sketch.released import ReleasedSketch
+
+
+class View:
+    """Answers from one release, any number of them; each carries the standard error of the privacy noise."""
+
+    def __init__(self, released: ReleasedSketch) -> None:
+        self.released = released
+        self.schema: Schema = released.schema
+        self._noise = ReleaseNoise(released)
+
+    @property
+    def statement(self) -> dict[str, Any]:
+        """The privacy statement of the release."""
+        return self.released.statement
+
+    def mean(self, column: str, where: str | None = None) -> Answer:
+        """Average of a column's present values."""
+        found, selection, how = self._select(column, where)
+        return _answer(selection.mean(found), how, found)
+
+    def sum(self, column: str, where: str | None = None) -> Answer:
+        found, selection, how = self._select(column, where)
+        return _answer(selection.sum(found), how)
+
+    def var(self, column: str, where: str | None = None) -> Answer:
+        """Population variance."""
+        found, selection, how = self._select(column, where)
+        return _answer(selection.var(found), how)
+
+    def std(self, column: str, where: str | None = None) -> Answer:
+        found, selection, how = self._select(column, where)
+        return _answer(selection.var(found).root(), how)
+
+    def quantile(self, column: str, q: float, where: str | None = None) -> Answer:
+        found, selection, how = self._select(column, where)
+        return _answer(selection.quantile(found, q), how, found)
+
+    def cdf(self, column: str, at: float | Sequence[float], where: str | None = None) -> Answer:
+        """Share of the present values at or below `at`."""
+        found, selection, how = self._select(column, where)
+        estimate = selection.cdf(found, np.atleast_1d(np.asarray(at, np.float64)))[0]
+        if np.ndim(at) == 0:
+            return _answer(estimate, how)
+        return Answer(estimate.value, estimate.stderr, how)
+
+    def count(self, where: str | None = None) -> Answer:
+        """Number of records, or of those that meet a condition."""
+        if where is None:
+            rows = self._noise.rows()
+            return Answer(float(rows.value), float(rows.stderr), "noisy count")
+        selection, how = self._condition(where)
+        return _answer(selection.count(), how)
+
+    def fraction(self, where: str) -> Answer:
+        """Share of the records that meet a condition."""
+        selection, how = self._condition(where)
+        return _answer(selection.share(), how)
+
+    def histogram(self, column: str, bins: int = 20) -> Answer:
+        """Number of records in equal bins of a number, or of each label; the last entry counts missing cells."""
+        found = find_column(self.schema, column)
+        estimator = self.estimator((column,))
+        values = estimator.frame.values(column)
+        missing = np.isnan(values)
+        if found.numeric:
+            if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= 10_000:
+                raise QueryError(f"bins must be a whole number from 1 to 10000, got {bins!r} instead")
+            low, high = found.values_of(np.array([-32767, 32767]))
+            edges = np.linspace(low, high, bins + 1)
+            index = np.clip(np.searchsorted(edges, np.where(missing, low, values), side="right") - 1, 0, bins - 1)
+            labels = [f"{left:g} to {right:g}" for left, right in pairwise(edges)]
+        else:
+            index = np.where(missing, 0, values).astype(int)
+            labels = list(getattr(found, "labels", ()))
+        index = np.where(missing, len(labels), index)
+        masks = (index[None, :] == np.arange(len(labels) + 1)[:, None]).astype(np.float64)
+        estimate = Selection(estimator, self._noise.rows(), masks).count()
+        return Answer(estimate.value, estimate.stderr, estimator.how, (*labels, "missing"))
+
+    def cov(self, columns: Sequence[str] | None = None) -> Answer:
+        """Population covariance matrix of numeric columns, over records where both are present."""
+        names, estimate, how = self._covariances(columns)
+        return Answer(estimate.value, estimate.stderr, how, names)
+
+    def corr(self, columns: Sequence[str] | None = None) -> Answer:
+        """Correlation matrix of numeric columns."""
+        names, covariance, how = self._covariances(columns)
+        every = np.arange(len(names))
+        deviation = covariance[every, every].root()
+        scale = deviation[:, None] * deviation[None, :]
+        estimate = covariance / scale
+        value = np.clip(estimate.value, -1.0, 1.0)
+        value[every, every] = 1.0
+        stderr = estimate.stderr
+        stderr[every, every] = 0.0
+        return Answer(value, stderr, how, names)
+
+    def sql(self, text: str) -> sql.Table:
+        """Answer a select statement; see docs/answers.md for what it may hold."""
+        return sql.run(self, text)
+
+    def estimator(self, columns: Sequence[str]) -> Estimator:
+        """The best estimator for functions of these columns: the smallest table that has them all, else the
+        moment-to-moment regression.
+        """
+        wanted = set(columns)
+        tables = [table for table in self._tables if wanted <= set(table.columns)]
+        if tables:
+            return min(tables, key=lambda table: table.cells)
+        for moments in self._moments:
+            if wanted <= set(moments.columns):
+                return moments
+        names = ", ".join(sorted(wanted))
+        if len(wanted) == 1:
+            raise QueryError(
+                f"this release says nothing about column '{names}'", "add it to a Histogram part of the recipe"
+            )
+        raise QueryError(
+            f"this release says nothing about {names} together",
+            f"add Part(Fourier(), share=0.5) or Part(Histogram(ways={len(wanted)}, columns=…), share=…) to the recipe",
+        )
+
+    def rows(self) -> Estimate:
+        return self._noise.rows()
+
+    @cached_property
+    def _tables(self) -> list[TableEstimator]:
+        return [
+            TableEstimator(self.schema, self._noise, part, table)
+            for part in self.released.parts
+            if isinstance(part.map, BoundHistogram)
+            for table in range(len(part.map.tables))
+        ]
+
+    @cached_property
+    def _moments(self) -> list[MomentEstimator]:
+        marginals = {table.columns[0]: table for table in self._tables if len(table.columns) == 1}
+        parts = [part for part in self.released.parts if isinstance(part.map, BoundFourier)]
+        return [MomentEstimator(self.schema, self._noise, part, marginals) for part in parts]
+
+    def _select(self, column: str, where: str | None) -> tuple[Column, Selection, str]:
+        found = find_column(self.schema, column)
+        selection, how = self._selection((column,), None if where is None else parse_condition(where))
+        return found, selection, how
+
+    def _condition(self, where: str) -> tuple[Selection, str]:
+        return self._selection((), parse_condition(where))
+
+    def _selection(self, columns: tuple[str, ...], where: exp.Expr | None) -> tuple[Selection, str]:
+        used = columns if where is None else columns + column_names(self.schema, where)
+        if not used:
+            raise QueryError("a condition must name a column")
+        estimator = self.estimator(used)
+        frame = estimator.frame
+        mask = np.ones(frame.size) if where is None else evaluate(where, frame).true.astype(np.float64)
+        return Selection(estimator, self._noise.rows(), mask[None, :]), estimator.how
+
+    def _covariances(self, columns: Sequence[str] | None) -> tuple[tuple[str, ...], Estimate, str]:
+        if columns is None:
+            names = tuple(c.name for c in self.schema.scalars if c.numeric and not isinstance(c, Datetime))
+        else:
+            names = tuple(columns)
+        found = [find_column(self.schema, name) for name in names]
+        for column in found:
+            check_arithmetic(column, "covariance")
+        centres = {name: float(np.nan_to_num(self.mean(name).value)) for name in names}
+        size = len(names)
+        value = np.zeros((size, size))
+        influence = np.zeros((size, size, self._noise.coordinates))
+        for i, column in enumerate(found):
+            variance = self._select(column.name, None)[1].var(column)
+            value[i, i], influence[i, i] = variance.value[0], variance.influence[0]
+        groups: dict[int, tuple[Estimator, list[tuple[int, int]]]] = {}
+        for i, j in combinations(range(size), 2):
+            estimator = self.estimator((names[i], names[j]))
+            groups.setdefault(id(estimator), (estimator, []))[1].append((i, j))
+        for estimator, pairs in groups.values():
+            frame = estimator.frame
+            centred = {name: frame.values(name) - centres[name] for name in {names[k] for pair in pairs for k in pair}}
+            products = [centred[names[i]] * centred[names[j]] for i, j in pairs]
+            present = [(~np.isnan(product)).astype(np.float64) for product in products]
+            both = estimator.expect(np.stack([np.nan_to_num(product) for product in products] + present))
+            ratio = both[: len(pairs)] / both[len(pairs) :]
+            for (i, j), number, change in zip(pairs, ratio.value, ratio.influence, strict=True):
+                value[i, j] = value[j, i] = number
+                influence[i, j] = influence[j, i] = change
+        how = "; ".join(sorted({estimator.how for estimator, _ in groups.values()})) or "noisy marginals"
+        return names, Estimate(value, influence), how
+
+
+def open_view(path: str | Path) -> View:
+    """Read a released sketch for questions."""
+    return View(ReleasedSketch.load(path))
+
+
+def _answer(estimate: Estimate, how: str, column: Column | None = None) -> Answer:
+    value, stderr = float(estimate.value[0]), float(estimate.stderr[0])
+    if isinstance(column, Datetime) and np.isfinite(value):
+        spread = np.timedelta64(int(min(stderr, 2.0**62)), "us") if np.isfinite(stderr) else np.timedelta64("NaT")
+        return Answer(np.datetime64(int(value), "us"), spread, how)
+    return Answer(value, stderr, how)

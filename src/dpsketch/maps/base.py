@@ -1,0 +1,134 @@
+"""What a feature map is: a pure function from a record's codes to a bounded integer vector.
+
+A map is a frozen, public description (`Fourier(size=200, seed=7)`); `bind(schema)` gives the
+object that knows the columns, draws the public parameters and does the work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.errors import RecipeError
+from dpsketch.schema import Codes, Floats, Schema
+
+Sums = NDArray[np.int64]
+
+
+class Relation(StrEnum):
+    """When two tables are neighbours: one unit more, or one unit replaced by another."""
+
+    ADD_REMOVE = "add-remove"
+    REPLACE_ONE = "replace-one"
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """Largest change of a part's sums between neighbouring tables, exact integers over all codes."""
+
+    l1: int
+    l2_squared: int
+
+
+class FeatureMap(ABC):
+    """Public description of a map; subclasses are frozen dataclasses of plain values."""
+
+    name: ClassVar[str]
+    version: ClassVar[int]
+
+    @abstractmethod
+    def bind(self, schema: Schema) -> BoundMap:
+        """The map on this schema's columns."""
+
+    @abstractmethod
+    def length(self, schema: Schema) -> int:
+        """Number of sums, by arithmetic alone: a hostile file must not make us allocate."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"map": self.name, "version": self.version} | asdict(self)  # type: ignore[call-overload]
+
+
+class BoundMap(ABC):
+    """A map on a schema.
+
+    Guarantee: `accumulate` adds, for each record, a vector that depends on that record's codes only,
+    whose entries are at most `largest` in absolute value, and which obeys `sensitivity`.
+    """
+
+    size: int
+    largest: int
+    grid: int = 1  # integer features are the real ones times `grid`
+
+    def __init__(self, description: FeatureMap, schema: Schema, columns: tuple[str, ...]) -> None:
+        self.description = description
+        self.columns = columns
+        self._facts = [schema.column(name).to_dict() | {"name": name} for name in columns]
+
+    @abstractmethod
+    def accumulate(self, codes: Codes, sums: Sums) -> None:
+        """Add the features of every record (a matrix column of `codes`) to `sums`, modulo 2^64."""
+
+    @abstractmethod
+    def features(self, codes: Codes) -> Floats:
+        """Real features of each record, from the same quantised parameters: one matrix row a record."""
+
+    @abstractmethod
+    def record_sensitivity(self, relation: Relation) -> Sensitivity:
+        """Sensitivity when the privacy unit is one row."""
+
+    def sensitivity(self, relation: Relation, rows_per_unit: int | None = None) -> Sensitivity:
+        """Sensitivity for units of up to `rows_per_unit` rows; None means that a unit is a row.
+
+        A unit's c rows add vectors that may all be the worst one: c·L1 and c²·L2². Replacing a unit
+        takes c rows away and adds c others. Source: PRIVACY "Sensitivity"; docs/proofs/units.md.
+        """
+        if rows_per_unit is None:
+            return self.record_sensitivity(relation)
+        single = self.record_sensitivity(Relation.ADD_REMOVE)
+        times = rows_per_unit * (1 if relation is Relation.ADD_REMOVE else 2)
+        return Sensitivity(times * single.l1, times**2 * single.l2_squared)
+
+    def parameters(self) -> bytes:
+        """The drawn public parameters, for the fingerprint."""
+        return b""
+
+    def fingerprint(self) -> str:
+        """Equal only if two sketches may be added: same map, version, columns and parameters."""
+        facts = json.dumps([self.description.to_dict(), self._facts], sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(facts.encode() + b"\0" + self.parameters()).hexdigest()
+
+
+def check_whole(owner: str, name: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise RecipeError(f"{owner}: {name} must be a whole number from {low} to {high}, got {value!r} instead")
+
+
+def check_columns(owner: str, columns: object) -> tuple[str, ...] | None:
+    """None, or a tuple of distinct names."""
+    if columns is None:
+        return None
+    if (
+        isinstance(columns, str)
+        or not isinstance(columns, list | tuple)
+        or not all(isinstance(c, str) for c in columns)
+    ):
+        raise RecipeError(f"{owner}: columns must be a list of column names, got {columns!r} instead")
+    if not columns or len(set(columns)) < len(columns):
+        raise RecipeError(f"{owner}: columns must name at least one column, each once")
+    return tuple(columns)
+
+
+def chosen_columns(schema: Schema, columns: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The named columns, checked against the schema, or every scalar column."""
+    if columns is None:
+        return tuple(column.name for column in schema.scalars)
+    for name in columns:
+        schema.index(name)
+    return columns

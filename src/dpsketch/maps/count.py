@@ -1,0 +1,47 @@
+"""The number of records, as a map like any other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dpsketch.maps.base import BoundMap, FeatureMap, Relation, Sensitivity, Sums
+from dpsketch.schema import Codes, Floats, Schema
+
+
+@dataclass(frozen=True)
+class Count(FeatureMap):
+    """One sum: the number of records."""
+
+    name: ClassVar[str] = "count"
+    version: ClassVar[int] = 1
+
+    def bind(self, schema: Schema) -> BoundCount:
+        return BoundCount(self, schema, ())
+
+    def length(self, schema: Schema) -> int:
+        return 1
+
+
+class BoundCount(BoundMap):
+    """Guarantee: L1 = L2² = 1 for a row more or less, 0 for a row replaced. Source: docs/proofs/count.md."""
+
+    size = 1
+    largest = 1
+
+    def accumulate(self, codes: Codes, sums: Sums) -> None:
+        sums[0] += codes.shape[1]
+
+    def features(self, codes: Codes) -> Floats:
+        return np.ones((codes.shape[1], 1))
+
+    def record_sensitivity(self, relation: Relation) -> Sensitivity:
+        return Sensitivity(1, 1) if relation is Relation.ADD_REMOVE else Sensitivity(0, 0)
+
+    def sensitivity(self, relation: Relation, rows_per_unit: int | None = None) -> Sensitivity:
+        """A unit holds 0 to c rows, so replacing one changes the count by at most c, not 2c."""
+        if rows_per_unit is None:
+            return self.record_sensitivity(relation)
+        return Sensitivity(rows_per_unit, rows_per_unit**2)

@@ -1,0 +1,61 @@
+"""Public seed to parameters, byte for byte the same on every machine.
+
+The stream is SHAKE-256 of `dpsketch-draw-1`, a label and the seed; docs/formats/draw.md specifies it with
+test vectors. Only correctly rounded operations (+ - * / sqrt, frexp) follow, in a fixed order:
+NumPy's distributions and libm's logarithm differ between builds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.schema import Floats
+
+_DOMAIN = b"dpsketch-draw-1\0"
+_LN2 = 0.6931471805599453
+
+
+class PublicStream:
+    """An endless stream of 64-bit words, given by a label and a public seed."""
+
+    def __init__(self, label: str, seed: int) -> None:
+        self._hash = hashlib.shake_256(_DOMAIN + label.encode() + b"\0" + seed.to_bytes(8, "little"))
+        self._used = 0
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """The next words, little endian."""
+        start, self._used = self._used, self._used + count
+        return np.frombuffer(self._hash.digest(8 * self._used), "<u8")[start:].astype(np.uint64)
+
+    def uniforms(self, count: int) -> Floats:
+        """The top 53 bits of each word, plus one half, over 2^53: inside (0, 1)."""
+        return ((self.words(count) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+
+    def normals(self, count: int) -> Floats:
+        """Standard normal numbers by the polar method, two of each accepted pair of words."""
+        parts: list[Floats] = []
+        missing = -(-count // 2)
+        while missing > 0:
+            pairs = 2.0 * self.uniforms(2 * missing).reshape(-1, 2) - 1.0
+            square = pairs[:, 0] * pairs[:, 0] + pairs[:, 1] * pairs[:, 1]
+            inside = square < 1.0
+            square = square[inside]
+            parts.append((pairs[inside] * np.sqrt(-2.0 * _log(square) / square)[:, None]).ravel())
+            missing -= int(inside.sum())
+        return np.concatenate(parts)[:count]
+
+
+def _log(x: Floats) -> Floats:
+    """Natural logarithm from correctly rounded operations, within a few units of the last place."""
+    mantissa, exponent = np.frexp(x)
+    small = mantissa < 0.7071067811865476
+    mantissa = np.where(small, 2.0 * mantissa, mantissa)
+    z = (mantissa - 1.0) / (mantissa + 1.0)
+    square = z * z
+    series = np.zeros_like(z)
+    for power in range(23, 0, -2):  # atanh z = z + z^3/3 + z^5/5 + …, |z| < 0.172
+        series = series * square + 1.0 / power
+    return (exponent - small) * _LN2 + 2.0 * z * series

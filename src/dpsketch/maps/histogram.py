@@ -1,0 +1,150 @@
+"""Marginals and contingency tables over bins that come from the public bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from math import comb, prod
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.errors import RecipeError
+from dpsketch.maps.base import (
+    BoundMap,
+    FeatureMap,
+    Relation,
+    Sensitivity,
+    Sums,
+    check_columns,
+    check_whole,
+    chosen_columns,
+)
+from dpsketch.schema import HIGHEST, MISSING, Codes, Column, Floats, Schema
+
+MOST_CELLS = 2**31
+
+
+@dataclass(frozen=True)
+class Binning:
+    """Bins of one column. The last bin holds missing cells.
+
+    Categories, and numbers with few levels, have one bin a level. Otherwise: the lower bound by itself,
+    `bins` equal bins, the upper bound by itself (clamped cells pile up on the bounds).
+    """
+
+    column: Column
+    bins: int
+
+    @property
+    def count(self) -> int:
+        return len(self.firsts)
+
+    @cached_property
+    def firsts(self) -> NDArray[np.int64]:
+        """First level of each bin but the missing one, then the number of levels."""
+        levels = self.column.levels
+        if not self.column.numeric or levels <= self.bins + 2:
+            return np.arange(levels + 1)
+        inner = 1 + np.arange(self.bins, dtype=np.int64) * (levels - 2) // self.bins
+        return np.concatenate([[0], inner, [levels - 1, levels]])
+
+    @cached_property
+    def lookup(self) -> NDArray[np.uint16]:
+        """Bin of every code; index is code - MISSING."""
+        levels = self.column.levels_of(np.arange(MISSING, HIGHEST + 1))
+        bins = np.searchsorted(self.firsts, levels, side="right") - 1
+        return np.where(levels < 0, self.count - 1, bins).astype(np.uint16)
+
+
+@dataclass(frozen=True)
+class Histogram(FeatureMap):
+    """All `ways`-way tables among the columns; `bins` bounds the bins of a numeric column."""
+
+    ways: int = 1
+    columns: tuple[str, ...] | None = None
+    bins: int = 64
+
+    name: ClassVar[str] = "histogram"
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        check_whole("Histogram", "ways", self.ways, 1, 8)
+        check_whole("Histogram", "bins", self.bins, 1, 32768)
+        object.__setattr__(self, "columns", check_columns("Histogram", self.columns))
+
+    def tables(self, schema: Schema) -> tuple[tuple[str, ...], ...]:
+        names = chosen_columns(schema, self.columns)
+        if len(names) < self.ways:
+            raise RecipeError(
+                f"Histogram: ways = {self.ways} needs at least {self.ways} columns, got {len(names)}",
+                "lower ways or name more columns",
+            )
+        if comb(len(names), self.ways) > 100_000:
+            raise RecipeError(
+                f"Histogram: {self.ways}-way tables of {len(names)} columns are too many", "name fewer columns"
+            )
+        return tuple(combinations(names, self.ways))
+
+    def length(self, schema: Schema) -> int:
+        counts = {name: Binning(schema.column(name), self.bins).count for name in chosen_columns(schema, self.columns)}
+        size = sum(prod(counts[name] for name in table) for table in self.tables(schema))
+        if size > MOST_CELLS:
+            raise RecipeError(
+                f"Histogram: the tables would have {size} cells, more than {MOST_CELLS}",
+                "lower bins or ways, or name fewer columns",
+            )
+        return size
+
+    def bind(self, schema: Schema) -> BoundHistogram:
+        return BoundHistogram(self, schema)
+
+
+class BoundHistogram(BoundMap):
+    """Guarantee: a record adds one to one cell of each of the q tables, so L1 = L2² = q for a row more or
+    less; 2q and 2q for a row replaced (features are non-negative). Source: m2m §2.3; docs/proofs/histogram.md.
+    """
+
+    largest = 1
+
+    def __init__(self, description: Histogram, schema: Schema) -> None:
+        super().__init__(description, schema, chosen_columns(schema, description.columns))
+        self.size = description.length(schema)
+        self.tables = description.tables(schema)
+        self.binnings = {name: Binning(schema.column(name), description.bins) for name in self.columns}
+        self._rows = np.array([schema.index(name) for name in self.columns])
+        position = {name: index for index, name in enumerate(self.columns)}
+        self._members = np.array([[position[name] for name in table] for table in self.tables], np.int64)
+        counts = [self.shape(table) for table in range(len(self.tables))]
+        self.offsets = np.cumsum([0] + [prod(shape) for shape in counts])
+        strides = [[prod(shape[way + 1 :]) for way in range(len(shape))] for shape in counts]
+        self._strides = np.array(strides, np.int64)
+
+    def shape(self, table: int) -> tuple[int, ...]:
+        return tuple(self.binnings[name].count for name in self.tables[table])
+
+    @cached_property
+    def _lookups(self) -> NDArray[np.uint16]:
+        return np.stack([self.binnings[name].lookup for name in self.columns])
+
+    def accumulate(self, codes: Codes, sums: Sums) -> None:
+        from dpsketch.maps.kernels import histogram_sums
+
+        histogram_sums(codes, self._rows, self._lookups, self._members, self._strides, self.offsets[:-1], sums)
+
+    def cells(self, codes: Codes) -> NDArray[np.int64]:
+        """Index into the sums of each record's cell in each table: one matrix row a table."""
+        bins = np.stack([self._lookups[i, codes[row].astype(np.int64) - MISSING] for i, row in enumerate(self._rows)])
+        found = (bins.astype(np.int64)[self._members] * self._strides[:, :, None]).sum(axis=1)
+        return found + self.offsets[:-1, None]
+
+    def features(self, codes: Codes) -> Floats:
+        one_hot = np.zeros((codes.shape[1], self.size))
+        one_hot[np.arange(codes.shape[1]), self.cells(codes)] = 1.0
+        return one_hot
+
+    def record_sensitivity(self, relation: Relation) -> Sensitivity:
+        q = len(self.tables)
+        return Sensitivity(q, q) if relation is Relation.ADD_REMOVE else Sensitivity(2 * q, 2 * q)

@@ -1,0 +1,35 @@
+"""The closed list of maps that a file may name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from dpsketch.errors import RecipeError
+from dpsketch.maps.base import FeatureMap
+from dpsketch.maps.count import Count
+from dpsketch.maps.fourier import Fourier
+from dpsketch.maps.histogram import Histogram
+
+MAPS: dict[str, type[FeatureMap]] = {kind.name: kind for kind in (Count, Histogram, Fourier)}
+
+
+def map_from_dict(facts: Mapping[str, Any]) -> FeatureMap:
+    """Inverse of `FeatureMap.to_dict`; every parameter is checked by the map itself."""
+    values = dict(facts)
+    name, version = values.pop("map", None), values.pop("version", None)
+    if not isinstance(name, str) or name not in MAPS:
+        raise RecipeError(f"there is no map called {name!r}", f"the maps are {', '.join(MAPS)}")
+    kind = MAPS[name]
+    if version != kind.version:
+        raise RecipeError(
+            f"map {name} has version {kind.version} here, got {version!r}", "use the library version that wrote it"
+        )
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    for key in values:
+        if key not in known:
+            raise RecipeError(
+                f"map {name} has no parameter {key!r}", f"its parameters are {', '.join(sorted(known)) or 'none'}"
+            )
+    return kind(**values)

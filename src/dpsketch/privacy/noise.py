@@ -1,0 +1,152 @@
+"""Exact noise on integers. The only module that draws noise; only `sketch.release` calls it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import mpmath
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from dpsketch.errors import BudgetError
+from dpsketch.privacy.keystream import Stream
+
+_BASE = 256
+_CHUNK = 4096
+_MOST_SCALE = Fraction(2**50)
+
+
+def discrete_laplace(size: int, noise_scale: Fraction, stream: Stream) -> NDArray[np.int64]:
+    """`size` independent integers z with P(z) ∝ exp(−|z|/noise_scale), exactly.
+
+    Guarantee: added to integer sums of L1 sensitivity Δ, it gives (Δ/noise_scale)-differential privacy, for
+    any uniform word stream. Source: docs/proofs/discrete_laplace.md.
+
+    Each z is a difference of two geometric numbers; a geometric number has independent base-256 digits, each
+    drawn by inversion from one 32-bit word. A word whose bits do not yet decide the digit gets more bits.
+    """
+    if not 0 < noise_scale <= _MOST_SCALE:
+        raise BudgetError(
+            f"the noise scale must be above 0 and at most {_MOST_SCALE}", "raise epsilon or use fewer features"
+        )
+    digits = _digits(noise_scale)
+    bounds = np.stack([digit.bounds for digit in digits])
+    guides = np.stack([digit.guide for digit in digits])
+    noise = np.zeros(size, np.int64)
+    undecided = np.empty(2 * len(digits) * _CHUNK, np.int64)
+    for start in range(0, size, _CHUNK):
+        part = noise[start : start + _CHUNK]
+        words = stream.words(2 * len(digits) * part.size)
+        count = _fill(words, bounds, guides, part, undecided)
+        for index in undecided[:count].tolist():
+            sign_and_digit, entry = divmod(index, part.size)
+            sign, position = divmod(sign_and_digit, len(digits))
+            value = digits[position].resolve(int(words[index]), stream)
+            part[entry] += (1 - 2 * sign) * value * _BASE**position
+    return noise
+
+
+@dataclass(frozen=True)
+class _Digit:
+    """Distribution of one digit: P(digit <= d) = (1 − q^(d+1)) / (1 − q^256), or without the denominator for
+    the last digit, which is unbounded. log q = −rate.
+    """
+
+    rate: Fraction
+    last: bool
+    bounds: NDArray[np.uint32]
+    guide: NDArray[np.uint8]
+
+    def resolve(self, word: int, stream: Stream) -> int:
+        """The digit given its first 32 bits, drawing 64 more whenever they do not decide it."""
+        bits, drawn = 32, word
+        while True:
+            low, high = (_digit_at(self.rate, self.last, Fraction(edge, 1 << bits)) for edge in (drawn, drawn + 1))
+            if low is not None and low == high:
+                return low
+            more = stream.words(2)
+            drawn = (drawn << 64) | (int(more[0]) << 32) | int(more[1])
+            bits += 64
+
+
+def _cumulative(rate: Fraction, last: bool, digit: int) -> mpmath.mpf:
+    """P(digit' <= digit) in the current mpmath precision."""
+    exponent = mpmath.mpf(rate.numerator) / rate.denominator
+    share = -mpmath.expm1(-exponent * (digit + 1))
+    return share if last else share / -mpmath.expm1(-exponent * _BASE)
+
+
+def _digit_at(rate: Fraction, last: bool, point: Fraction) -> int | None:
+    """The digit whose cell holds `point`; None where that is not certain, or where no digit reaches."""
+    if point >= 1:
+        return None if last else _BASE - 1
+    precision = point.denominator.bit_length() + 128
+    with mpmath.workprec(precision):
+        target = mpmath.mpf(point.numerator) / point.denominator
+        exponent = mpmath.mpf(rate.numerator) / rate.denominator
+        scaled = target if last else target * -mpmath.expm1(-exponent * _BASE)
+        digit = int(mpmath.floor(-mpmath.log1p(-scaled) / exponent))
+        margin = mpmath.ldexp(1, 64 - precision)  # 2^64 times the rounding error of either side
+        above = digit == 0 or _cumulative(rate, last, digit - 1) + margin < target
+        below = (digit == _BASE - 1 and not last) or target < _cumulative(rate, last, digit) - margin
+        return digit if above and below else None
+
+
+@lru_cache(maxsize=64)
+def _digits(noise_scale: Fraction) -> tuple[_Digit, ...]:
+    """Digits from the least significant up; the last one exceeds 255 with probability below 2^-64."""
+    rate = 1 / noise_scale
+    rates = [rate]
+    while rates[-1] * _BASE < 45:
+        rates.append(rates[-1] * _BASE)
+    return tuple(_digit(rate, last=rate == rates[-1]) for rate in rates)
+
+
+def _digit(rate: Fraction, last: bool) -> _Digit:
+    bounds = np.array([_first_word(rate, last, digit) for digit in range(_BASE)], np.uint32)
+    guide = np.searchsorted(bounds, (np.arange(256, dtype=np.uint64) << np.uint64(24)).astype(np.uint32), side="left")
+    return _Digit(rate, last, bounds, np.minimum(guide, 255).astype(np.uint8))
+
+
+def _first_word(rate: Fraction, last: bool, digit: int) -> int:
+    """floor(2^32 · P(digit' <= digit)), certain: precision grows until rounding errors cannot change it."""
+    if digit == _BASE - 1 and not last:
+        return 2**32 - 1  # the probability is 1; the all-ones word is left to `resolve`
+    precision = 128
+    while True:
+        with mpmath.workprec(precision):
+            share = _cumulative(rate, last, digit)
+            if 1 - share < mpmath.ldexp(1, -64):
+                return 2**32 - 1
+            margin = mpmath.ldexp(1, 64 - precision)
+            low, high = (int(mpmath.floor((share + side) * 2**32)) for side in (-margin, margin))
+        if low == high:
+            return low
+        precision *= 2
+
+
+@njit("int64(uint32[::1], uint32[:,::1], uint8[:,::1], int64[::1], int64[::1])", nogil=True, cache=True)
+def _fill(words, bounds, guides, noise, undecided):  # type: ignore[no-untyped-def]
+    """Add both geometric numbers of every entry to `noise`; return how many words are undecided."""
+    digits, size = bounds.shape[0], noise.size
+    count = 0
+    for block in range(2 * digits):
+        position = block % digits
+        bound, guide = bounds[position], guides[position]
+        step = np.int64(1) << np.int64(8 * position)
+        if block >= digits:
+            step = -step
+        for entry in range(size):
+            word = words[block * size + entry]
+            digit = np.int64(guide[word >> np.uint32(24)])
+            while word > bound[digit] and digit < 255:
+                digit += 1
+            if word >= bound[digit]:
+                undecided[count] = block * size + entry
+                count += 1
+            else:
+                noise[entry] += step * digit
+    return count

@@ -1,0 +1,130 @@
+"""What to sketch: maps, each with its share of the budget. Sizes and shares come from public numbers only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from dpsketch.errors import RecipeError, SchemaError
+from dpsketch.maps.base import BoundMap, FeatureMap
+from dpsketch.maps.count import Count
+from dpsketch.maps.fourier import Fourier
+from dpsketch.maps.histogram import Histogram
+from dpsketch.maps.registry import map_from_dict
+from dpsketch.privacy.budget import Budget
+from dpsketch.schema import Schema
+
+
+@dataclass(frozen=True)
+class Part:
+    """A map and the share of the budget that its noise may use."""
+
+    map: FeatureMap
+    share: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.map, FeatureMap):
+            raise RecipeError(f"Part: map must be a feature map such as Count(), got {self.map!r} instead")
+        if isinstance(self.share, bool) or not isinstance(self.share, int | float) or not 0 < self.share <= 1:
+            raise RecipeError(f"Part: share must be above 0 and at most 1, got {self.share!r} instead")
+
+    @property
+    def exact_share(self) -> Fraction:
+        """The share as written: 0.03 is three hundredths."""
+        return Fraction(repr(self.share))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The parts of a sketch. `rows`, if given, overrides the schema's declared number of rows."""
+
+    parts: tuple[Part, ...]
+    rows: int | None = field(default=None, compare=False)
+
+    def __init__(self, parts: Sequence[Part], rows: int | None = None) -> None:
+        object.__setattr__(self, "parts", tuple(parts))
+        object.__setattr__(self, "rows", rows)
+        if not self.parts or not all(isinstance(part, Part) for part in self.parts):
+            raise RecipeError("Recipe: parts must be a list of Part(map, share=…), at least one")
+        total = sum(part.exact_share for part in self.parts)
+        if total > 1:
+            raise RecipeError(f"Recipe: the shares add up to {float(total):g}, more than 1", "lower some shares")
+
+    def bind(self, schema: Schema) -> tuple[BoundMap, ...]:
+        """Every map on this schema."""
+        bound = []
+        for part in self.parts:
+            try:
+                bound.append(part.map.bind(schema))
+            except SchemaError as error:
+                raise RecipeError(f"map {part.map.name}: {error.fact}", error.hint) from None
+        return tuple(bound)
+
+    def to_dict(self) -> dict[str, Any]:
+        parts = [{"share": part.share} | part.map.to_dict() for part in self.parts]
+        return json.loads(json.dumps({"parts": parts}))
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Recipe:
+        parts = []
+        for part in facts["parts"]:
+            values = dict(part)
+            share = values.pop("share")
+            parts.append(Part(map_from_dict(values), share))
+        return cls(parts)
+
+    @classmethod
+    def general(
+        cls, schema: Schema, rows: int | None = None, budget: Budget | None = None, frequencies: int | None = None
+    ) -> Recipe:
+        """Count, marginals and Fourier sums of all columns: answers most questions.
+
+        `rows` is a public order of magnitude; sizes follow from it, ε and the number of columns.
+        `frequencies` overrides the number of Fourier frequencies.
+        """
+        rows = declared_rows(schema, rows)
+        if budget is None:
+            raise RecipeError("Recipe.general needs a budget", "pass budget=Budget(epsilon=1.0)")
+        columns = schema.scalars
+        if not columns:
+            raise RecipeError("Recipe.general needs a column that is not a set of ids")
+        epsilon = min(budget.epsilon, 1000.0)
+        if len(columns) == 1:
+            return cls([Part(Count(), 0.05), Part(Histogram(bins=marginal_bins(rows * 0.95 * epsilon)), 0.95)], rows)
+        bins = marginal_bins(rows * 0.485 * epsilon / len(columns))
+        if frequencies is None:
+            frequencies = fourier_size(rows * 0.485 * epsilon)
+        return cls(
+            [
+                Part(Count(), 0.03),
+                Part(Histogram(bins=bins), 0.485),
+                Part(Fourier(size=frequencies), 0.485),
+            ],
+            rows,
+        )
+
+
+def declared_rows(schema: Schema, rows: int | None = None) -> int:
+    """The public order of magnitude of the rows: as passed, or as the schema says."""
+    rows = schema.rows if rows is None else rows
+    if rows is None:
+        raise RecipeError(
+            "the number of rows must be declared",
+            "pass rows (--rows) or set privacy.rows in the schema: a public order of magnitude",
+        )
+    if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= 10**15:
+        raise RecipeError(f"rows must be a whole number from 1 to 10^15, got {rows!r} instead")
+    return rows
+
+
+def marginal_bins(signal: float) -> int:
+    """Bins of a numeric marginal from rows · ε per column."""
+    return 16 if signal < 200 else 64 if signal < 5000 else 128
+
+
+def fourier_size(signal: float) -> int:
+    """Frequencies from rows · ε: the noise of a normalised sum, 2m/(nε), stays at or below one percent."""
+    return int(min(max(signal * 0.005, 20), 500))

@@ -1,0 +1,58 @@
+"""Which inputs a sketch holds, and whether two sketches may be added."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from dpsketch.errors import FileError, MergeError
+from dpsketch.maps.base import BoundMap
+from dpsketch.recipe import Recipe
+from dpsketch.schema import Schema
+
+_ID = re.compile(r"[0-9a-f]{32}")
+
+
+class Part(Protocol):
+    @property
+    def map(self) -> BoundMap: ...
+
+
+class Sketch(Protocol):
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def recipe(self) -> Recipe: ...
+    @property
+    def parts(self) -> Sequence[Part]: ...
+    @property
+    def lineage(self) -> frozenset[str]: ...
+
+
+def new_lineage() -> frozenset[str]:
+    """A random id: it says nothing about the input, only that it is this one."""
+    return frozenset([secrets.token_hex(16)])
+
+
+def checked_lineage(path: str | Path, ids: object) -> frozenset[str]:
+    if not isinstance(ids, list) or not ids or not all(isinstance(i, str) and _ID.fullmatch(i) for i in ids):
+        raise FileError(f"{path}: the header is not valid: lineage", "ask its owner for a new copy")
+    return frozenset(ids)
+
+
+def merged_schema(one: Sketch, two: Sketch) -> Schema:
+    """The schema of the sum, or a MergeError that says why there is none."""
+    if one.lineage & two.lineage:
+        raise MergeError("both sketches hold the same input", "merge each input once")
+    if replace(one.schema, rows=None) != replace(two.schema, rows=None):
+        raise MergeError("the sketches have different schemas", "use one schema file at every site")
+    if one.recipe != two.recipe or [p.map.fingerprint() for p in one.parts] != [p.map.fingerprint() for p in two.parts]:
+        raise MergeError(
+            "the sketches were made with different recipes", "use the same recipe, sizes and seeds at every site"
+        )
+    both = None if one.schema.rows is None or two.schema.rows is None else one.schema.rows + two.schema.rows
+    return replace(one.schema, rows=both)

@@ -1,0 +1,74 @@
+"""Exact sums before release: private, mergeable, never to be shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dpsketch.errors import MergeError
+from dpsketch.maps.base import BoundMap, Sums
+from dpsketch.recipe import Recipe
+from dpsketch.schema import Schema
+from dpsketch.sketch import file
+from dpsketch.sketch.lineage import checked_lineage, merged_schema
+
+
+@dataclass(frozen=True)
+class RawPart:
+    """One map and its exact sums."""
+
+    map: BoundMap
+    sums: Sums
+
+
+@dataclass(frozen=True)
+class RawSketch:
+    """Guarantee: none. The sums are exact; only `release` makes them public.
+
+    `lineage` holds a random id for every input that was read, so that the same input cannot be added twice.
+    """
+
+    schema: Schema
+    recipe: Recipe
+    parts: tuple[RawPart, ...]
+    lineage: frozenset[str]
+
+    def merge(self, other: RawSketch, disjoint_units: bool = False) -> RawSketch:
+        """The sketch of both tables together.
+
+        With a unit column, a person's rows in both tables would count up to twice `max_rows_per_unit`:
+        say `disjoint_units=True` only if no unit has rows in both.
+        """
+        schema = merged_schema(self, other)
+        if self.schema.unit_column is not None and not disjoint_units:
+            raise MergeError(
+                f"units of column '{self.schema.unit_column}' may have rows in both sketches",
+                "if no unit does, say so: --disjoint-units (disjoint_units=True); else sketch the tables together",
+            )
+        parts = tuple(
+            RawPart(mine.map, mine.sums + theirs.sums) for mine, theirs in zip(self.parts, other.parts, strict=True)
+        )
+        return RawSketch(schema, self.recipe, parts, self.lineage | other.lineage)
+
+    def save(self, path: str | Path, force: bool = False) -> None:
+        contents = file.Contents(
+            self.schema,
+            self.recipe,
+            tuple(part.map for part in self.parts),
+            tuple(part.sums for part in self.parts),
+            {"warning": "UNRELEASED exact sums: NOT PRIVATE, keep secret", "lineage": sorted(self.lineage)},
+        )
+        file.write(path, "raw", contents, force)
+
+    @classmethod
+    def load(cls, path: str | Path) -> RawSketch:
+        contents = file.read(path, "raw")
+        lineage = checked_lineage(path, contents.extra.get("lineage"))
+        parts = tuple(RawPart(bound, sums) for bound, sums in zip(contents.maps, contents.sums, strict=True))
+        return cls(contents.schema, contents.recipe, parts, lineage)
+
+
+def empty_sums(maps: tuple[BoundMap, ...]) -> list[Sums]:
+    return [np.zeros(bound.size, np.int64) for bound in maps]

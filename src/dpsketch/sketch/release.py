@@ -1,0 +1,80 @@
+"""The only place where sensitivity, noise and ledger meet."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from dpsketch.errors import BudgetError, RecipeError
+from dpsketch.maps.base import Sums
+from dpsketch.privacy.budget import Budget
+from dpsketch.privacy.keystream import Keystream, Stream
+from dpsketch.privacy.ledger import Ledger
+from dpsketch.privacy.noise import discrete_laplace
+from dpsketch.recipe import declared_rows
+from dpsketch.sketch.raw import RawSketch
+from dpsketch.sketch.released import MECHANISM, ReleasedSketch, library_version, part_noise_scale, part_sensitivity
+
+
+def release(raw: RawSketch, budget: Budget, ledger: Ledger | None = None, dataset: str | None = None) -> ReleasedSketch:
+    """Reserve the spend, add noise, commit. A crash can cost budget, never privacy; a rerun is a new spend.
+
+    Guarantee: ε-differential privacy for one unit (a row, or all rows of a unit column's value) more or less.
+    Source: docs/proofs/release.md.
+    """
+    check_room(raw, budget)
+    if not budget.private:
+        if ledger is not None:
+            raise BudgetError(
+                "a release with infinite epsilon is not private and never enters a ledger",
+                "leave out the ledger (--ledger)",
+            )
+        return _released(raw, budget, tuple(part.sums.copy() for part in raw.parts))
+    if ledger is None or not dataset:
+        raise BudgetError(
+            "a private release needs a ledger and the dataset's name",
+            "pass ledger=Ledger('ledger.db') and dataset='name'",
+        )
+    spend = ledger.reserve(dataset, budget.exact_epsilon, raw.schema.unit, raw.schema.max_rows_per_unit, _event(raw))
+    sums = noisy_sums(raw, budget, Keystream())
+    ledger.commit(spend)
+    return _released(raw, budget, sums)
+
+
+def noisy_sums(raw: RawSketch, budget: Budget, stream: Stream) -> tuple[Sums, ...]:
+    """Every part's sums plus its noise, modulo 2^64. Public only through `release`; audits call it directly."""
+    noisy = []
+    for part, entry in zip(raw.parts, raw.recipe.parts, strict=True):
+        scale = part_noise_scale(raw.schema, entry, part.map, budget.exact_epsilon)
+        noisy.append(part.sums + discrete_laplace(part.map.size, scale, stream))
+    return tuple(noisy)
+
+
+def check_room(raw: RawSketch, budget: Budget) -> None:
+    """Declared rows and noise must fit 63 bits; both are public, so the error may say so."""
+    rows = declared_rows(raw.schema)
+    for part, entry in zip(raw.parts, raw.recipe.parts, strict=True):
+        scale = part_noise_scale(raw.schema, entry, part.map, budget.exact_epsilon) if budget.private else 0
+        if rows * part.map.largest + 100 * scale >= 2**63:
+            raise RecipeError(
+                f"map {part.map.description.name}: {rows} declared rows and the noise do not fit 63 bits",
+                "raise epsilon or the part's share, or declare fewer rows",
+            )
+
+
+def _event(raw: RawSketch) -> str:
+    """What was done, for the ledger; nothing in it depends on the data."""
+    parts = [f"{part.map.description.name} (L1 {part_sensitivity(raw.schema, part.map).l1})" for part in raw.parts]
+    return f"{MECHANISM}: " + ", ".join(parts)
+
+
+def _released(raw: RawSketch, budget: Budget, sums: tuple[Sums, ...]) -> ReleasedSketch:
+    return ReleasedSketch(
+        raw.schema,
+        raw.recipe,
+        tuple(part.map for part in raw.parts),
+        sums,
+        (budget.exact_epsilon,) if budget.private else (),
+        raw.lineage,
+        datetime.now(UTC).date().isoformat(),
+        library_version(),
+    )

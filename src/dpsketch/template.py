@@ -1,0 +1,46 @@
+"""A schema to fill in, from column names and stored types only: no value is looked at."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pyarrow as pa
+
+_HEAD = """# Public facts about the table, filled in by a person. Blanks ("") are refused.
+# Take bounds from public knowledge, never from the data: bounds taken from the data leak it.
+[privacy]
+rows = ""                          # public order of magnitude of the number of rows
+unit = "row"                       # or a column that identifies a person: unit = "patient_id", max_rows_per_unit = 5
+"""
+
+
+def schema_template(columns: list[tuple[str, pa.DataType]]) -> str:
+    """TOML with a section a column; text columns offer the choices that a name and type cannot settle."""
+    return _HEAD + "".join(_section(name, kind) for name, kind in columns)
+
+
+def _section(name: str, kind: pa.DataType) -> str:
+    key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+    return f"\n[columns.{key}]\n" + "\n".join(_lines(kind)) + "\n"
+
+
+def _lines(kind: pa.DataType) -> list[str]:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_boolean(kind):
+        return ['kind = "boolean"']
+    if pa.types.is_integer(kind):
+        return ['kind = "integer"', 'lower = ""', 'upper = ""']
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return ['kind = "number"', 'lower = ""', 'upper = ""', '# transform = "asinh"   # or "log"']
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return ['kind = "datetime"', 'lower = ""', 'upper = ""']
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return ['kind = "set"', 'universe = ""               # ids are 0 to universe - 1']
+    return [
+        'kind = ""                   # number | integer | category | boolean | datetime',
+        '# values = ["a", "b"]       # for a category; anything else falls into "other"',
+        '# lower = ""                # for a number, integer or datetime',
+        '# upper = ""',
+    ]
