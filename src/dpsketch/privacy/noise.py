@@ -97,10 +97,10 @@ def _digit_at(rate: Fraction, last: bool, point: Fraction) -> int | None:
 
 @lru_cache(maxsize=64)
 def _digits(noise_scale: Fraction) -> tuple[_Digit, ...]:
-    """Digits from the least significant up; the last one exceeds 255 with probability below 2^-64."""
+    """Digits from the least significant up; the last one exceeds 255, and is resolved one by one, once in a million."""
     rate = 1 / noise_scale
     rates = [rate]
-    while rates[-1] * _BASE < 45:
+    while rates[-1] * _BASE < 14:
         rates.append(rates[-1] * _BASE)
     return tuple(_digit(rate, last=rate == rates[-1]) for rate in rates)
 

@@ -1,0 +1,42 @@
+# `make` lists the targets.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test lint bench audit clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null 2>&1 && $(PYTHON) -m venv $(VENV) || python3 -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade pip
+
+$(VENV)/.installed: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install -q -e .
+	@touch $@
+
+$(VENV)/.installed-test: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install -q -e '.[test]'
+	@touch $@ $(VENV)/.installed
+
+demo: $(VENV)/.installed  ## install, then release and question a made-up table
+	$(BIN)/dpsketch demo
+
+lint: $(VENV)/.installed-test  ## formatting, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint  ## install test needs, run all linters and tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+audit: $(VENV)/.installed-test  ## the long privacy audit and coverage study
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "audit or not audit" tests/statistics
+
+bench: $(VENV)/.installed-test  ## speed of the kernels, as ratios in one process
+	$(BIN)/python -m benchmarks
+
+clean:  ## remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,105 @@
+"""Shared by all tests: a fixed seed that is printed and can be overridden, small schemas, tables and streams."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import settings
+
+import dpsketch as dps
+
+SEED = int(os.environ.get("DPSKETCH_TEST_SEED", "20260101"))
+DATA = Path(os.environ.get("DPSKETCH_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+
+settings.register_profile("repo", deadline=None, derandomize=True, max_examples=60)
+settings.load_profile("repo")
+
+
+def pytest_report_header() -> str:
+    return f"DPSKETCH_TEST_SEED={SEED}"
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(SEED)
+
+
+class TestStream:
+    """A reproducible word stream for tests; the library itself accepts no seed."""
+
+    __test__ = False
+
+    def __init__(self, seed: int = SEED) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def words(self, count: int) -> np.ndarray:
+        return self._rng.integers(0, 2**32, count, dtype=np.uint32)
+
+
+@pytest.fixture
+def stream() -> TestStream:
+    return TestStream()
+
+
+MIXED = {
+    "privacy": {"rows": 1000, "unit": "row"},
+    "columns": {
+        "age": {"kind": "integer", "lower": 0, "upper": 120},
+        "height": {"kind": "number", "lower": 1.0, "upper": 2.5},
+        "income": {"kind": "number", "lower": 0, "upper": 500000, "transform": "asinh"},
+        "sex": {"kind": "category", "values": ["Female", "Male"]},
+        "member": {"kind": "boolean"},
+        "joined": {"kind": "datetime", "lower": "2020-01-01", "upper": "2025-01-01"},
+    },
+}
+
+
+@pytest.fixture
+def schema() -> dps.Schema:
+    return dps.Schema.from_dict(MIXED)
+
+
+def mixed_table(rows: int, seed: int = SEED) -> pa.Table:
+    """Rows that fit MIXED, with missing and outlying cells."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(-5, 130, rows).astype(float)
+    age[rng.random(rows) < 0.1] = np.nan
+    return pa.table(
+        {
+            "age": age,
+            "height": rng.normal(1.7, 0.2, rows),
+            "income": rng.exponential(30_000, rows),
+            "sex": rng.choice(["Female", "Male", "unknown"], rows),
+            "member": rng.random(rows) < 0.3,
+            "joined": np.datetime64("2019-06-01") + rng.integers(0, 2400, rows).astype("timedelta64[D]"),
+        }
+    )
+
+
+@pytest.fixture
+def table() -> pa.Table:
+    return mixed_table(1000)
+
+
+@pytest.fixture
+def recipe() -> dps.Recipe:
+    return dps.Recipe(
+        [
+            dps.Part(dps.Count(), 0.1),
+            dps.Part(dps.Histogram(bins=8), 0.3),
+            dps.Part(dps.Histogram(ways=2, columns=["sex", "member"]), 0.1),
+            dps.Part(dps.Fourier(size=10, seed=3), 0.5),
+        ]
+    )
+
+
+@pytest.fixture
+def dataset_path() -> Path:
+    """The real datasets; a missing folder is an error, not a skip."""
+    if not DATA.is_dir():
+        pytest.fail(f"the datasets are not at {DATA}: set DPSKETCH_DATA")
+    return DATA

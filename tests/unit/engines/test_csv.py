@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import csv as standard
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpsketch.engines import csv
+from dpsketch.errors import SourceError
+
+
+def read(path: Path, names: list[str]) -> list[tuple[bytes | None, ...]]:
+    rows: list[tuple[bytes | None, ...]] = []
+    for batch in csv.batches(path, names, lambda share: None):
+        rows += list(zip(*[batch.column(name).to_pylist() for name in names], strict=True))
+    return rows
+
+
+def test_a_broken_line_is_one_missing_row(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    lines = ["a,b", "1,x", '2,"open', "3,y", "4", "5,y,z", '"6""7",z', '8,"q"z', "", "9,", '10,"a,b"', "11,end"]
+    path.write_bytes("\r\n".join(lines).encode())
+    missing = (None, None)
+    assert read(path, ["a", "b"]) == [
+        (b"1", b"x"), missing, (b"3", b"y"), missing, missing, (b'6"7', b"z"), missing, (b"9", None), (b"10", b"a,b"),
+        (b"11", b"end"),
+    ]  # fmt: skip
+
+
+def test_header_with_quotes_blanks_and_mark(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'\xef\xbb\xbf"first, name", second\n1,2\n')
+    assert csv.header(path) == ["first, name", "second"]
+    assert read(path, ["second"]) == [(b"2",)]
+
+
+def test_tabs(tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    path.write_bytes(b"a\tb\n1,5\t2\n")
+    assert read(path, ["a", "b"]) == [(b"1,5", b"2")]
+
+
+def test_an_empty_file_has_no_header(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"")
+    with pytest.raises(SourceError, match="has no header line"):
+        csv.header(path)
+
+
+field = st.text(st.characters(blacklist_characters="\r\n\x00", blacklist_categories=["Cs"]), max_size=6)
+
+
+@given(rows=st.lists(st.tuples(field, field, field).filter(any), min_size=1, max_size=10), block=st.integers(1, 40))
+def test_well_formed_files_are_read_as_everyone_reads_them(rows: list[tuple[str, ...]], block: int) -> None:
+    """Against the standard library, for any size of the blocks in which the file is read."""
+    import tempfile
+
+    text = io.StringIO()
+    standard.writer(text).writerows([("a", "b", "c"), *rows])
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv, "_BLOCK", block)
+        path = Path(folder) / "t.csv"
+        path.write_bytes(text.getvalue().encode())
+        expected = [tuple(cell.encode() or None for cell in row) for row in rows]
+        assert read(path, ["a", "b", "c"]) == expected
+
+
+@given(st.binary(max_size=60))
+def test_a_line_never_changes_another(line: bytes) -> None:
+    """Whatever a record's line holds, the records around it are read the same."""
+    import tempfile
+
+    line = line.replace(b"\n", b"")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.csv"
+        path.write_bytes(b"a,b\n1,2\n" + line + b"\n3,4\n")
+        rows = read(path, ["a", "b"])
+    assert rows[0] == (b"1", b"2")
+    assert rows[-1] == (b"3", b"4")
+    assert len(rows) == (2 if line in (b"", b"\r") else 3)

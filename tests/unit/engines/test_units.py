@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpsketch as dps
+from dpsketch.engines.units import UnitSelection
+from dpsketch.errors import MergeError
+
+FACTS = {
+    "privacy": {"rows": 100, "unit": "id", "max_rows_per_unit": 2},
+    "columns": {"x": {"kind": "integer", "lower": 0, "upper": 9}},
+}
+SCHEMA = dps.Schema.from_dict(FACTS)
+RECIPE = dps.Recipe([dps.Part(dps.Count(), 0.5), dps.Part(dps.Histogram(bins=16), 0.5)])
+visits = st.lists(st.tuples(st.sampled_from(["a", "b", "c", "7", None]), st.integers(0, 9)), max_size=25)
+
+
+def sums(rows: list[tuple[str | None, int]]) -> list[list[int]]:
+    table = pa.table(
+        {"id": pa.array([r[0] for r in rows], pa.string()), "x": pa.array([r[1] for r in rows], pa.int64())}
+    )
+    return [part.sums.tolist() for part in dps.accumulate(table, SCHEMA, RECIPE, dps.Local(1, 4)).parts]
+
+
+@given(visits, st.randoms())
+def test_at_most_c_rows_of_each_unit_in_any_order(rows: list[tuple[str | None, int]], random: object) -> None:
+    per_unit: dict[str, int] = {}
+    for unit, _ in rows:
+        if unit is not None:
+            per_unit[unit] = per_unit.get(unit, 0) + 1
+    expected = sums(rows)
+    assert expected[0] == [sum(min(2, count) for count in per_unit.values())]
+    shuffled = list(rows)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert sums(shuffled) == expected
+
+
+@given(visits, st.lists(st.integers(0, 9), min_size=1, max_size=6))
+def test_a_unit_more_changes_nothing_of_the_others(rows: list[tuple[str | None, int]], extra: list[int]) -> None:
+    """The difference is exactly the new unit's own sketch, so it stays within the sensitivity."""
+    before, after = sums(rows), sums(rows + [("new", x) for x in extra])
+    alone = sums([("new", x) for x in extra])
+    assert (np.array(after[1]) - before[1]).tolist() == alone[1]
+    assert after[0][0] - before[0][0] == min(2, len(extra))
+
+
+def test_ids_are_compared_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if every unit has the same hash key, units stay apart."""
+    monkeypatch.setattr("dpsketch.engines.units._key", lambda unit: 1)
+    assert sums([(unit, 3) for unit in "abc" for _ in range(5)])[0] == [6]
+
+
+def test_equal_hashes_are_ordered_by_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsketch.engines.units._row_hashes", lambda keys, codes: np.zeros(codes.shape[1], np.uint64))
+    rows: list[tuple[str | None, int]] = [("a", x) for x in (5, 3, 9, 1)]
+    assert sums(rows) == sums(rows[::-1])
+
+
+def test_long_inputs_are_compacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsketch.engines.units._SLACK", 10)
+    selection = UnitSelection(1, 2)
+    for start in range(0, 400, 20):
+        codes = np.arange(start, start + 20, dtype=np.int16)[None, :]
+        selection.add(pa.array([f"u{i % 5}" for i in range(20)]), codes)
+        assert selection._waiting_rows <= 30
+    assert selection.kept().shape == (1, 10)
+
+
+def test_the_choice_is_spread_over_a_units_rows() -> None:
+    """The kept value is not always the smallest: over many units each of ten values is kept about equally often."""
+    rows: list[tuple[str | None, int]] = [(f"unit{u}", x) for u in range(600) for x in range(10)]
+    kept = np.array(sums(rows)[1][:10])
+    assert kept.sum() == 1200
+    assert kept.min() > 70
+    assert kept.max() < 175
+
+
+def test_integer_and_text_ids_are_the_same_unit() -> None:
+    number = pa.table({"id": pa.array([7, 7, 7]), "x": pa.array([1, 2, 3])})
+    text = pa.table({"id": pa.array(["7", "7", " 7"]), "x": pa.array([1, 2, 3])})
+    one, two = (dps.accumulate(t, SCHEMA, RECIPE) for t in (number, text))
+    assert one.parts[1].sums.tolist() == two.parts[1].sums.tolist()
+
+
+def test_merging_units_needs_a_declaration() -> None:
+    table = pa.table({"id": ["a", "b"], "x": [1, 2]})
+    one, two = dps.accumulate(table, SCHEMA, RECIPE), dps.accumulate(table, SCHEMA, RECIPE)
+    with pytest.raises(MergeError, match="units of column 'id' may have rows in both"):
+        one.merge(two)
+    assert one.merge(two, disjoint_units=True).parts[0].sums.tolist() == [4]

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from dpsketch.maps import fourier
+from dpsketch.maps.fourier import Fourier
+from dpsketch.maps.kernels import cosine_bounds
+from dpsketch.schema import Schema
+
+
+def test_bounds_over_every_phase() -> None:
+    """All 2^32 phases of the frozen kernel: the constants of the sensitivity are exactly attained."""
+    block = 1 << 28
+    starts = range(-(2**31), 2**31, block)
+    with ThreadPoolExecutor(2) as pool:
+        bounds = list(pool.map(lambda start: cosine_bounds(start, start + block), starts))
+    largest = tuple(max(bound[i] for bound in bounds) for i in range(3))
+    assert largest == (fourier.LARGEST, fourier.LARGEST_L1, fourier.LARGEST_L2_SQUARED)
+
+
+def test_sums_match_the_real_features(rng: np.random.Generator, schema: Schema) -> None:
+    for size in (1, 6, 9):
+        bound = Fourier(size=size, seed=1, columns=["age", "height", "sex"]).bind(schema)
+        codes = rng.integers(-32768, 32768, (6, 1300)).astype(np.int16)
+        sums = np.zeros(bound.size, np.int64)
+        bound.accumulate(codes, sums)
+        exact = bound.features(codes).sum(axis=0) * bound.grid
+        assert np.abs(sums - exact).max() <= 1300 * 0.53
+
+
+def test_the_features_average_to_a_kernel(schema: Schema) -> None:
+    """Isotropic directions: near points have near features, far points do not."""
+    bound = Fourier(size=2000, columns=["age", "height"], radii=(2, 30)).bind(schema)
+    codes = np.zeros((6, 3), np.int16)
+    codes[0] = [0, 300, 20000]
+    features = bound.features(codes)
+    kernel = features @ features.T / 2000
+    assert np.allclose(np.diag(kernel), 1)
+    assert kernel[0, 1] > 0.98
+    assert kernel[0, 2] < 0.4

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpsketch.errors import SchemaError
+from dpsketch.schema import HIGHEST, LOWEST, MISSING, Category, Integer, Number, Schema
+
+
+@given(st.integers(2, 65535), st.data())
+def test_levels_survive_the_way_to_codes_and_back(levels: int, data: st.DataObject) -> None:
+    column = Integer("x", 0, levels - 1)
+    level = np.array([data.draw(st.integers(0, levels - 1)), 0, levels - 1, -1])
+    codes = column.codes_of(level)
+    assert codes[1] == LOWEST
+    assert codes[2] == HIGHEST
+    assert codes[3] == MISSING
+    assert column.levels_of(codes).tolist() == level.tolist()
+
+
+def test_values_in_the_users_units() -> None:
+    ends = np.array([LOWEST, HIGHEST, MISSING], np.int16)
+    assert Number("x", 3.0, 8.0).values_of(ends)[:2].tolist() == [3.0, 8.0]
+    assert np.isnan(Number("x", 3.0, 8.0).values_of(ends)[2])
+    np.testing.assert_allclose(Number("x", 1.0, 1e6, "log").values_of(ends)[:2], [1.0, 1e6])
+    np.testing.assert_allclose(Number("x", -5.0, 1e6, "asinh").values_of(ends)[:2], [-5.0, 1e6])
+    assert Integer("x", -3, 200_000).values_of(ends)[:2].tolist() == [-3, 200_000]
+
+
+def test_a_declared_other_is_the_bucket() -> None:
+    assert Category("x", ("a", "other", "b")).labels == ("a", "other", "b")
+    assert Category("x", ("a", "b")).labels == ("a", "b", "other")
+
+
+def test_dict_round_trip(schema: Schema) -> None:
+    assert Schema.from_dict(schema.to_dict()) == schema
+
+
+def test_a_unit_column_is_not_data() -> None:
+    facts = {
+        "privacy": {"unit": "id", "max_rows_per_unit": 2},
+        "columns": {"id": {"kind": "integer", "lower": 0, "upper": 9}},
+    }
+    with pytest.raises(SchemaError, match="must not be declared as data"):
+        Schema.from_dict(facts)
