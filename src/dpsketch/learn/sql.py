@@ -263,7 +263,7 @@ def _kept(view: View, condition: exp.Expr | None, groups: list[Column], labels: 
         return [True] * len(labels)
     counts = _selection(view, [], condition, groups, labels)[0].count()
     return [
-        not rare or bool(value > 2 * stderr)
+        not rare or bool(value > 2 * stderr + 0.5)
         for rare, value, stderr in zip(special, counts.value, counts.stderr, strict=True)
     ]
 

@@ -12,7 +12,7 @@ from math import sinh
 from pathlib import Path
 from typing import Any
 
-from dpsketch.errors import FileError, MergeError
+from dpsketch.errors import DpsketchError, FileError, MergeError
 from dpsketch.maps.base import BoundMap, Relation, Sensitivity, Sums
 from dpsketch.privacy.budget import Budget, decimal_text
 from dpsketch.recipe import Part, Recipe
@@ -142,7 +142,7 @@ class ReleasedSketch:
         try:
             epsilons = tuple(_epsilon(text) for text in facts["epsilons"])
             created, library = date.fromisoformat(facts["created"]).isoformat(), str(facts["library"])[:40]
-        except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        except (DpsketchError, KeyError, TypeError, ValueError, ZeroDivisionError):
             raise FileError(f"{path}: the header is not valid: release", "ask its owner for a new copy") from None
         return cls(contents.schema, contents.recipe, contents.maps, contents.sums, epsilons, lineage, created, library)
 

@@ -1,0 +1,221 @@
+"""Answers without noise against the truth; noise is tested in tests/statistics."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas
+import pyarrow as pa
+import pytest
+
+import dpsketch as dps
+from conftest import SEED
+from dpsketch.errors import QueryError
+
+FACTS = {
+    "privacy": {"rows": 20_000},
+    "columns": {
+        "age": {"kind": "integer", "lower": 0, "upper": 100},
+        "height": {"kind": "number", "lower": 1.0, "upper": 2.5},
+        "income": {"kind": "number", "lower": 0, "upper": 200_000, "transform": "asinh"},
+        "sex": {"kind": "category", "values": ["f", "m"]},
+        "member": {"kind": "boolean"},
+        "joined": {"kind": "datetime", "lower": "2020-01-01", "upper": "2025-01-01"},
+    },
+}
+PAIR = dps.Part(dps.Histogram(ways=2, columns=["age", "sex"], bins=101), 0.1)
+
+
+def people(rows: int = 20_000) -> pandas.DataFrame:
+    rng = np.random.default_rng(SEED)
+    sex = rng.choice(["f", "m"], rows, p=[0.6, 0.4])
+    age = np.clip(rng.normal(np.where(sex == "f", 45, 35), 12), 0, 100).round()
+    height = np.clip(rng.normal(1.6, 0.1, rows) + 0.12 * (sex == "m"), 1, 2.5)
+    income = rng.exponential(30_000, rows)
+    member = rng.random(rows) < 0.1 + 0.6 * (age > 40)
+    joined = pandas.Timestamp("2020-01-01") + pandas.to_timedelta(rng.uniform(0, 1800, rows), unit="D")
+    age = np.where(rng.random(rows) < 0.05, np.nan, age)
+    return pandas.DataFrame(
+        {"age": age, "height": height, "income": income, "sex": sex, "member": member, "joined": joined}
+    )
+
+
+@pytest.fixture(scope="module")
+def frame() -> pandas.DataFrame:
+    return people()
+
+
+@pytest.fixture(scope="module")
+def view(frame: pandas.DataFrame) -> dps.View:
+    schema = dps.Schema.from_dict(FACTS)
+    parts = [
+        dps.Part(dps.Count(), 0.1),
+        dps.Part(dps.Histogram(bins=128), 0.4),
+        dps.Part(dps.Fourier(size=400), 0.4),
+        PAIR,
+    ]
+    return dps.View(dps.release(dps.accumulate(frame, schema, dps.Recipe(parts)), dps.Budget(math.inf)))
+
+
+def test_single_columns(view: dps.View, frame: pandas.DataFrame) -> None:
+    for name, spread in (("age", 0.02), ("height", 0.002), ("income", 300.0)):
+        column = frame[name]
+        assert view.mean(name).value == pytest.approx(column.mean(), abs=spread)
+        assert view.std(name).value == pytest.approx(column.std(ddof=0), rel=0.02)
+        assert view.var(name).value == pytest.approx(column.var(ddof=0), rel=0.04)
+        assert view.sum(name).value == pytest.approx(column.sum(), rel=0.01)
+        for q in (0.1, 0.5, 0.9):
+            wanted = column.quantile(q)
+            assert view.quantile(name, q).value == pytest.approx(wanted, rel=0.04)
+        at = [column.quantile(0.3), column.quantile(0.8)]
+        np.testing.assert_allclose(view.cdf(name, at).value, [(column.dropna() <= a).mean() for a in at], atol=0.012)
+        assert view.mean(name).stderr == 0
+
+
+def test_counts_and_conditions(view: dps.View, frame: pandas.DataFrame) -> None:
+    assert view.count().value == len(frame)
+    truth = {
+        "age > 40": frame.age > 40,
+        "not age > 40": frame.age <= 40,
+        "age between 20 and 30": frame.age.between(20, 30),
+        "age is null": frame.age.isna(),
+        "age is not null": frame.age.notna(),
+        "sex = 'f'": frame.sex == "f",
+        "sex in ('m')": frame.sex == "m",
+        "sex <> 'f'": frame.sex != "f",
+        "member": frame.member,
+        "member is true": frame.member,
+        "member = false": ~frame.member,
+        "not member": ~frame.member,
+        "40 < age": frame.age > 40,
+        "age < 20 or age > 60": (frame.age < 20) | (frame.age > 60),
+        "joined >= '2022-06-01'": frame.joined >= "2022-06-01",
+        "joined < date '2022-06-01'": frame.joined < "2022-06-01",
+        "true and age = 30": frame.age == 30,
+    }
+    for condition, mask in truth.items():
+        assert view.count(condition).value == pytest.approx(mask.sum(), abs=60), condition
+        assert view.fraction(condition).value == pytest.approx(mask.mean(), abs=0.003), condition
+
+
+def test_a_table_answers_questions_about_its_columns(view: dps.View, frame: pandas.DataFrame) -> None:
+    exact = frame.age[frame.sex == "f"].mean()
+    answer = view.mean("age", "sex = 'f'")
+    assert answer.how == "noisy table of age × sex"
+    assert answer.value == pytest.approx(exact, abs=0.02)
+    assert view.count("age > 40 and sex = 'm'").value == pytest.approx(((frame.age > 40) & (frame.sex == "m")).sum())
+
+
+def test_moments_answer_questions_about_other_columns(view: dps.View, frame: pandas.DataFrame) -> None:
+    """Better than independence by far, though approximate: the standard error does not cover this."""
+    answer = view.mean("height", "sex = 'm'")
+    assert answer.how == "moment-to-moment regression on 400 Fourier frequencies and the marginals"
+    assert answer.value == pytest.approx(frame.height[frame.sex == "m"].mean(), abs=0.02)
+    exact = (frame.member & (frame.age > 40)).sum()
+    independent = frame.member.mean() * (frame.age > 40).sum()
+    error = abs(view.count("member and age > 40").value - exact)
+    assert error < 0.35 * abs(independent - exact)
+
+
+def test_covariance_and_correlation(view: dps.View, frame: pandas.DataFrame) -> None:
+    names = ["age", "height", "income"]
+    answer = view.corr(names)
+    assert answer.labels == tuple(names)
+    np.testing.assert_allclose(answer.value, frame[names].corr(), atol=0.08)
+    covariance = view.cov(names).value
+    np.testing.assert_allclose(np.diag(covariance), frame[names].var(), rtol=0.04)
+    assert (covariance == covariance.T).all()
+    assert view.corr().labels == ("age", "height", "income")
+
+
+def test_dates_and_booleans(view: dps.View, frame: pandas.DataFrame) -> None:
+    mean = view.mean("joined")
+    assert abs(mean.value - np.datetime64(frame.joined.mean())) < np.timedelta64(2, "D")
+    assert abs(view.quantile("joined", 0.5).value - np.datetime64(frame.joined.median())) < np.timedelta64(8, "D")
+    assert view.mean("member").value == pytest.approx(frame.member.mean())
+
+
+def test_histograms(view: dps.View, frame: pandas.DataFrame) -> None:
+    labels = view.histogram("sex")
+    assert labels.labels == ("f", "m", "other", "missing")
+    assert labels.value.tolist() == pytest.approx([*(frame.sex.value_counts()[["f", "m"]]), 0, 0])
+    ages = view.histogram("age", bins=4)
+    expected = np.histogram(frame.age.dropna(), bins=4, range=(0, 100))[0]
+    np.testing.assert_allclose(ages.value, [*expected, frame.age.isna().sum()], atol=1e-6)
+
+
+def test_sql(view: dps.View, frame: pandas.DataFrame) -> None:
+    table = view.sql("select sex, count(*), avg(age) as mean, count(age) from sketch where age > 30 group by sex")
+    assert table.columns == ("sex", "count(*)", "mean", "count(age)")
+    assert [row[0] for row in table.rows] == ["f", "m"], "unlisted and missing labels have no records"
+    part = frame[frame.age > 30].groupby("sex").age.agg(["count", "mean"])
+    assert [row[1].value for row in table.rows] == pytest.approx(part["count"].tolist())
+    assert [row[2].value for row in table.rows] == pytest.approx(part["mean"].tolist(), abs=0.03)
+    plain = table.to_dicts()[0]
+    assert list(plain) == [
+        "sex",
+        "count(*)",
+        "count(*)_stderr",
+        "mean",
+        "mean_stderr",
+        "count(age)",
+        "count(age)_stderr",
+    ]
+    row = view.sql(
+        "SELECT Avg(age), sum(income), var_pop(age), stddev(age), median(age), quantile(age, 0.9), count(*) FROM sketch"
+    ).rows[0]
+    truth = [frame.age.mean(), frame.income.sum(), frame.age.var(), frame.age.std(), frame.age.median(),
+             frame.age.quantile(0.9), len(frame)]  # fmt: skip
+    assert [cell.value for cell in row] == pytest.approx(truth, rel=0.02)
+
+
+def test_groups_of_booleans_and_two_columns(view: dps.View, frame: pandas.DataFrame) -> None:
+    table = view.sql("select sex, member, count(*) from sketch group by sex, member")
+    found = {(row[0], row[1]): row[2].value for row in table.rows}
+    exact = frame.groupby(["sex", "member"]).size()
+    for sex in "fm":
+        for member in (False, True):
+            assert found[sex, str(member).lower()] == pytest.approx(exact[sex, member], rel=0.25)
+
+
+def test_what_is_not_in_the_release_is_refused() -> None:
+    schema = dps.Schema.from_dict(FACTS)
+    marginals = dps.Recipe([dps.Part(dps.Count(), 0.5), dps.Part(dps.Histogram(columns=["age", "sex"]), 0.5)])
+    raw = dps.accumulate(people(100), schema, marginals)
+    view = dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a"))
+    with pytest.raises(QueryError, match="says nothing about column 'height'"):
+        view.mean("height")
+    with pytest.raises(QueryError, match=r"says nothing about age, sex together\nHint: add Part\(Fourier"):
+        view.mean("age", "sex = 'f'")
+    only = dps.Recipe([dps.Part(dps.Fourier(size=5), 1.0)])
+    view = dps.View(
+        dps.release(dps.accumulate(people(100), schema, only), dps.Budget(1.0), dps.Ledger("sqlite://"), "a")
+    )
+    with pytest.raises(QueryError, match="does not hold the number of rows"):
+        view.count()
+
+
+def test_rows_without_a_count_part_come_from_a_histogram(frame: pandas.DataFrame) -> None:
+    recipe = dps.Recipe([dps.Part(dps.Histogram(columns=["sex"]), 1.0)])
+    raw = dps.accumulate(frame, dps.Schema.from_dict(FACTS), recipe)
+    view = dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a"))
+    assert view.count().value == pytest.approx(20_000, abs=60)
+    assert view.count("sex = 'f'").stderr > 0
+
+
+def test_uniform_points_stand_in_for_missing_marginals(frame: pandas.DataFrame) -> None:
+    recipe = dps.Recipe([dps.Part(dps.Count(), 0.5), dps.Part(dps.Fourier(size=200, columns=["height", "age"]), 0.5)])
+    raw = dps.accumulate(frame, dps.Schema.from_dict(FACTS), recipe)
+    view = dps.View(dps.release(raw, dps.Budget(math.inf)))
+    assert view.mean("height").value == pytest.approx(frame.height.mean(), abs=0.01)
+
+
+def test_an_arrow_table_with_no_rows() -> None:
+    schema = dps.Schema.from_dict(FACTS)
+    empty = pa.table({name: pa.array([], pa.float64()) for name in FACTS["columns"]})
+    budget = dps.Budget(1.0)
+    raw = dps.accumulate(empty, schema, dps.Recipe.general(schema, 100, budget))
+    view = dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "a"))
+    assert view.count().value >= 1
+    assert view.count("age > 40 and sex = 'f'").stderr > 0

@@ -1,0 +1,177 @@
+"""The reader under attack: every flip, every truncation, and well-sealed lies."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import save
+
+import dpsketch as dps
+from dpsketch.errors import FileError
+from dpsketch.sketch import file
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    facts = {"privacy": {"rows": 10}, "columns": {"x": {"kind": "boolean"}}}
+    recipe = dps.Recipe([dps.Part(dps.Count(), 0.5), dps.Part(dps.Histogram(), 0.5)])
+    raw = dps.accumulate(pa.table({"x": [True, False]}), dps.Schema.from_dict(facts), recipe)
+    path = tmp_path_factory.mktemp("small") / "a.sketch"
+    dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a").save(path)
+    return path.read_bytes()
+
+
+def same_or_refused(data: bytes, original: bytes, path: Path) -> None:
+    path.write_bytes(data)
+    try:
+        sketch = dps.ReleasedSketch.load(path)
+    except FileError:
+        return
+    path.write_bytes(original)
+    assert sketch.statement == dps.ReleasedSketch.load(path).statement
+    assert [p.sums.tolist() for p in sketch.parts] == [p.sums.tolist() for p in dps.ReleasedSketch.load(path).parts]
+
+
+def test_every_single_byte_flip(small: bytes, tmp_path: Path) -> None:
+    for place in range(len(small)):
+        for flip in (1, 0x80, 0xFF):
+            changed = bytearray(small)
+            changed[place] ^= flip
+            same_or_refused(bytes(changed), small, tmp_path / "a.sketch")
+
+
+def test_every_truncation_and_some_additions(small: bytes, tmp_path: Path) -> None:
+    for length in range(len(small)):
+        same_or_refused(small[:length], small, tmp_path / "a.sketch")
+    same_or_refused(small + b"\0", small, tmp_path / "a.sketch")
+    same_or_refused(small + small, small, tmp_path / "a.sketch")
+
+
+@given(st.binary(max_size=300))
+def test_arbitrary_bytes(data: bytes) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.sketch"
+        for content in (data, data + hashlib.sha256(data).digest()):
+            path.write_bytes(content)
+            with pytest.raises(FileError):
+                dps.ReleasedSketch.load(path)
+
+
+def sealed(header: Any, tensors: dict[str, np.ndarray]) -> bytes:
+    """A file with a correct digest, whatever it says."""
+    text = header if isinstance(header, str) else json.dumps(header)
+    data = save({**tensors, "sha256": np.zeros(32, np.uint8)}, metadata={"dpsketch": text})
+    return data[:-32] + hashlib.sha256(data[:-32]).digest()
+
+
+def header_and_tensors(small: bytes, tmp_path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    path = tmp_path / "good.sketch"
+    path.write_bytes(small)
+    sums = file.read(path, "released").sums
+    return file.read_header(path), {f"part.{i}": part for i, part in enumerate(sums)}
+
+
+def put(*keys: Any, value: Any) -> Callable[[dict[str, Any], dict[str, np.ndarray]], None]:
+    def change(header: dict[str, Any], _tensors: dict[str, np.ndarray]) -> None:
+        inner: Any = header
+        for key in keys[:-1]:
+            inner = inner[key]
+        inner[keys[-1]] = value
+
+    return change
+
+
+def drop(*keys: Any) -> Callable[[dict[str, Any], dict[str, np.ndarray]], None]:
+    def change(header: dict[str, Any], _tensors: dict[str, np.ndarray]) -> None:
+        inner: Any = header
+        for key in keys[:-1]:
+            inner = inner[key]
+        del inner[keys[-1]]
+
+    return change
+
+
+def tensor(name: str, value: np.ndarray | None) -> Callable[[dict[str, Any], dict[str, np.ndarray]], None]:
+    def change(_header: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
+        tensors.pop(name, None)
+        if value is not None:
+            tensors[name] = value
+
+    return change
+
+
+LIES = {
+    "format": put("format", value=2),
+    "kind": put("kind", value="cooked"),
+    "no schema": drop("schema"),
+    "schema is a list": put("schema", value=[]),
+    "unknown kind of column": put("schema", "columns", "x", "kind", value="pickle"),
+    "unknown map": put("recipe", "parts", 1, "map", value="os.system"),
+    "unknown parameter": put("recipe", "parts", 1, "evil", value=1),
+    "old map version": put("recipe", "parts", 1, "version", value=0),
+    "parts is a number": put("recipe", "parts", value=3),
+    "huge bins": put("recipe", "parts", 1, "bins", value=10**30),
+    "huge ways": put("recipe", "parts", 1, "ways", value=8),
+    "shares above one": put("recipe", "parts", 1, "share", value=0.9),
+    "share is text": put("recipe", "parts", 1, "share", value="much"),
+    "other map": put("recipe", "parts", 1, value={"map": "fourier", "version": 1, "size": 10**7, "share": 0.5}),
+    "fingerprints": put("fingerprints", value=["0", "1"]),
+    "no release": drop("release"),
+    "release is text": put("release", value="trust me"),
+    "epsilon is negative": put("release", "epsilons", value=["-1"]),
+    "epsilon is zero": put("release", "epsilons", value=["0"]),
+    "epsilon over zero": put("release", "epsilons", value=["1/0"]),
+    "epsilon is huge": put("release", "epsilons", value=["9" * 5000]),
+    "epsilon is a number": put("release", "epsilons", value=[1]),
+    "lineage is empty": put("release", "lineage", value=[]),
+    "lineage is odd": put("release", "lineage", value=["../../etc"]),
+    "created": put("release", "created", value="yesterday"),
+    "missing tensor": tensor("part.1", None),
+    "extra tensor": tensor("part.2", np.zeros(1, np.int64)),
+    "short tensor": tensor("part.1", np.zeros(2, np.int64)),
+    "float tensor": tensor("part.0", np.zeros(1)),
+    "matrix": tensor("part.0", np.zeros((1, 1), np.int64)),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_well_sealed_lies(lie: str, small: bytes, tmp_path: Path) -> None:
+    header, tensors = header_and_tensors(small, tmp_path)
+    LIES[lie](header, tensors)
+    path = tmp_path / "a.sketch"
+    path.write_bytes(sealed(header, tensors))
+    with pytest.raises(FileError):
+        dps.ReleasedSketch.load(path)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "3", "null", '{"format": NaN}', "{}", "not json", '{"format":1e999}'])
+def test_odd_headers(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.sketch"
+    path.write_bytes(sealed(text, {}))
+    with pytest.raises(FileError):
+        dps.ReleasedSketch.load(path)
+
+
+def test_the_helper_makes_good_files(small: bytes, tmp_path: Path) -> None:
+    """So that the lies above are refused for what they say."""
+    header, tensors = header_and_tensors(small, tmp_path)
+    path = tmp_path / "a.sketch"
+    path.write_bytes(sealed(header, tensors))
+    assert dps.ReleasedSketch.load(path).private
+
+
+def test_a_folder_and_a_missing_file(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "nothing.sketch"):
+        with pytest.raises(FileError, match="cannot be read"):
+            dps.open(path)
