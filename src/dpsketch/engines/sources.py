@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from dpsketch.engines import csv
 from dpsketch.errors import SourceError
+from dpsketch.schema import nearest
 
 Progress = Callable[[float], None]
 _CSV = (".csv", ".tsv")
@@ -36,12 +37,15 @@ def read_batches(source: Any, wanted: Sequence[str], progress: Progress) -> Iter
 
 def source_columns(path: Path) -> list[tuple[str, pa.DataType]]:
     """Names and stored types, from the header alone; no value is looked at."""
-    first = data_files(path)[0]
-    if first.suffix.lower() in _CSV:
-        columns = [(name, pa.string()) for name in csv.header(first)]
+    return _file_columns(data_files(path)[0])
+
+
+def _file_columns(file: Path) -> list[tuple[str, pa.DataType]]:
+    if file.suffix.lower() in _CSV:
+        columns = [(name, pa.string()) for name in csv.header(file)]
     else:
-        columns = [(field.name, field.type) for field in _parquet(first).schema_arrow]
-    return columns + [(key, pa.string()) for key in _folder_columns(first)]
+        columns = [(field.name, field.type) for field in _parquet(file).schema_arrow]
+    return columns + [(key, pa.string()) for key in _folder_columns(file)]
 
 
 def data_files(path: Path) -> list[Path]:
@@ -63,6 +67,11 @@ def data_files(path: Path) -> list[Path]:
 
 def _files(path: Path, wanted: Sequence[str], progress: Progress) -> Iterator[pa.RecordBatch]:
     files = data_files(path)
+    for file in files:
+        names = [name for name, _ in _file_columns(file)]
+        for name in wanted:
+            if name not in names:
+                raise SourceError(f"{file} has no column '{name}'", nearest(name, names))
     sizes = [max(file.stat().st_size, 1) for file in files]
     total, done = sum(sizes), 0
     for file, size in zip(files, sizes, strict=True):

@@ -25,6 +25,7 @@ from dpsketch.schema import Floats, Schema
 from dpsketch.sketch.released import ReleasedPart
 
 POINTS = 1 << 14
+UNIFORM = 0.05  # of the points' marginals: no bin is without points, however wrong the noise makes it look
 
 
 class MomentEstimator:
@@ -49,11 +50,7 @@ class MomentEstimator:
         uniforms = qmc.Sobol(len(self.columns), seed=0).random(POINTS)
         codes, blocks = {}, []
         for name, uniform in zip(self.columns, uniforms.T, strict=True):
-            if name in self._marginals:
-                binning, shares = self._marginals[name].binnings[0], self._marginals[name].marginal.positive
-            else:
-                binning = Binning(self._schema.column(name), 64)
-                shares = np.append(np.diff(binning.firsts) / binning.firsts[-1], 0.0)
+            binning, shares = self._distribution(name)
             upper = np.cumsum(shares)
             bins = np.minimum(np.searchsorted(upper, uniform * upper[-1], side="right"), binning.count - 1)
             position = np.clip(
@@ -68,6 +65,14 @@ class MomentEstimator:
             every[self._schema.index(name)] = codes[name]
         bins_at_points = scipy.sparse.hstack(blocks, format="csr") if blocks else scipy.sparse.csr_array((POINTS, 0))
         return Frame(self._schema, codes), bins_at_points, self._fourier.features(every).T
+
+    def _distribution(self, name: str) -> tuple[Binning, Floats]:
+        """Bins and their shares among the points."""
+        if name not in self._marginals:
+            binning = Binning(self._schema.column(name), 64)
+            return binning, np.append(np.diff(binning.firsts) / binning.firsts[-1], 0.0)
+        marginal = self._marginals[name]
+        return marginal.binnings[0], (1 - UNIFORM) * marginal.marginal.positive + UNIFORM / marginal.cells
 
     @property
     def frame(self) -> Frame:
@@ -108,7 +113,9 @@ class MomentEstimator:
             if name in self._marginals:
                 table = self._marginals[name]
                 slope = effects[:, start : start + table.cells]
-                value += slope @ (table.marginal.shares - table.marginal.positive)  # undo the points' cut-off
+                value += slope @ (
+                    table.marginal.shares - self._distribution(name)[1]
+                )  # from the points' marginals to ours
                 influence += table.marginal.influence(slope)
                 start += table.cells
         return Estimate(value, influence)

@@ -1,0 +1,362 @@
+"""What a user can get wrong, and the exact words they get back."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpsketch as dps
+from dpsketch.cli import main
+
+GOOD = """[privacy]
+rows = 100
+[columns.age]
+kind = "integer"
+lower = 0
+upper = 120
+[columns.sex]
+kind = "category"
+values = ["Female", "Male"]
+[columns.joined]
+kind = "datetime"
+lower = 2020-01-01
+upper = 2025-01-01
+[columns.member]
+kind = "boolean"
+"""
+RELEASE = "release t.parquet --schema good.toml --epsilon 1 --ledger l.db -o new.sketch"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command, or a schema text to release with, and what it must print."""
+
+    command: str
+    message: str
+    schema: str | None = None
+
+
+def schema(text: str, message: str) -> Case:
+    command = "release t.parquet --schema bad.toml --epsilon 1 --ledger l.db -o new.sketch"
+    return Case(command, f"SchemaError: bad.toml: {message}", text)
+
+
+def column(text: str, message: str) -> Case:
+    return schema(f"[privacy]\nrows = 10\n[columns.x]\n{text}\n", message)
+
+
+def sql(question: str, message: str) -> Case:
+    return Case(f"ask good.sketch|{question}", f"QueryError: {message}")
+
+
+AGGREGATES = "avg, sum, count, var, stddev, median, quantile(column, q)"
+CONDITIONS = "Hint: conditions use and, or, not, =, <>, <, <=, >, >=, between, in, is null"
+COPY = "Hint: ask its owner for a new copy"
+CASES = [
+    # schemas
+    schema("[privacy\n", "not valid TOML: Expected ']' at the end of a table declaration (at line 1, column 9)"),
+    schema("", "columns must be a section\nHint: write [columns] and its keys below it"),
+    schema("[columns]\n", "columns: at least one column must be declared\nHint: add a [columns.NAME] section"),
+    schema("rows = 5\n", "rows is not a known key\nHint: the keys here are privacy, columns"),
+    schema("[privacy]\nrows = 0\n", "privacy.rows must be a whole number from 1 to 1000000000000000, got 0 instead"),
+    schema(
+        '[privacy]\nrows = ""\n',
+        "privacy.rows is still blank\n"
+        "Hint: fill it in from public knowledge, not from the data: bounds taken from data leak it",
+    ),
+    schema(
+        '[privacy]\nunit = "id"\n',
+        "privacy.max_rows_per_unit must be set because privacy.unit is 'id'\n"
+        "Hint: say how many rows of one unit may count; the noise grows with it",
+    ),
+    schema(
+        "[privacy]\nmax_rows_per_unit = 3\n",
+        "privacy.max_rows_per_unit is set but privacy.unit is 'row'\n"
+        'Hint: name the column that identifies a person: unit = "patient_id"',
+    ),
+    column(
+        'kind = ""',
+        "columns.x.kind is still blank\n"
+        "Hint: fill it in from public knowledge, not from the data: bounds taken from data leak it",
+    ),
+    column(
+        'kind = "text"',
+        "columns.x.kind must be one of number, integer, category, boolean, datetime, set, got 'text' instead",
+    ),
+    column(
+        'kind = "integer"\nlower = ""\nupper = 5',
+        "columns.x.lower is still blank\n"
+        "Hint: fill it in from public knowledge, not from the data: bounds taken from data leak it",
+    ),
+    column(
+        'kind = "number"\nlower = 5\nupper = 5',
+        "columns.x.lower must be below columns.x.upper, got 5.0 and 5.0 instead",
+    ),
+    column('kind = "number"\nlower = 0\nupper = inf', "columns.x.upper must be a finite number, got inf instead"),
+    column('kind = "number"\nlower = "a"\nupper = 5', "columns.x.lower must be a finite number, got 'a' instead"),
+    column(
+        'kind = "integer"\nlower = 0.5\nupper = 5',
+        "columns.x.lower must be a whole number from -9007199254740992 to 9007199254740992, got 0.5 instead",
+    ),
+    column(
+        'kind = "number"\nlower = 0\nupper = 5\ntransform = "log"',
+        'columns.x.lower must be above 0 for transform = "log", got 0.0\nHint: use "asinh" instead',
+    ),
+    column(
+        'kind = "number"\nlower = 0\nupper = 5\ntransform = "sqrt"',
+        'columns.x.transform must be "log" or "asinh", got \'sqrt\' instead',
+    ),
+    column('kind = "category"\nvalues = ["a", "a"]', "columns.x.values lists a value twice"),
+    column(
+        'kind = "category"\nvalues = [1.5]',
+        "columns.x.values must hold strings without outer blanks, or integers, got 1.5 instead",
+    ),
+    column('kind = "boolean"\nvalues = ["yes"]', "columns.x.values is not a known key\nHint: the keys here are kind"),
+    column(
+        'kind = "datetime"\nlower = "soon"\nupper = 2025-01-01',
+        "columns.x.lower must be a date or time such as 2024-01-31T12:00:00, got 'soon' instead",
+    ),
+    column(
+        'kind = "set"\nuniverse = 0', "columns.x.universe must be a whole number from 1 to 2147483646, got 0 instead"
+    ),
+    Case(
+        "release t.parquet --schema none.toml --epsilon 1 --ledger l.db -o new.sketch",
+        "SchemaError: none.toml: cannot be read: No such file or directory\n"
+        "Hint: dpsketch init TABLE writes a template",
+    ),
+    # tables
+    Case(RELEASE.replace("t.parquet", "none.csv"), "SourceError: there is no file none.csv"),
+    Case(
+        RELEASE.replace("t.parquet", "t.xlsx"),
+        "SourceError: t.xlsx: the name must end in .csv, .tsv, .parquet, .pq\nHint: rename or convert the file",
+    ),
+    Case(
+        RELEASE.replace("t.parquet", "broken.parquet"),
+        "SourceError: broken.parquet cannot be read as Parquet (ArrowInvalid)\nHint: check that the file is whole",
+    ),
+    Case(RELEASE.replace("t.parquet", "empty"), "SourceError: empty holds no CSV or Parquet file"),
+    Case(
+        RELEASE.replace("t.parquet", "narrow.parquet"),
+        "SourceError: narrow.parquet has no column 'age'\nHint: did you mean 'Age'?",
+    ),
+    Case(
+        RELEASE.replace("t.parquet", "lists.parquet"),
+        "SourceError: column 'age' is declared as integer, but the table holds list<element: int64>\n"
+        "Hint: declare it as a set of ids, or leave it out of the schema",
+    ),
+    Case("init none.csv", "SourceError: there is no file none.csv"),
+    # budget and ledger
+    Case(
+        RELEASE.replace("--epsilon 1", "--epsilon 0"),
+        "BudgetError: epsilon must be a number above 0, got 0.0 instead\nHint: 1 is a common choice",
+    ),
+    Case(
+        RELEASE.replace("--epsilon 1", "--epsilon 5000"),
+        "BudgetError: epsilon must be between 1e-9 and 1000, got 5000.0 instead\n"
+        "Hint: for a study without privacy use epsilon = inf, which marks the file NOT PRIVATE",
+    ),
+    Case(
+        RELEASE.replace("--epsilon 1", "--epsilon inf"),
+        "BudgetError: a file without privacy needs both --epsilon inf and --not-private\n"
+        "Hint: pass both, or neither for a private release",
+    ),
+    Case(
+        RELEASE + " --not-private",
+        "BudgetError: a file without privacy needs both --epsilon inf and --not-private\n"
+        "Hint: pass both, or neither for a private release",
+    ),
+    Case(
+        RELEASE.replace("--epsilon 1", "--epsilon inf") + " --not-private",
+        "BudgetError: a release with infinite epsilon is not private and never enters a ledger\n"
+        "Hint: leave out the ledger (--ledger)",
+    ),
+    Case(
+        RELEASE.replace(" --ledger l.db", ""),
+        "BudgetError: a private release needs a ledger\nHint: pass --ledger ledger.db; it is created if absent",
+    ),
+    Case(
+        RELEASE.replace("--epsilon 1", "--epsilon 0.5 --dataset spent"),
+        "BudgetError: this release needs epsilon 0.5; dataset 'spent' has 0.125 left of 1.\n"
+        "Hint: pass --epsilon 0.125 or less, or ask the owner to raise the cap: dpsketch ledger grant …",
+    ),
+    Case(
+        RELEASE.replace("l.db", "no/folder/l.db"),
+        "LedgerError: the ledger cannot be used: unable to open database file\n"
+        "Hint: check the path and its permissions",
+    ),
+    Case(
+        RELEASE.replace("l.db", "t.parquet"),
+        "LedgerError: the ledger cannot be used: file is not a database\nHint: check the path and its permissions",
+    ),
+    Case(
+        "ledger show none.db",
+        "LedgerError: there is no ledger none.db\nHint: the first release, or dpsketch ledger grant, creates it",
+    ),
+    Case(
+        "ledger show mysql://host/db",
+        "LedgerError: a ledger is a file or an sqlite:// URL\nHint: pass --ledger ledger.db",
+    ),
+    Case("ledger grant l.db a --epsilon inf", "BudgetError: a cap must be finite\nHint: pass --epsilon with a number"),
+    Case(
+        RELEASE.replace("good.toml", "rowless.toml"),
+        "RecipeError: the number of rows must be declared\n"
+        "Hint: pass rows (--rows) or set privacy.rows in the schema: a public order of magnitude",
+    ),
+    Case(RELEASE + " --rows 0", "RecipeError: rows must be a whole number from 1 to 10^15, got 0 instead"),
+    Case(
+        RELEASE + " --frequencies 0",
+        "RecipeError: Fourier: size must be a whole number from 1 to 10000000, got 0 instead",
+    ),
+    # files
+    Case(
+        RELEASE.replace("new.sketch", "good.sketch"),
+        "FileError: good.sketch exists already\nHint: choose another name, or pass --force to replace it",
+    ),
+    Case(RELEASE.replace("new.sketch", "no/new.sketch"), "FileError: no is not a folder\nHint: create it first"),
+    Case("show none.sketch", "FileError: none.sketch cannot be read: No such file or directory"),
+    Case("show t.parquet", f"FileError: t.parquet is damaged or not a sketch file\n{COPY}"),
+    Case("show cut.sketch", f"FileError: cut.sketch is damaged or not a sketch file\n{COPY}"),
+    Case(
+        "show good.raw",
+        "FileError: good.raw is a raw sketch: unreleased and not private\n"
+        "Hint: release it first: dpsketch release RAW --epsilon …",
+    ),
+    Case(
+        "release t.parquet --epsilon 1 --ledger l.db -o new.sketch",
+        "FileError: a table needs --schema\nHint: dpsketch init TABLE > schema.toml writes a template",
+    ),
+    Case("merge good.sketch -o new.sketch", "MergeError: merge needs at least two sketches"),
+    Case(
+        "merge good.sketch good.sketch -o new.sketch",
+        "MergeError: both sketches hold the same input\nHint: merge each input once",
+    ),
+    Case(
+        "merge good.sketch good.raw -o new.sketch",
+        "MergeError: raw and released sketches do not merge\nHint: release the raw one first",
+    ),
+    Case(
+        "merge good.sketch study.sketch -o new.sketch",
+        "MergeError: a sketch marked NOT PRIVATE does not merge with any other\n"
+        "Hint: release with a finite epsilon, or merge the raw sketches",
+    ),
+    # questions
+    sql("select avg(agee) from sketch", "there is no column 'agee'\nHint: did you mean 'age'?"),
+    sql("select avg(zzz) from sketch", "there is no column 'zzz'\nHint: the columns are age, sex, joined, member"),
+    sql(
+        "select min(age) from sketch",
+        "min is one person's value and cannot be released\nHint: ask for a quantile such as 0.01 or 0.99 instead",
+    ),
+    sql(
+        "select max(age) from sketch",
+        "max is one person's value and cannot be released\nHint: ask for a quantile such as 0.01 or 0.99 instead",
+    ),
+    sql("select age from sketch", f"column 'age' is neither aggregated nor in group by\nHint: use {AGGREGATES}"),
+    sql("select * from sketch", f"'*' is not supported in the select list\nHint: use {AGGREGATES}"),
+    sql(
+        "select sex from sketch group by sex",
+        f"the select list has no aggregate\nHint: use {AGGREGATES}: single records cannot be read",
+    ),
+    sql("select avg(age) from people", "the table is called sketch\nHint: write: … from sketch …"),
+    sql(
+        "select avg(age) from sketch join other using (age)",
+        "join is not supported\nHint: a sketch is one table; ask for aggregates with where and group by",
+    ),
+    sql("drop table sketch", "only one select statement is supported\nHint: write: select avg(age) from sketch"),
+    sql(
+        "select avg(age from sketch",
+        "the statement is not valid SQL\nHint: write: select avg(age) from sketch where sex = 'Female'",
+    ),
+    sql(
+        "select avg(sex) from sketch",
+        "column 'sex' is a category and has no numeric value\nHint: count it, or group by it",
+    ),
+    sql(
+        "select sum(joined) from sketch",
+        "the sum of dates in column 'joined' is not defined\nHint: ask for the mean or a quantile",
+    ),
+    sql(
+        "select avg(age * 2) from sketch",
+        "'AVG(age * 2)' must be taken of a column\nHint: expressions inside aggregates are not supported",
+    ),
+    sql(
+        "select count(*) from sketch where sex = 'Femal'",
+        "column 'sex' has no listed value 'Femal'\nHint: did you mean 'Female' or 'Male'?",
+    ),
+    sql(
+        "select count(*) from sketch where sex < 'Male'",
+        "column 'sex' is a category and has no order\nHint: compare it with = or <>",
+    ),
+    sql("select count(*) from sketch where age = 'old'", "column 'age' holds numbers, got 'old'"),
+    sql(
+        "select count(*) from sketch where joined > 'soon'",
+        "column 'joined' holds dates, got 'soon'\nHint: write dates as '2024-01-31'",
+    ),
+    sql("select count(*) from sketch where age", "column 'age' is not boolean\nHint: compare it with a value: age = …"),
+    sql(
+        "select count(*) from sketch where sex like 'F%'", f"'sex LIKE 'F%'' is not a supported condition\n{CONDITIONS}"
+    ),
+    sql("select quantile(age, 2) from sketch", "a quantile is between 0 and 1, got 2\nHint: the median is 0.5"),
+    sql(
+        "select joined, count(*) from sketch group by joined",
+        "column 'joined' has too many values to group by\nHint: group by a category or boolean, or use where",
+    ),
+    sql(
+        "select count(distinct age) from sketch",
+        "count(distinct …) is not in this release\nHint: count each label with group by",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder with a table, its schema, a release, and damaged or unsuitable files."""
+    path = tmp_path_factory.mktemp("bad")
+    table = pa.table(
+        {"age": [30, 40], "sex": ["Female", "Male"], "joined": ["2021-01-01"] * 2, "member": [True, False]}
+    )
+    pq.write_table(table, path / "t.parquet")
+    pq.write_table(table.rename_columns(["Age", "sex", "joined", "member"]), path / "narrow.parquet")
+    pq.write_table(table.set_column(0, "age", pa.array([[1], [2]])), path / "lists.parquet")
+    (path / "broken.parquet").write_bytes((path / "t.parquet").read_bytes()[:-20])
+    (path / "t.xlsx").write_bytes(b"")
+    (path / "empty").mkdir()
+    (path / "good.toml").write_text(GOOD)
+    (path / "rowless.toml").write_text(GOOD.replace("rows = 100", ""))
+    facts, budget = dps.Schema.load(path / "good.toml"), dps.Budget(1.0)
+    recipe = dps.Recipe.general(facts, budget=budget)
+    raw = dps.accumulate(path / "t.parquet", facts, recipe)
+    raw.save(path / "good.raw")
+    dps.release(raw, budget, dps.Ledger("sqlite://"), "t").save(path / "good.sketch")
+    other = dps.accumulate(path / "t.parquet", facts, recipe)
+    dps.release(other, dps.Budget(float("inf"))).save(path / "study.sketch")
+    (path / "cut.sketch").write_bytes((path / "good.sketch").read_bytes()[:-1])
+    ledger = dps.Ledger(path / "l.db")
+    ledger.grant("spent", dps.Budget(1.0))
+    ledger.reserve("spent", dps.Budget(0.875).exact_epsilon, "row", 1, "test")
+    return path
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: re.sub(r"\W+", "-", case.message[:60]))
+def test_message(case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(folder)
+    if case.schema is not None:
+        (folder / "bad.toml").write_text(case.schema)
+    command, _, question = case.command.partition("|")
+    monkeypatch.setattr("sys.argv", ["dpsketch", *command.split(), *([question] if question else [])])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 1
+    captured = capsys.readouterr()
+    assert captured.err.strip() == case.message
+    assert captured.out == ""
+    assert not os.path.exists("new.sketch")
+
+
+def test_there_are_many_cases() -> None:
+    assert len(CASES) >= 40
