@@ -42,8 +42,8 @@ app = typer.Typer(
 ledger_app = typer.Typer(help="What each dataset may spend and has spent.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
 
-out = Console(soft_wrap=True, highlight=False)
-err = Console(stderr=True, soft_wrap=True, highlight=False)
+out = Console(soft_wrap=True, highlight=False, markup=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
 
 SchemaPath = Annotated[Path, typer.Option("--schema", help="TOML file with the table's public facts.")]
 Rows = Annotated[int | None, typer.Option(help="Public order of magnitude of the rows; overrides the schema.")]
@@ -175,7 +175,7 @@ def merge(
     elif kinds == {"released"}:
         released = ReleasedSketch.load(sketches[0])
         for path in sketches[1:]:
-            released = released.merge(ReleasedSketch.load(path))
+            released = released.merge(ReleasedSketch.load(path), disjoint_units)
         released.save(output, force)
     else:
         raise MergeError("raw and released sketches do not merge", "release the raw one first")
@@ -281,13 +281,11 @@ def main() -> None:
     try:
         app()
     except DpsketchError as error:
-        err.print(f"{type(error).__name__}: {error}", markup=False)
+        err.print(f"{type(error).__name__}: {error}")
         sys.exit(1)
     except KeyboardInterrupt:
         err.print("Interrupted. Nothing was released; a spend that the ledger already shows stays recorded.")
         sys.exit(130)
     except Exception as error:  # its message may hold cells
-        err.print(
-            f"{type(error).__name__}: unexpected error.\nHint: run dpsketch --debug … for a traceback", markup=False
-        )
+        err.print(f"{type(error).__name__}: unexpected error.\nHint: run dpsketch --debug … for a traceback")
         sys.exit(70)

@@ -10,15 +10,16 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 
-import mpmath
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpsketch.errors import SourceError
+from dpsketch.precise import precise
 from dpsketch.schema import (
     OTHER,
     SPAN,
@@ -39,6 +40,7 @@ from dpsketch.schema import (
 
 _DECIMAL = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _IS_DECIMAL = re.compile(_DECIMAL)
+_MICROSECONDS = {"day": 86_400e6, "s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 _TRUE = {b"true", b"t", b"yes", b"y", b"1", b"1.0"}
 _FALSE = {b"false", b"f", b"no", b"n", b"0", b"0.0"}
 
@@ -97,21 +99,38 @@ def encode_sets(column: IdSet, array: pa.Array) -> IdSets:
 
 
 def texts(array: pa.Array) -> pa.Array:
-    """Each cell as trimmed text: 7, 7.0 and "7" are the same, missing and empty are null."""
+    """Each cell as text without outer blanks, exactly: 7, 7.0 and "7" are the same, missing and empty are null."""
     array = _plain(array)
     kind = array.type
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         text = array.cast(pa.large_binary()).view(pa.large_string())
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         text = array.cast(pa.large_string())
-    elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        numbers = _numbers(array)
-        text = pa.array([None if np.isnan(x) else str(int(x)) if x == int(x) else repr(x) for x in numbers.tolist()])
-        text = text.cast(pa.large_string())
-    else:
+    elif pa.types.is_floating(kind):
+        text = pa.array([_float_text(number) for number in _numbers(array).tolist()], pa.large_string())
+    elif pa.types.is_decimal(kind):
+        text = pa.array([_decimal_text(number) for number in array.to_pylist()], pa.large_string())
+    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
         text = array.cast(pa.large_string())
+    elif pa.types.is_temporal(kind) and kind != pa.month_day_nano_interval():
+        text = array.view(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.large_string())
+    else:
+        raise SourceError(f"a column of type {kind} cannot be read as text", "store it as text or numbers")
     text = pc.ascii_trim_whitespace(text)
     return pc.if_else(pc.equal(pc.binary_length(text), 0), pa.scalar(None, pa.large_string()), text)
+
+
+def _float_text(number: float) -> str | None:
+    if math.isnan(number):
+        return None
+    return str(int(number)) if number == int(number) else repr(number)
+
+
+def _decimal_text(number: Decimal | None) -> str | None:
+    if number is None:
+        return None
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _plain(array: pa.Array) -> pa.Array:
@@ -121,7 +140,8 @@ def _plain(array: pa.Array) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+        values = _plain(array.dictionary)
+        array = pa.DictionaryArray.from_arrays(array.indices, values).dictionary_decode()
     if array.type == pa.string_view():
         array = array.cast(pa.large_string())
     if array.type == pa.binary_view():
@@ -190,14 +210,13 @@ def thresholds(transform: str, lower: float, upper: float) -> Floats:
     Comparison with these replaces a libm call, whose last bit differs between machines. The levels are
     evenly spaced in log or asinh, so their images follow a recurrence in fixed-point integers.
     """
-    bits = 256 + max(0, -math.frexp(lower)[1])  # of fraction: 200 significant ones for the smallest boundary
-    with mpmath.workprec(bits + 1200):
-        low, high = mpmath.mpf(lower), mpmath.mpf(upper)
-        start = mpmath.log(low) if transform == "log" else mpmath.asinh(low)
-        end = mpmath.log(high) if transform == "log" else mpmath.asinh(high)
-        step = (end - start) / SPAN
-        first = start + step / 2
-        grow, up, shrink, down = (int(mpmath.ldexp(mpmath.exp(power), bits)) for power in (first, step, -first, -step))
+    bits = 256 + abs(math.frexp(lower)[1])  # of fraction: 200 significant ones for the smallest boundary
+    exact = precise(bits + 1200)
+    image = exact.log if transform == "log" else exact.asinh
+    start, end = image(exact.mpf(lower)), image(exact.mpf(upper))
+    step = (end - start) / SPAN
+    first = start + step / 2
+    grow, up, shrink, down = (int(exact.ldexp(exact.exp(power), bits)) for power in (first, step, -first, -step))
     unit = 1 << bits
     bounds = np.empty(SPAN)
     if transform == "log":
@@ -238,10 +257,9 @@ def _moments(array: pa.Array) -> Floats:
     if _is_text(array):
         return _each(texts(array), _moment)
     if pa.types.is_date(array.type) or pa.types.is_timestamp(array.type):
-        stamps = array.cast(pa.timestamp("s") if pa.types.is_date(array.type) else array.type)
-        per_unit = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}[stamps.type.unit]
-        counts = stamps.view(pa.int64()).cast(pa.float64(), safe=False)
-        return pc.fill_null(counts, np.nan).to_numpy(zero_copy_only=False) * per_unit
+        unit = "day" if pa.types.is_date32(array.type) else getattr(array.type, "unit", "ms")
+        counts = array.view(pa.int32() if unit == "day" else pa.int64()).cast(pa.float64(), safe=False)
+        return pc.fill_null(counts, np.nan).to_numpy(zero_copy_only=False) * _MICROSECONDS[unit]
     return np.full(len(array), np.nan)
 
 

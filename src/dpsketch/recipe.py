@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from numbers import Real
 from typing import Any
 
 from dpsketch.errors import RecipeError, SchemaError
@@ -16,6 +17,8 @@ from dpsketch.maps.histogram import Histogram
 from dpsketch.maps.registry import map_from_dict
 from dpsketch.privacy.budget import Budget
 from dpsketch.schema import Schema
+
+MOST_PARTS = 100
 
 
 @dataclass(frozen=True)
@@ -28,8 +31,9 @@ class Part:
     def __post_init__(self) -> None:
         if not isinstance(self.map, FeatureMap):
             raise RecipeError(f"Part: map must be a feature map such as Count(), got {self.map!r} instead")
-        if isinstance(self.share, bool) or not isinstance(self.share, int | float) or not 0 < self.share <= 1:
+        if isinstance(self.share, bool) or not isinstance(self.share, Real) or not 1e-9 <= self.share <= 1:
             raise RecipeError(f"Part: share must be above 0 and at most 1, got {self.share!r} instead")
+        object.__setattr__(self, "share", float(self.share))  # a NumPy number has another repr
 
     @property
     def exact_share(self) -> Fraction:
@@ -49,6 +53,10 @@ class Recipe:
         object.__setattr__(self, "rows", rows)
         if not self.parts or not all(isinstance(part, Part) for part in self.parts):
             raise RecipeError("Recipe: parts must be a list of Part(map, share=…), at least one")
+        if len(self.parts) > MOST_PARTS:
+            raise RecipeError(
+                f"Recipe: {len(self.parts)} parts are more than {MOST_PARTS}", "use maps of several columns"
+            )
         total = sum(part.exact_share for part in self.parts)
         if total > 1:
             raise RecipeError(f"Recipe: the shares add up to {float(total):g}, more than 1", "lower some shares")

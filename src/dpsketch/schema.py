@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,6 +27,7 @@ SPAN = HIGHEST - LOWEST  # 65534 steps, 65535 levels
 OTHER = "other"
 TRANSFORMS = ("log", "asinh")
 ROW_UNIT = "row"
+MOST_COLUMNS = 10_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Codes = NDArray[np.int16]
@@ -86,7 +88,8 @@ class Number(Column):
     def _values(self, levels: Floats) -> Floats:
         share = levels / SPAN
         if self.transform == "log":
-            return self.lower * np.exp(share * math.log(self.upper / self.lower))
+            low, high = math.log(self.lower), math.log(self.upper)
+            return np.exp(low + share * (high - low))
         if self.transform == "asinh":
             low, high = math.asinh(self.lower), math.asinh(self.upper)
             return np.sinh(low + share * (high - low))
@@ -199,8 +202,10 @@ class Schema:
     def __post_init__(self) -> None:
         if not self.columns:
             raise SchemaError("columns: at least one column must be declared", "add a [columns.NAME] section")
+        if len(self.columns) > MOST_COLUMNS:
+            raise SchemaError(f"columns: {len(self.columns)} columns are more than {MOST_COLUMNS}", "declare fewer")
 
-    @property
+    @cached_property
     def scalars(self) -> tuple[Column, ...]:
         """The columns that are encoded as codes, in the order of the code matrix."""
         return tuple(column for column in self.columns if not isinstance(column, IdSet))
@@ -209,11 +214,18 @@ class Schema:
     def unit_column(self) -> str | None:
         return None if self.unit == ROW_UNIT else self.unit
 
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {column.name: column for column in self.columns}
+
+    @cached_property
+    def _rows_of_codes(self) -> dict[str, int]:
+        return {column.name: row for row, column in enumerate(self.scalars)}
+
     def column(self, name: str) -> Column:
-        for column in self.columns:
-            if column.name == name:
-                return column
-        raise SchemaError(f"there is no column '{name}'", nearest(name, [column.name for column in self.columns]))
+        if name not in self._by_name:
+            raise SchemaError(f"there is no column '{name}'", nearest(name, list(self._by_name)))
+        return self._by_name[name]
 
     def index(self, name: str) -> int:
         """Row of `name` in the code matrix."""
@@ -223,7 +235,7 @@ class Schema:
                 f"column '{name}' is a set of ids, which this map cannot use",
                 "name number, category or boolean columns",
             )
-        return self.scalars.index(column)
+        return self._rows_of_codes[name]
 
     def to_dict(self) -> dict[str, Any]:
         privacy: dict[str, Any] = {"unit": self.unit}

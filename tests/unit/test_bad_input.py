@@ -151,14 +151,31 @@ CASES = [
         "Hint: declare it as a set of ids, or leave it out of the schema",
     ),
     Case("init none.csv", "SourceError: there is no file none.csv"),
+    Case(
+        "init quote.csv",
+        'SourceError: quote.csv: the header line has a broken quote\nHint: write names with commas as "first, last"',
+    ),
+    Case(
+        RELEASE.replace("t.parquet", "twice.csv"),
+        "SourceError: twice.csv has several columns 'age'\nHint: give each column its own name",
+    ),
     # budget and ledger
+    Case(
+        RELEASE.replace("--epsilon 1", "--epsilon 1e-9"),
+        "RecipeError: map fourier: 100 declared rows and the noise do not fit 63 bits\n"
+        "Hint: raise epsilon or the part's share, or declare fewer rows",
+    ),
+    Case(
+        RELEASE + " --dataset a\tb",
+        "LedgerError: a dataset's name must have 1 to 200 printable characters\nHint: pass --dataset NAME",
+    ),
     Case(
         RELEASE.replace("--epsilon 1", "--epsilon 0"),
         "BudgetError: epsilon must be a number above 0, got 0.0 instead\nHint: 1 is a common choice",
     ),
     Case(
         RELEASE.replace("--epsilon 1", "--epsilon 5000"),
-        "BudgetError: epsilon must be between 1e-9 and 1000, got 5000.0 instead\n"
+        "BudgetError: epsilon must be between 1e-9 and 100, got 5000.0 instead\n"
         "Hint: for a study without privacy use epsilon = inf, which marks the file NOT PRIVATE",
     ),
     Case(
@@ -265,7 +282,23 @@ CASES = [
     sql("select avg(age) from people", "the table is called sketch\nHint: write: … from sketch …"),
     sql(
         "select avg(age) from sketch join other using (age)",
-        "join is not supported\nHint: a sketch is one table; ask for aggregates with where and group by",
+        "join is not supported\nHint: a sketch is one table; use aggregates, where and group by",
+    ),
+    sql(
+        "select avg(age) from sketch order by 1",
+        "order by is not supported\nHint: a sketch is one table; use aggregates, where and group by",
+    ),
+    sql(
+        "select avg(age) from sketch tablesample 10 percent",
+        "a sample is not supported\nHint: a sketch is one table; use aggregates, where and group by",
+    ),
+    sql(
+        "select sex, avg(age) from sketch group by all",
+        "group by all is not supported\nHint: a sketch is one table; use aggregates, where and group by",
+    ),
+    sql(
+        "select count(*) from sketch where " + " or ".join(["age = 1"] * 900),
+        "the statement is too long\nHint: use between, or in with a list of values",
     ),
     sql("drop table sketch", "only one select statement is supported\nHint: write: select avg(age) from sketch"),
     sql(
@@ -325,6 +358,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(table.set_column(0, "age", pa.array([[1], [2]])), path / "lists.parquet")
     (path / "broken.parquet").write_bytes((path / "t.parquet").read_bytes()[:-20])
     (path / "t.xlsx").write_bytes(b"")
+    (path / "quote.csv").write_bytes(b'a,"b\n1,2\n')
+    (path / "twice.csv").write_bytes(b"age,age,sex,joined,member\n1,2,3,4,5\n")
     (path / "empty").mkdir()
     (path / "good.toml").write_text(GOOD)
     (path / "rowless.toml").write_text(GOOD.replace("rows = 100", ""))
@@ -348,7 +383,7 @@ def test_message(case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch, caps
     if case.schema is not None:
         (folder / "bad.toml").write_text(case.schema)
     command, _, question = case.command.partition("|")
-    monkeypatch.setattr("sys.argv", ["dpsketch", *command.split(), *([question] if question else [])])
+    monkeypatch.setattr("sys.argv", ["dpsketch", *command.split(" "), *([question] if question else [])])
     with pytest.raises(SystemExit) as stopped:
         main()
     assert stopped.value.code == 1

@@ -76,6 +76,52 @@ def test_categories_booleans_and_dates() -> None:
         assert all(v is not None and abs(v - middle.timestamp() * 1e6) < 366 * 86400e6 / 65534 for v in found[:3])
 
 
+def test_text_of_other_types_is_exact() -> None:
+    """Unit ids must not collide: a decimal is not a float."""
+    big = [Decimal(2**60), Decimal(2**60 + 1), None]
+    assert texts(pa.array(big, pa.decimal128(20, 0))).to_pylist() == [str(2**60), str(2**60 + 1), None]
+    assert texts(pa.array([Decimal("1.50"), Decimal("2.00")], pa.decimal128(5, 2))).to_pylist() == ["1.5", "2"]
+    assert texts(pa.array([7.0, 0.5, float("nan")])).to_pylist() == ["7", "0.5", None]
+    assert texts(pa.array([b"ab"], pa.binary(2))).to_pylist() == ["ab"]
+    assert len(texts(pa.array([b"\xff\xfe"], pa.binary(2)))) == 1
+    assert texts(pa.array([5], pa.date32())).to_pylist() == ["5"]
+    assert texts(pa.array(["a", "b", "a"]).dictionary_encode()).to_pylist() == ["a", "b", "a"]
+    views = pa.DictionaryArray.from_arrays(pa.array([1, 0]), pa.array(["x", "y"], pa.string_view()))
+    assert texts(views).to_pylist() == ["y", "x"]
+    with pytest.raises(SourceError, match="of type list"):
+        texts(pa.array([[1]]))
+
+
+def test_dates_within_a_day_do_not_raise() -> None:
+    assert values(MOMENTS, pa.Array.from_buffers(pa.date64(), 1, pa.array([86_400_123]).buffers())) == [
+        MOMENTS.bounds[0]
+    ]
+
+
+def test_extreme_bounds() -> None:
+    wide = Number("x", -1e290, 1e290, "asinh")
+    assert np.all(np.diff(thresholds("asinh", wide.lower, wide.upper)) > 0)
+    tiny = Number("x", 1e-290, 1e290, "log")
+    ends = tiny.values_of(encode_column(tiny, pa.array([1e-290, 1.0, 1e290])))
+    np.testing.assert_allclose(ends, [1e-290, 1.0, 1e290], rtol=0.03)
+
+
+def test_thresholds_do_not_depend_on_threads() -> None:
+    """mpmath's global precision is shared by threads; ours is not."""
+    import sys
+    from concurrent.futures import ThreadPoolExecutor
+
+    expected = thresholds.__wrapped__("log", 0.5, 77.0)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda _: thresholds.__wrapped__("log", 0.5, 77.0), range(8)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert all((bounds == expected).all() for bounds in found)
+
+
 def test_declared_replacement_of_missing_numbers() -> None:
     assert values(Integer("x", 0, 10, missing=0), pa.array([None, "x", "3"])) == [0, 0, 3]
     assert values(Number("x", 0, 10, missing=10), pa.array([None, 0.0])) == [10, 0]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -18,22 +20,26 @@ from numba import njit
 from dpsketch.errors import SourceError
 
 _BLOCK = 1 << 22
+_LONGEST_LINE = 1 << 24
+_MOST_FIELDS = 1 << 22
 _NEWLINE, _RETURN, _QUOTE = 10, 13, 34
 
 
 def header(path: Path) -> list[str]:
     """Column names: the first line, which is public."""
     with open(path, "rb") as file:
-        line = file.readline(1 << 20).removeprefix(b"\xef\xbb\xbf")
-    if not line.strip():
+        line = file.readline(_LONGEST_LINE).removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
+    if not line:
         raise SourceError(f"{path} has no header line", "the first line of a CSV file names its columns")
-    if not line.endswith(b"\n"):
-        line += b"\n"
     separator = _separator(path)
-    buffer = np.frombuffer(line, np.uint8)
-    starts, ends, quoted = _split(buffer, 1, separator, line.count(bytes([separator])) + 1, exact=False)
-    fields = int((ends[:, 0] >= 0).sum())
-    names = [_column(buffer, starts[i], ends[i], quoted[i])[0].as_py() or b"" for i in range(fields)]
+    buffer = np.frombuffer(line + b"\n", np.uint8)
+    for fields in range(line.count(bytes([separator])) + 1, 0, -1):  # separators inside quotes leave fewer
+        starts, ends, quoted = _split(buffer, 1, separator, fields)
+        if ends[0, 0] >= 0:
+            names = [_column(buffer, starts[i], ends[i], quoted[i])[0].as_py() or b"" for i in range(fields)]
+            break
+    else:
+        raise SourceError(f"{path}: the header line has a broken quote", 'write names with commas as "first, last"')
     try:
         return [name.decode("utf-8").strip() for name in names]
     except UnicodeDecodeError:
@@ -45,19 +51,43 @@ def batches(path: Path, wanted: Sequence[str], progress: Callable[[float], None]
     names = header(path)
     picked = [(name, names.index(name)) for name in wanted if name in names]
     separator, size = _separator(path), max(os.path.getsize(path), 1)
+    most_lines = max(1, _MOST_FIELDS // len(names))
     with open(path, "rb") as file:
         file.readline()
-        rest = b""
-        while block := file.read(_BLOCK):
-            progress(file.tell() / size)
-            end = block.rfind(b"\n") + 1
-            if end == 0:
-                rest += block
-                continue
-            yield _batch(rest + block[:end], picked, separator, len(names))
-            rest = block[end:]
-        if rest:
-            yield _batch(rest + b"\n", picked, separator, len(names))
+        for text in _whole_lines(file, lambda: progress(file.tell() / size)):
+            for piece in _pieces(text, most_lines):
+                yield _batch(piece, picked, separator, len(names))
+
+
+def _whole_lines(file: BinaryIO, read: Callable[[], None]) -> Iterator[bytes]:
+    """Blocks that end with a line break. A line that is too long becomes a broken one: a lone quote."""
+    waiting: list[bytes] = []
+    length = 0
+    while block := file.read(_BLOCK):
+        read()
+        end = block.rfind(b"\n") + 1
+        if end:
+            first = block.find(b"\n")
+            if length + first > _LONGEST_LINE:
+                waiting, block, end = [b'"'], block[first:], end - first
+            yield b"".join(waiting) + block[:end]
+            waiting, length = [block[end:]], len(block) - end
+        else:
+            length += len(block)
+            if length <= _LONGEST_LINE:
+                waiting.append(block)
+    if length:
+        yield (b'"' if length > _LONGEST_LINE else b"".join(waiting)) + b"\n"
+
+
+def _pieces(text: bytes, most_lines: int) -> Iterator[bytes]:
+    """Cut into pieces of at most `most_lines` lines, so that very short lines do not need very much memory."""
+    breaks = np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE) + 1
+    cuts = [0, *breaks[most_lines - 1 :: most_lines].tolist()]
+    if cuts[-1] != len(text):
+        cuts.append(len(text))
+    for start, stop in pairwise(cuts):
+        yield text[start:stop]
 
 
 def _separator(path: Path) -> int:
@@ -66,7 +96,7 @@ def _separator(path: Path) -> int:
 
 def _batch(text: bytes, picked: Sequence[tuple[str, int]], separator: int, fields: int) -> pa.RecordBatch:
     buffer = np.frombuffer(text, np.uint8)
-    starts, ends, quoted = _split(buffer, text.count(b"\n"), separator, fields, exact=True)
+    starts, ends, quoted = _split(buffer, text.count(b"\n"), separator, fields)
     arrays = [_column(buffer, starts[i], ends[i], quoted[i]) for _, i in picked]
     schema = pa.schema([(name, pa.large_binary()) for name, _ in picked])
     if not picked:
@@ -74,13 +104,11 @@ def _batch(text: bytes, picked: Sequence[tuple[str, int]], separator: int, field
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _split(
-    buffer: np.ndarray, lines: int, separator: int, fields: int, exact: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _split(buffer: np.ndarray, lines: int, separator: int, fields: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     starts = np.zeros((fields, lines), np.int64)
     ends = np.full((fields, lines), -1, np.int64)
     quoted = np.zeros((fields, lines), np.bool_)
-    records = _scan(buffer, separator, starts, ends, quoted, exact)
+    records = _scan(buffer, separator, starts, ends, quoted)
     return starts[:, :records], ends[:, :records], quoted[:, :records]
 
 
@@ -97,11 +125,11 @@ def _column(buffer: np.ndarray, starts: np.ndarray, ends: np.ndarray, quoted: np
 
 
 @njit(
-    ["int64(Array(uint8, 1, 'C', readonly=True), int64, int64[:,::1], int64[:,::1], boolean[:,::1], boolean)"],
+    ["int64(Array(uint8, 1, 'C', readonly=True), int64, int64[:,::1], int64[:,::1], boolean[:,::1])"],
     nogil=True,
     cache=True,
 )
-def _scan(buffer, separator, starts, ends, quoted, exact):  # type: ignore[no-untyped-def]
+def _scan(buffer, separator, starts, ends, quoted):  # type: ignore[no-untyped-def]
     """Field boundaries of every non-empty line; a field's end is -1 in a broken line."""
     fields = starts.shape[0]
     record, position = 0, 0
@@ -144,7 +172,7 @@ def _scan(buffer, separator, starts, ends, quoted, exact):  # type: ignore[no-un
             if at >= stop:
                 break
             at += 1
-        if exact and (broken or field != fields):
+        if broken or field != fields:
             for f in range(fields):
                 ends[f, record] = -1
         record += 1

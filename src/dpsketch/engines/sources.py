@@ -30,8 +30,8 @@ def read_batches(source: Any, wanted: Sequence[str], progress: Progress) -> Iter
         yield from _files(Path(source), wanted, progress)
         return
     try:
-        yield from _objects(source)
-    except (pa.ArrowException, pa.ArrowInvalid) as error:
+        yield from _objects(source, wanted)
+    except pa.ArrowException as error:
         raise SourceError(f"the source cannot be read as Arrow batches ({type(error).__name__})") from None
 
 
@@ -68,17 +68,15 @@ def data_files(path: Path) -> list[Path]:
 def _files(path: Path, wanted: Sequence[str], progress: Progress) -> Iterator[pa.RecordBatch]:
     files = data_files(path)
     for file in files:
-        names = [name for name, _ in _file_columns(file)]
-        for name in wanted:
-            if name not in names:
-                raise SourceError(f"{file} has no column '{name}'", nearest(name, names))
+        _check_columns(str(file), [name for name, _ in _file_columns(file)], wanted)
     sizes = [max(file.stat().st_size, 1) for file in files]
     total, done = sum(sizes), 0
     for file, size in zip(files, sizes, strict=True):
         before = done
 
         def report(share: float, before: int = before, size: int = size) -> None:
-            progress((before + share * size) / total)
+            # Whole percents: an exact share of a known batch size would tell the number of rows.
+            progress(int(100 * (before + share * size) / total) / 100)
 
         constants = {key: value for key, value in _folder_columns(file).items() if key in wanted}
         try:
@@ -127,22 +125,34 @@ def _parquet_batches(path: Path, wanted: Sequence[str], progress: Progress) -> I
             progress(seen / rows)
 
 
-def _objects(source: Any) -> Iterator[pa.RecordBatch]:
-    if isinstance(source, pa.RecordBatch):
-        yield source
-    elif isinstance(source, pa.Table):
-        yield from source.to_batches(max_chunksize=_READ_ROWS)
-    elif isinstance(source, pa.RecordBatchReader):
-        yield from source
-    elif type(source).__module__.partition(".")[0] == "pandas":
-        yield from _pandas(source)
+def _check_columns(place: str, names: Sequence[str], wanted: Sequence[str]) -> None:
+    """Before any record is read: what is missing is told by names alone."""
+    for name in wanted:
+        if name not in names:
+            raise SourceError(f"{place} has no column '{name}'", nearest(name, list(names)))
+        if list(names).count(name) > 1:
+            raise SourceError(f"{place} has several columns '{name}'", "give each column its own name")
+
+
+def _objects(source: Any, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    if type(source).__module__.partition(".")[0] == "pandas" and hasattr(source, "columns"):
+        _check_columns("the table", [str(name) for name in source.columns], wanted)
+        yield from _pandas(source, wanted)
+    elif isinstance(source, pa.RecordBatch | pa.Table | pa.RecordBatchReader):
+        _check_columns("the table", source.schema.names, wanted)
+        if isinstance(source, pa.RecordBatch):
+            yield source.select(wanted)
+        elif isinstance(source, pa.Table):
+            yield from source.select(wanted).to_batches(max_chunksize=_READ_ROWS)
+        else:
+            yield from (batch.select(wanted) for batch in source)
     elif hasattr(source, "__arrow_c_stream__"):
-        yield from pa.RecordBatchReader.from_stream(source)
+        yield from _objects(pa.RecordBatchReader.from_stream(source), wanted)
     elif hasattr(source, "__arrow_c_array__"):
-        yield pa.record_batch(source)
+        yield from _objects(pa.record_batch(source), wanted)
     elif isinstance(source, Iterable) and not isinstance(source, str | bytes | dict):
         for item in source:
-            yield from _objects(item)
+            yield from _objects(item, wanted)
     else:
         raise SourceError(
             f"a {type(source).__name__} is not a table",
@@ -150,19 +160,26 @@ def _objects(source: Any) -> Iterator[pa.RecordBatch]:
         )
 
 
-def _pandas(frame: Any) -> Iterator[pa.RecordBatch]:
-    """Slices of a pandas frame; object columns become text cell by cell: Arrow's inference raises on mixtures."""
+def _pandas(frame: Any, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Slices of a pandas frame. Columns of objects and of labels become text cell by cell: Arrow raises on mixtures."""
+    frame = frame[[name for name in frame.columns if str(name) in wanted]]
     for start in range(0, len(frame), _READ_ROWS):
         part = frame.iloc[start : start + _READ_ROWS]
-        arrays = {}
-        for name in part.columns:
-            series = part[name]
-            if series.dtype == object:
-                arrays[str(name)] = pa.array([_cell_text(cell) for cell in series], pa.large_string())
-            else:
-                arrays[str(name)] = pa.array(series, from_pandas=True)
-        yield pa.RecordBatch.from_pydict(arrays)
+        yield pa.RecordBatch.from_pydict({str(name): _pandas_array(part[name]) for name in part.columns})
+
+
+def _pandas_array(series: Any) -> pa.Array:
+    if series.dtype != object and str(series.dtype) != "category":
+        try:
+            return pa.array(series, from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError):
+            pass  # an exotic type: read its cells as text
+    return pa.array([_cell_text(cell) for cell in series], pa.large_string())
 
 
 def _cell_text(cell: Any) -> str | None:
-    return None if cell is None or cell != cell else str(cell).encode("utf-8", "replace").decode()
+    """A Python object as text; what has no text, or raises on the way, is missing."""
+    try:
+        return None if cell is None or bool(cell != cell) else str(cell).encode("utf-8", "replace").decode()
+    except Exception:  # a cell's own code may raise anything
+        return None

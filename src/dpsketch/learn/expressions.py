@@ -24,6 +24,7 @@ _COMPARISONS: dict[type[exp.Expr], Any] = {
     exp.GTE: np.greater_equal,
 }
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
+MOST_NODES = 2000
 _SUPPORTED = "and, or, not, =, <>, <, <=, >, >=, between, in, is null"
 
 
@@ -48,11 +49,18 @@ class Truth:
 def parse_condition(text: str) -> exp.Expr:
     """A condition such as "age > 40 and sex = 'Female'"."""
     try:
-        return sqlglot.parse_one(text)
+        return checked_length(sqlglot.parse_one(text))
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
         raise QueryError(
             f"the condition cannot be read: {_first_line(error)}", f"conditions use {_SUPPORTED}"
         ) from None
+
+
+def checked_length(expression: exp.Expr) -> exp.Expr:
+    """Refuse what would nest too deep to evaluate."""
+    if sum(1 for _ in expression.walk()) > MOST_NODES:
+        raise QueryError("the statement is too long", "use between, or in with a list of values")
+    return expression
 
 
 def _first_line(error: BaseException) -> str:

@@ -8,11 +8,13 @@ to the marginals: they are regressed out first, as unpenalised features.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse
+from numpy.typing import NDArray
 from scipy.stats import qmc
 
 from dpsketch.learn.answer import Estimate
@@ -25,6 +27,7 @@ from dpsketch.schema import Floats, Schema
 from dpsketch.sketch.released import ReleasedPart
 
 POINTS = 1 << 14
+FEW = 32  # points; fewer say little about a bin's effect
 UNIFORM = 0.05  # of the points' marginals: no bin is without points, however wrong the noise makes it look
 
 
@@ -45,10 +48,9 @@ class MomentEstimator:
         self.how = f"moment-to-moment regression on {len(part.map.frequencies)} Fourier frequencies and the marginals"
 
     @cached_property
-    def _draw(self) -> tuple[Frame, scipy.sparse.csr_array, Floats]:
-        """Points, the indicator matrix of the marginals' bins at the points, and the Fourier features."""
+    def _points(self) -> _Points:
         uniforms = qmc.Sobol(len(self.columns), seed=0).random(POINTS)
-        codes, blocks = {}, []
+        codes, groups, blocks = {}, {}, []
         for name, uniform in zip(self.columns, uniforms.T, strict=True):
             binning, shares = self._distribution(name)
             upper = np.cumsum(shares)
@@ -58,13 +60,14 @@ class MomentEstimator:
             )
             codes[name] = bin_codes(binning, bins, position)
             if name in self._marginals:
-                ones = (np.ones(POINTS), (np.arange(POINTS), bins))
-                blocks.append(scipy.sparse.csr_array(ones, shape=(POINTS, binning.count)))
+                groups[name] = _groups(np.bincount(bins, minlength=binning.count))
+                ones = (np.ones(POINTS), (np.arange(POINTS), groups[name][bins]))
+                blocks.append(scipy.sparse.csr_array(ones, shape=(POINTS, groups[name].max() + 1)))
         every = np.zeros((len(self._schema.scalars), POINTS), np.int16)
         for name in self.columns:
             every[self._schema.index(name)] = codes[name]
-        bins_at_points = scipy.sparse.hstack(blocks, format="csr") if blocks else scipy.sparse.csr_array((POINTS, 0))
-        return Frame(self._schema, codes), bins_at_points, self._fourier.features(every).T
+        groups_at_points = scipy.sparse.hstack(blocks, format="csr") if blocks else scipy.sparse.csr_array((POINTS, 0))
+        return _Points(Frame(self._schema, codes), groups, groups_at_points, self._fourier.features(every).T)
 
     def _distribution(self, name: str) -> tuple[Binning, Floats]:
         """Bins and their shares among the points."""
@@ -76,22 +79,26 @@ class MomentEstimator:
 
     @property
     def frame(self) -> Frame:
-        return self._draw[0]
+        return self._points.frame
 
     def _main_effects(self, functions: Floats) -> Floats:
-        """E[f | bin] − E[f] for every bin of every marginal."""
-        bins = self._draw[1]
-        count = np.maximum(np.asarray(bins.sum(axis=0)).ravel(), 1.0)
-        return (functions @ bins) / count - functions.mean(axis=1, keepdims=True)
+        """E[f | group] − E[f] for every group of bins of every marginal."""
+        groups = self._points.groups_at_points
+        count = np.asarray(groups.sum(axis=0)).ravel()
+        return (functions @ groups) / np.maximum(count, 1.0) - functions.mean(axis=1, keepdims=True) * (count > 0)
 
     def _interactions(self, functions: Floats) -> Floats:
         """What is left of each function after its mean and the effects of single columns."""
-        return functions - functions.mean(axis=1, keepdims=True) - (self._draw[1] @ self._main_effects(functions).T).T
+        return (
+            functions
+            - functions.mean(axis=1, keepdims=True)
+            - (self._points.groups_at_points @ self._main_effects(functions).T).T
+        )
 
     @cached_property
     def _regression(self) -> tuple[Floats, tuple[Floats, bool], Floats]:
         """Interactions of the features, the factored ridge system, the noisy normalised sums."""
-        features = self._interactions(self._draw[2])
+        features = self._interactions(self._points.features)
         unit = self._fourier.grid * float(self._rows.value)
         ridge = self._part.noise_variance / unit**2
         gram = features @ features.T / POINTS
@@ -101,7 +108,7 @@ class MomentEstimator:
     def expect(self, functions: Floats) -> Estimate:
         """Expectations of functions given by their values on `frame`: one row a function."""
         interactions, factor, moments = self._regression
-        features = self._draw[2]
+        features = self._points.features
         slopes = scipy.linalg.cho_solve(factor, interactions @ self._interactions(functions).T / POINTS).T
         rest = functions - slopes @ features
         value = rest.mean(axis=1) + slopes @ moments
@@ -111,11 +118,33 @@ class MomentEstimator:
         effects, start = self._main_effects(rest), 0
         for name in self.columns:
             if name in self._marginals:
-                table = self._marginals[name]
-                slope = effects[:, start : start + table.cells]
+                table, groups = self._marginals[name], self._points.groups[name]
+                slope = effects[:, start + groups]
                 value += slope @ (
                     table.marginal.shares - self._distribution(name)[1]
                 )  # from the points' marginals to ours
                 influence += table.marginal.influence(slope)
-                start += table.cells
+                start += groups.max() + 1
+        rare = np.count_nonzero(functions, axis=1) < FEW
+        if rare.any() and self._marginals:
+            table = next(iter(self._marginals.values()))
+            influence[rare] += (
+                np.abs(functions[rare]).max(axis=1, initial=0.0, keepdims=True) * table.marginal.one_cell()
+            )
         return Estimate(value, influence)
+
+
+@dataclass(frozen=True)
+class _Points:
+    """Points, the group of each bin of each marginal, the groups' indicators and the features at the points."""
+
+    frame: Frame
+    groups: dict[str, NDArray[np.int64]]
+    groups_at_points: scipy.sparse.csr_array
+    features: Floats
+
+
+def _groups(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A group of its own for each bin with enough points to estimate its effect, one group for all others."""
+    enough = counts >= FEW
+    return np.where(enough, np.cumsum(enough) - 1, enough.sum())

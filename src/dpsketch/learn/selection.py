@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Protocol
 
 import numpy as np
 from scipy.optimize import isotonic_regression
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.answer import Estimate
+from dpsketch.learn.answer import Answer, Estimate
 from dpsketch.learn.points import Frame
-from dpsketch.schema import Boolean, Column, Datetime, Floats
+from dpsketch.schema import Boolean, Column, Datetime, Floats, as_moment, microseconds
 
 _GRID = 128
+_LONGEST = 2.0**62  # microseconds
 
 
 class Estimator(Protocol):
@@ -66,12 +68,9 @@ class Selection:
     def cdf(self, column: Column, at: Floats) -> Estimate:
         """Share of each group's present records with a value at or below each of `at`: entry [group, at]."""
         check_numeric(column)
-        values = self._estimator.frame.values(column.name)
-        below = (values[None, :] <= at[:, None]).astype(np.float64)
-        functions = (self._masks[:, None, :] * below[None, :, :]).reshape(-1, values.size)
-        estimate = self._estimator.expect(functions)
-        shape = (len(self._masks), len(at))
-        below_share = Estimate(estimate.value.reshape(shape), estimate.influence.reshape(*shape, -1))
+        below = (self._estimator.frame.values(column.name)[None, :] <= at[:, None]).astype(np.float64)
+        groups = [self._estimator.expect(mask * below) for mask in self._masks]  # one by one: memory
+        below_share = Estimate(np.stack([g.value for g in groups]), np.stack([g.influence for g in groups]))
         present = self._moment(column, 0, 0.0)
         return below_share / Estimate(present.value[:, None], present.influence[:, None, :])
 
@@ -108,6 +107,26 @@ class Selection:
         present = ~np.isnan(values)
         distance = np.where(present, values, 0.0)[None, :] - centre
         return self._estimator.expect(self._masks * np.where(present, distance**power, 0.0))
+
+
+def answer_in_units(value: float, stderr: float, column: Column | None) -> Answer:
+    """A number as it is, or as a date with a span of time."""
+    if not isinstance(column, Datetime) or not np.isfinite(value):
+        return Answer(value, stderr)
+    span = np.timedelta64(int(min(stderr, _LONGEST)), "us") if np.isfinite(stderr) else np.timedelta64("NaT")
+    return Answer(np.datetime64(int(np.clip(value, -_LONGEST, _LONGEST)), "us"), span)
+
+
+def column_number(column: Column, value: object) -> float:
+    """A user's number or date in the terms of a column."""
+    if isinstance(column, Datetime):
+        moment = as_moment(str(value) if isinstance(value, np.datetime64) else value)
+        if moment is None:
+            raise QueryError(f"column '{column.name}' holds dates, got {value!r}", "write dates as '2024-01-31'")
+        return float(microseconds(moment))
+    if isinstance(value, Real):
+        return float(value)
+    raise QueryError(f"column '{column.name}' holds numbers, got {value!r}")
 
 
 def check_numeric(column: Column) -> None:

@@ -12,10 +12,10 @@ from sqlglot import exp
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer, Estimate
-from dpsketch.learn.expressions import column_names, evaluate, find_column
+from dpsketch.learn.expressions import checked_length, column_names, evaluate, find_column
 from dpsketch.learn.points import Frame
-from dpsketch.learn.selection import Selection
-from dpsketch.schema import OTHER, Column, Datetime, Floats
+from dpsketch.learn.selection import Selection, answer_in_units
+from dpsketch.schema import OTHER, Column, Floats
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
@@ -49,7 +49,8 @@ class Table:
 def run(view: View, text: str) -> Table:
     """Answer a statement; anything unsupported is refused with the reason."""
     select = _parse(text)
-    groups = [_group_column(view, node) for node in (select.args.get("group") or exp.Group()).expressions]
+    nodes = (select.args.get("group") or exp.Group()).expressions
+    groups = list(dict.fromkeys(_group_column(view, node) for node in nodes))
     where = select.args.get("where")
     condition = where.this if where is not None else None
     items = [_Item.make(view, node, groups) for node in select.expressions]
@@ -128,30 +129,26 @@ def _parse(text: str) -> exp.Select:
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
         raise QueryError("only one select statement is supported", "write: select avg(age) from sketch")
     select = statements[0]
-    for key, name in _REFUSED.items():
-        if select.args.get(key):
-            raise QueryError(
-                f"{name} is not supported", "a sketch is one table; ask for aggregates with where and group by"
-            )
+    checked_length(select)
+    clauses = [(select, _CLAUSES), *((group, _GROUP) for group in select.find_all(exp.Group))]
+    clauses += [(table, _TABLE) for table in select.find_all(exp.Table)]
+    for node, known in clauses:
+        for key, value in node.args.items():
+            if value and key not in known:
+                name = _NAMES.get(key, key.rstrip("_").replace("_", " "))
+                raise QueryError(
+                    f"{name} is not supported", "a sketch is one table; use aggregates, where and group by"
+                )
     source = select.args.get("from_") or select.args.get("from")
     if source is None or not isinstance(source.this, exp.Table) or source.this.name.lower() != "sketch":
         raise QueryError("the table is called sketch", "write: … from sketch …")
     return select
 
 
-_REFUSED = {
-    "joins": "join",
-    "having": "having",
-    "order": "order by",
-    "limit": "limit",
-    "offset": "offset",
-    "distinct": "distinct",
-    "with_": "with",
-    "with": "with",
-    "windows": "window",
-    "qualify": "qualify",
-    "laterals": "lateral",
-}
+_CLAUSES = ("expressions", "from", "from_", "where", "group")
+_GROUP = ("expressions",)
+_TABLE = ("this", "alias")
+_NAMES = {"joins": "join", "order": "order by", "sample": "a sample", "pivots": "pivot", "all": "group by all"}
 
 
 def _argument(view: View, node: exp.Expr) -> Column:
@@ -224,7 +221,9 @@ def _aggregate(
         return [Answer(float(rows.value), float(rows.stderr))], "noisy count"
     selection, how = _selection(view, [item.column.name] if item.column else [], condition, groups, labels)
     estimate = _estimate(selection, item)
-    return [_cell(value, stderr, item) for value, stderr in zip(estimate.value, estimate.stderr, strict=True)], how
+    column = item.column if item.kind in ("mean", "quantile") else None
+    pairs = zip(estimate.value.tolist(), estimate.stderr.tolist(), strict=True)
+    return [answer_in_units(value, stderr, column) for value, stderr in pairs], how
 
 
 def _estimate(selection: Selection, item: _Item) -> Estimate:
@@ -243,17 +242,6 @@ def _estimate(selection: Selection, item: _Item) -> Estimate:
             return selection.var(item.column).root()
         case _:
             return selection.quantile(item.column, item.q)
-
-
-def _cell(value: float, stderr: float, item: _Item) -> Answer:
-    if (
-        isinstance(item.column, Datetime)
-        and item.kind in ("mean", "quantile")
-        and np.isfinite(value)
-        and np.isfinite(stderr)
-    ):
-        return Answer(np.datetime64(int(value), "us"), np.timedelta64(int(stderr), "us"))
-    return Answer(float(value), float(stderr))
 
 
 def _kept(view: View, condition: exp.Expr | None, groups: list[Column], labels: list[tuple[Any, ...]]) -> list[bool]:

@@ -32,6 +32,10 @@ class Shares:
     def positive(self) -> Floats:
         return project_to_simplex(self._raw)
 
+    def one_cell(self) -> Floats:
+        """Influence of a single cell's noise on its share."""
+        return self._noise.place(self._part, np.ones(1) / self._rows.value, self._first)
+
     def influence(self, slopes: Floats) -> Floats:
         """Influence on Σ slopes·shares, for each row of `slopes`: the shift subtracts the mean slope."""
         centred = slopes - slopes.mean(axis=1, keepdims=True)

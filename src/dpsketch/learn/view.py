@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -17,7 +18,7 @@ from dpsketch.learn.answer import Answer, Estimate
 from dpsketch.learn.expressions import column_names, evaluate, find_column, parse_condition
 from dpsketch.learn.moments import MomentEstimator
 from dpsketch.learn.release_noise import ReleaseNoise
-from dpsketch.learn.selection import Estimator, Selection, check_arithmetic
+from dpsketch.learn.selection import Estimator, Selection, answer_in_units, check_arithmetic, column_number
 from dpsketch.learn.tables import TableEstimator
 from dpsketch.maps.fourier import BoundFourier
 from dpsketch.maps.histogram import BoundHistogram
@@ -60,13 +61,13 @@ class View:
         found, selection, how = self._select(column, where)
         return _answer(selection.quantile(found, q), how, found)
 
-    def cdf(self, column: str, at: float | Sequence[float], where: str | None = None) -> Answer:
-        """Share of the present values at or below `at`."""
+    def cdf(self, column: str, at: Any, where: str | None = None) -> Answer:
+        """Share of the present values at or below `at`: a number or date, or a list of them."""
         found, selection, how = self._select(column, where)
-        estimate = selection.cdf(found, np.atleast_1d(np.asarray(at, np.float64)))[0]
-        if np.ndim(at) == 0:
-            return _answer(estimate, how)
-        return Answer(estimate.value, estimate.stderr, how)
+        several = isinstance(at, list | tuple | np.ndarray)
+        points = np.array([column_number(found, point) for point in (at if several else [at])])
+        estimate = selection.cdf(found, points)[0]
+        return Answer(estimate.value, estimate.stderr, how) if several else _answer(estimate, how)
 
     def count(self, where: str | None = None) -> Answer:
         """Number of records, or of those that meet a condition."""
@@ -97,6 +98,10 @@ class View:
         else:
             index = np.where(missing, 0, values).astype(int)
             labels = list(getattr(found, "labels", ()))
+            if len(labels) > sql.MOST_GROUPS:
+                raise QueryError(
+                    f"column '{column}' has more than {sql.MOST_GROUPS} labels", "count some of them with where"
+                )
         index = np.where(missing, len(labels), index)
         masks = (index[None, :] == np.arange(len(labels) + 1)[:, None]).astype(np.float64)
         estimate = Selection(estimator, self._noise.rows(), masks).count()
@@ -203,10 +208,13 @@ class View:
             frame = estimator.frame
             centred = {name: frame.values(name) - centres[name] for name in {names[k] for pair in pairs for k in pair}}
             products = [centred[names[i]] * centred[names[j]] for i, j in pairs]
-            present = [(~np.isnan(product)).astype(np.float64) for product in products]
-            both = estimator.expect(np.stack([np.nan_to_num(product) for product in products] + present))
-            ratio = both[: len(pairs)] / both[len(pairs) :]
-            for (i, j), number, change in zip(pairs, ratio.value, ratio.influence, strict=True):
+            present = [~np.isnan(product) for product in products]
+            left = [np.where(both, centred[names[i]], 0.0) for (i, _), both in zip(pairs, present, strict=True)]
+            right = [np.where(both, centred[names[j]], 0.0) for (_, j), both in zip(pairs, present, strict=True)]
+            parts: tuple[Sequence[Any], ...] = ([np.nan_to_num(p) for p in products], left, right, present)
+            sums = [estimator.expect(np.stack(part).astype(np.float64)) for part in parts]
+            covariance = sums[0] / sums[3] - (sums[1] / sums[3]) * (sums[2] / sums[3])
+            for (i, j), number, change in zip(pairs, covariance.value, covariance.influence, strict=True):
                 value[i, j] = value[j, i] = number
                 influence[i, j] = influence[j, i] = change
         how = "; ".join(sorted({estimator.how for estimator, _ in groups.values()})) or "noisy marginals"
@@ -219,8 +227,5 @@ def open_view(path: str | Path) -> View:
 
 
 def _answer(estimate: Estimate, how: str, column: Column | None = None) -> Answer:
-    value, stderr = float(estimate.value[0]), float(estimate.stderr[0])
-    if isinstance(column, Datetime) and np.isfinite(value):
-        spread = np.timedelta64(int(min(stderr, 2.0**62)), "us") if np.isfinite(stderr) else np.timedelta64("NaT")
-        return Answer(np.datetime64(int(value), "us"), spread, how)
-    return Answer(value, stderr, how)
+    answer = answer_in_units(float(estimate.value[0]), float(estimate.stderr[0]), column)
+    return replace(answer, how=how)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
-import mpmath
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +21,7 @@ from dpsketch.maps.base import (
     chosen_columns,
 )
 from dpsketch.maps.draw import PublicStream
+from dpsketch.precise import precise
 from dpsketch.schema import SPAN, Codes, Floats, Schema
 
 GRID = 32768
@@ -28,8 +29,9 @@ GRID = 32768
 # all 2^32 phases. The rounded features exceed the nominal 1, √2 and 1 a little; only these numbers count.
 LARGEST = 32768
 LARGEST_L1 = 46341
-LARGEST_L2_SQUARED = 1073789956
+LARGEST_L2_SQUARED = 1073789908
 _TURN = 2.0**32
+MOST_PARAMETERS = 2**25
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,12 @@ class Fourier(FeatureMap):
         object.__setattr__(self, "radii", (float(radii[0]), float(radii[1])))
 
     def length(self, schema: Schema) -> int:
-        chosen_columns(schema, self.columns)
+        dimension = len(chosen_columns(schema, self.columns))
+        if self.size * dimension > MOST_PARAMETERS:
+            raise RecipeError(
+                f"Fourier: {self.size} frequencies of {dimension} columns are more than {MOST_PARAMETERS} numbers",
+                "lower size or name fewer columns",
+            )
         return 2 * self.size
 
     def bind(self, schema: Schema) -> BoundFourier:
@@ -86,14 +93,17 @@ class BoundFourier(BoundMap):
         self.size = description.length(schema)
         self.frequencies = draw_frequencies(description, len(self.columns))
         self._rows = np.array([schema.index(name) for name in self.columns])
-        count, dimension = self.frequencies.shape
-        self._padded = np.zeros((-(-count // 4) * 4, -(-dimension // 4) * 4), np.int32)
-        self._padded[:count, :dimension] = self.frequencies
 
     def accumulate(self, codes: Codes, sums: Sums) -> None:
         from dpsketch.maps.kernels import fourier_sums
 
-        fourier_sums(codes, self._rows, self._padded, sums)
+        fourier_sums(codes, self._rows, *self._halves, sums)
+
+    @cached_property
+    def _halves(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        from dpsketch.maps.phases import split_frequencies
+
+        return split_frequencies(self.frequencies)
 
     def features(self, codes: Codes) -> Floats:
         """Cosines in the even columns, sines in the odd ones, of the quantised frequencies."""
@@ -125,8 +135,8 @@ def draw_frequencies(description: Fourier, dimension: int) -> NDArray[np.int32]:
     for j in range(dimension):  # a fixed order of additions, unlike np.sum
         square = square + normals[:, j] * normals[:, j]
     shares = (np.arange(count) + PublicStream("fourier radii", description.seed).uniforms(count)) / count
-    with mpmath.workprec(100):
-        spread = mpmath.log(mpmath.mpf(high) / low)
-        turns = mpmath.mpf(_TURN) / (2 * mpmath.pi * SPAN)
-        lengths = np.array([float(low * mpmath.exp(spread * share) * turns) for share in shares.tolist()])
+    exact = precise(100)
+    spread = exact.log(exact.mpf(high) / low)
+    turns = exact.mpf(_TURN) / (2 * exact.pi * SPAN)
+    lengths = np.array([float(low * exact.exp(spread * share) * turns) for share in shares.tolist()])
     return np.rint(normals * (lengths / np.sqrt(square))[:, None]).astype(np.int32)

@@ -10,8 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import float32, int32, njit, types
 from numba.extending import intrinsic
+
+from dpsketch.maps.phases import FREQUENCIES, block_phases
 
 TILE = 512
 QUARTER = 1 << 30  # a quarter turn in units of 2^-32 turn
@@ -21,6 +24,9 @@ _C1 = np.float32(205886.71875)
 _C3 = np.float32(-1354535.5)
 _C5 = np.float32(2665374.25)
 _C7 = np.float32(-2326312.75)
+
+_MAGIC = np.float32(12582912.0)  # 1.5 · 2^23
+_MAGIC_BITS = 0x4B400000
 
 _serial = {"nogil": True, "cache": True, "error_model": "numpy"}
 
@@ -35,71 +41,68 @@ def _fma(_context: Any, _a: Any, _b: Any, _c: Any) -> Any:
     return types.float32(types.float32, types.float32, types.float32), generate
 
 
+@intrinsic
+def _bits(_context: Any, _x: Any) -> Any:
+    """The bits of a float32 as an int32."""
+
+    def generate(_inner: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.IntType(32))
+
+    return types.int32(types.float32), generate
+
+
 @njit(inline="always")
-def cosine(phase):  # type: ignore[no-untyped-def]
-    """round(32768·cos) of an int32 phase in units of 2^-32 turn."""
+def _cosine_bits(phase):  # type: ignore[no-untyped-def]
+    """_MAGIC_BITS + round(32768·cos) of an int32 phase in units of 2^-32 turn.
+
+    Adding 1.5·2^23 leaves no fraction bits: the last fused multiply-add rounds to the nearest integer.
+    """
     folded = phase if phase >= int32(0) else int32(-phase)
     t = float32(int32(int32(QUARTER) - folded)) * _TURN
     u = t * t
-    return int32(np.rint(t * _fma(u, _fma(u, _fma(u, _C7, _C5), _C3), _C1)))
+    return _bits(_fma(t, _fma(u, _fma(u, _fma(u, _C7, _C5), _C3), _C1), _MAGIC))
 
 
-@njit("void(int32[:,::1], int32[:,::1], int32[:,::1], int64, int64)", **_serial)
-def _phases(tile, frequencies, phases, first, width):  # type: ignore[no-untyped-def]
-    """Phases of four frequencies for a tile, modulo one turn; four dimensions a pass."""
-    p0, p1, p2, p3 = phases[0], phases[1], phases[2], phases[3]
-    f0, f1, f2, f3 = frequencies[first], frequencies[first + 1], frequencies[first + 2], frequencies[first + 3]
-    for i in range(width):
-        p0[i] = 0
-        p1[i] = 0
-        p2[i] = 0
-        p3[i] = 0
-    for j in range(0, tile.shape[0], 4):
-        x0, x1, x2, x3 = tile[j], tile[j + 1], tile[j + 2], tile[j + 3]
-        a0, a1, a2, a3 = f0[j], f0[j + 1], f0[j + 2], f0[j + 3]
-        b0, b1, b2, b3 = f1[j], f1[j + 1], f1[j + 2], f1[j + 3]
-        c0, c1, c2, c3 = f2[j], f2[j + 1], f2[j + 2], f2[j + 3]
-        d0, d1, d2, d3 = f3[j], f3[j + 1], f3[j + 2], f3[j + 3]
-        for i in range(width):
-            v0, v1, v2, v3 = x0[i], x1[i], x2[i], x3[i]
-            p0[i] = int32(p0[i] + v0 * a0 + v1 * a1 + v2 * a2 + v3 * a3)
-            p1[i] = int32(p1[i] + v0 * b0 + v1 * b1 + v2 * b2 + v3 * b3)
-            p2[i] = int32(p2[i] + v0 * c0 + v1 * c1 + v2 * c2 + v3 * c3)
-            p3[i] = int32(p3[i] + v0 * d0 + v1 * d1 + v2 * d2 + v3 * d3)
+@njit(inline="always")
+def cosine(phase):  # type: ignore[no-untyped-def]
+    """round(32768·cos) of an int32 phase in units of 2^-32 turn; its sine is that of the phase a quarter back."""
+    return int32(_cosine_bits(phase) - int32(_MAGIC_BITS))
 
 
 @njit("UniTuple(int32, 2)(int32[::1], int64)", **_serial)
 def _cosines_and_sines(phases, width):  # type: ignore[no-untyped-def]
-    """Sums over a tile; 512 · 32769 fits an int32."""
+    """Sums over a tile; 512 · 32769 fits an int32, and what wraps on the way unwraps at the end."""
     c = int32(0)
     s = int32(0)
     for i in range(width):
         p = phases[i]
-        c = int32(c + cosine(p))
-        s = int32(s + cosine(int32(p - int32(QUARTER))))
-    return c, s
+        c = int32(c + _cosine_bits(p))
+        s = int32(s + _cosine_bits(int32(p - int32(QUARTER))))
+    magic = int32(width * _MAGIC_BITS)
+    return int32(c - magic), int32(s - magic)
 
 
-@njit("void(int16[:,::1], int64[::1], int32[:,::1], int64[::1])", **_serial)
-def fourier_sums(codes, rows, frequencies, sums):  # type: ignore[no-untyped-def]
-    """Add Σ cos to sums[0::2] and Σ sin to sums[1::2].
-
-    `frequencies` has a multiple of four rows and columns, zero beyond the true ones.
-    """
-    records = codes.shape[1]
+@njit("void(int16[:,::1], int64[::1], int32[:,::1], int32[:,::1], int64[::1])", **_serial)
+def fourier_sums(codes, rows, high, low, sums):  # type: ignore[no-untyped-def]
+    """Add Σ cos to sums[0::2] and Σ sin to sums[1::2]; `high` and `low` come from `split_frequencies`."""
+    records, pairs = codes.shape[1], high.shape[1]
     count = sums.size // 2
-    tile = np.zeros((frequencies.shape[1], TILE), np.int32)
-    phases = np.zeros((4, TILE), np.int32)
+    tile = np.zeros((pairs, TILE), np.int32)
+    phases = np.zeros((FREQUENCIES, TILE), np.int32)
     for start in range(0, records, TILE):
         width = min(records, start + TILE) - start
-        for j in range(rows.size):
-            source = codes[rows[j]]
+        for j in range(pairs):
             target = tile[j]
+            even = codes[rows[2 * j]]
             for i in range(width):
-                target[i] = source[start + i]
-        for first in range(0, frequencies.shape[0], 4):
-            _phases(tile, frequencies, phases, first, width)
-            for k in range(min(4, count - first)):
+                target[i] = int32(even[start + i]) & int32(0xFFFF)
+            if 2 * j + 1 < rows.size:
+                odd = codes[rows[2 * j + 1]]
+                for i in range(width):
+                    target[i] |= int32(int32(odd[start + i]) << int32(16))
+        for first in range(0, high.shape[0], FREQUENCIES):
+            block_phases(tile, high, low, phases, first)
+            for k in range(min(FREQUENCIES, count - first)):
                 c, s = _cosines_and_sines(phases[k], width)
                 sums[2 * (first + k)] += c
                 sums[2 * (first + k) + 1] += s

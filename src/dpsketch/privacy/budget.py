@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Real
 
 from dpsketch.errors import BudgetError
 
-MOST_EPSILON = 1000
+MOST_EPSILON = 100
 
 
 @dataclass(frozen=True)
@@ -18,11 +19,8 @@ class Budget:
     epsilon: float
 
     def __post_init__(self) -> None:
-        if isinstance(self.epsilon, str | int | Fraction) and not isinstance(self.epsilon, bool):
-            try:
-                object.__setattr__(self, "epsilon", float(self.epsilon))
-            except (ValueError, OverflowError):
-                raise BudgetError(f"epsilon must be a number, got {self.epsilon!r} instead") from None
+        if isinstance(self.epsilon, Real) and not isinstance(self.epsilon, bool):
+            object.__setattr__(self, "epsilon", float(self.epsilon))  # a NumPy number has another repr
         if not isinstance(self.epsilon, float) or not self.epsilon > 0:
             raise BudgetError(f"epsilon must be a number above 0, got {self.epsilon!r} instead", "1 is a common choice")
         if not 1e-9 <= self.epsilon <= MOST_EPSILON and not math.isinf(self.epsilon):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,11 +90,14 @@ class Ledger:
                 raise LedgerError(
                     f"there is no ledger {text}", "the first release, or dpsketch ledger grant, creates it"
                 )
-            text = f"sqlite:///{text}"
-        if not text.startswith("sqlite:"):
+            url = sa.URL.create("sqlite", database=text)
+        elif text.startswith("sqlite:"):
+            url = sa.make_url(text)
+        else:
             raise LedgerError("a ledger is a file or an sqlite:// URL", "pass --ledger ledger.db")
-        options: dict[str, Any] = {"poolclass": StaticPool} if text == "sqlite://" else {}
-        self._engine = sa.create_engine(text, connect_args={"timeout": 60, "check_same_thread": False}, **options)
+        options: dict[str, Any] = {} if url.database else {"poolclass": StaticPool}
+        self._turn = threading.Lock()  # an in-memory ledger has one connection for all threads
+        self._engine = sa.create_engine(url, connect_args={"timeout": 60, "check_same_thread": False}, **options)
         sa.event.listen(self._engine, "connect", _plain_connection)
         sa.event.listen(self._engine, "begin", _lock)
         with self._transaction() as connection:
@@ -104,6 +108,7 @@ class Ledger:
         if not epsilon.private:
             raise BudgetError("a cap must be finite", "pass --epsilon with a number")
         with self._transaction() as connection:
+            _check_name(dataset)
             connection.execute(_grants.insert().values(dataset=dataset, cap=str(epsilon.exact_epsilon), created=_now()))
 
     def check(self, dataset: str, epsilon: Fraction, unit: str, max_rows_per_unit: int) -> None:
@@ -135,6 +140,9 @@ class Ledger:
         self, connection: sa.Connection, dataset: str, epsilon: Fraction, unit: str, max_rows_per_unit: int
     ) -> Fraction | None:
         """The dataset's cap, None for a new one, if it has room for `epsilon`."""
+        if not epsilon > 0:
+            raise BudgetError("a spend must be above 0")
+        _check_name(dataset)
         known = connection.execute(sa.select(_datasets).where(_datasets.c.name == dataset)).one_or_none()
         if known is not None and (known.unit, known.max_rows_per_unit) != (unit, max_rows_per_unit):
             raise LedgerError(
@@ -190,7 +198,7 @@ class Ledger:
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
         try:
-            with self._engine.begin() as connection:
+            with self._turn, self._engine.begin() as connection:
                 yield connection
         except sa.exc.SQLAlchemyError as error:
             reason = str(getattr(error, "orig", None) or type(error).__name__)
@@ -206,6 +214,11 @@ def _plain_connection(connection: Any, _record: Any) -> None:
 def _lock(connection: sa.Connection) -> None:
     """Take the write lock before reading: what a reservation reads is still true when it writes."""
     connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _check_name(dataset: str) -> None:
+    if not dataset.isprintable() or not 1 <= len(dataset) <= 200:
+        raise LedgerError("a dataset's name must have 1 to 200 printable characters", "pass --dataset NAME")
 
 
 def _now() -> str:

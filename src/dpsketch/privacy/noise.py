@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
-import mpmath
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from dpsketch.errors import BudgetError
+from dpsketch.precise import precise
 from dpsketch.privacy.keystream import Stream
 
 _BASE = 256
 _CHUNK = 4096
-_MOST_SCALE = Fraction(2**50)
+MOST_NOISE_SCALE = Fraction(2**50)
 
 
 def discrete_laplace(size: int, noise_scale: Fraction, stream: Stream) -> NDArray[np.int64]:
@@ -28,9 +29,9 @@ def discrete_laplace(size: int, noise_scale: Fraction, stream: Stream) -> NDArra
     Each z is a difference of two geometric numbers; a geometric number has independent base-256 digits, each
     drawn by inversion from one 32-bit word. A word whose bits do not yet decide the digit gets more bits.
     """
-    if not 0 < noise_scale <= _MOST_SCALE:
+    if not 0 < noise_scale <= MOST_NOISE_SCALE:
         raise BudgetError(
-            f"the noise scale must be above 0 and at most {_MOST_SCALE}", "raise epsilon or use fewer features"
+            f"the noise scale must be above 0 and at most {MOST_NOISE_SCALE}", "raise epsilon or use fewer features"
         )
     digits = _digits(noise_scale)
     bounds = np.stack([digit.bounds for digit in digits])
@@ -72,11 +73,11 @@ class _Digit:
             bits += 64
 
 
-def _cumulative(rate: Fraction, last: bool, digit: int) -> mpmath.mpf:
-    """P(digit' <= digit) in the current mpmath precision."""
-    exponent = mpmath.mpf(rate.numerator) / rate.denominator
-    share = -mpmath.expm1(-exponent * (digit + 1))
-    return share if last else share / -mpmath.expm1(-exponent * _BASE)
+def _cumulative(exact: Any, rate: Fraction, last: bool, digit: int) -> Any:
+    """P(digit' <= digit) in the precision of the context `exact`."""
+    exponent = exact.mpf(rate.numerator) / rate.denominator
+    share = -exact.expm1(-exponent * (digit + 1))
+    return share if last else share / -exact.expm1(-exponent * _BASE)
 
 
 def _digit_at(rate: Fraction, last: bool, point: Fraction) -> int | None:
@@ -84,15 +85,15 @@ def _digit_at(rate: Fraction, last: bool, point: Fraction) -> int | None:
     if point >= 1:
         return None if last else _BASE - 1
     precision = point.denominator.bit_length() + 128
-    with mpmath.workprec(precision):
-        target = mpmath.mpf(point.numerator) / point.denominator
-        exponent = mpmath.mpf(rate.numerator) / rate.denominator
-        scaled = target if last else target * -mpmath.expm1(-exponent * _BASE)
-        digit = int(mpmath.floor(-mpmath.log1p(-scaled) / exponent))
-        margin = mpmath.ldexp(1, 64 - precision)  # 2^64 times the rounding error of either side
-        above = digit == 0 or _cumulative(rate, last, digit - 1) + margin < target
-        below = (digit == _BASE - 1 and not last) or target < _cumulative(rate, last, digit) - margin
-        return digit if above and below else None
+    exact = precise(precision)
+    target = exact.mpf(point.numerator) / point.denominator
+    exponent = exact.mpf(rate.numerator) / rate.denominator
+    scaled = target if last else target * -exact.expm1(-exponent * _BASE)
+    digit = int(exact.floor(-exact.log1p(-scaled) / exponent))
+    margin = exact.ldexp(1, 64 - precision)  # 2^64 times the rounding error of either side
+    above = digit == 0 or _cumulative(exact, rate, last, digit - 1) + margin < target
+    below = (digit == _BASE - 1 and not last) or target < _cumulative(exact, rate, last, digit) - margin
+    return digit if above and below else None
 
 
 @lru_cache(maxsize=64)
@@ -117,12 +118,12 @@ def _first_word(rate: Fraction, last: bool, digit: int) -> int:
         return 2**32 - 1  # the probability is 1; the all-ones word is left to `resolve`
     precision = 128
     while True:
-        with mpmath.workprec(precision):
-            share = _cumulative(rate, last, digit)
-            if 1 - share < mpmath.ldexp(1, -64):
-                return 2**32 - 1
-            margin = mpmath.ldexp(1, 64 - precision)
-            low, high = (int(mpmath.floor((share + side) * 2**32)) for side in (-margin, margin))
+        exact = precise(precision)
+        share = _cumulative(exact, rate, last, digit)
+        if 1 - share < exact.ldexp(1, -64):
+            return 2**32 - 1
+        margin = exact.ldexp(1, 64 - precision)
+        low, high = (int(exact.floor((share + side) * 2**32)) for side in (-margin, margin))
         if low == high:
             return low
         precision *= 2

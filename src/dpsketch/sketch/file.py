@@ -88,7 +88,16 @@ def read(path: str | Path, kind: str) -> Contents:
             raise FileError(f"{path}: its maps differ from this library's", "read it with the version that wrote it")
     except FileError:
         raise
-    except (DpsketchError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+    except (
+        DpsketchError,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        MemoryError,
+    ) as error:
         reason = error.fact if isinstance(error, DpsketchError) else type(error).__name__
         raise FileError(f"{path}: the header is not valid: {reason}", "ask its owner for a new copy") from None
     known = {"format", "kind", "schema", "recipe", "fingerprints"}
@@ -135,6 +144,8 @@ def _digest(file: Any, size: int) -> bytes:
     digest, left = hashlib.sha256(), size - _DIGEST
     while left > 0:
         block = file.read(min(_BLOCK, left))
+        if not block:  # the file shrank while it was read
+            break
         digest.update(block)
         left -= len(block)
     return digest.digest()

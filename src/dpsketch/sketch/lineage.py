@@ -44,7 +44,7 @@ def checked_lineage(path: str | Path, ids: object) -> frozenset[str]:
     return frozenset(ids)
 
 
-def merged_schema(one: Sketch, two: Sketch) -> Schema:
+def merged_schema(one: Sketch, two: Sketch, disjoint_units: bool) -> Schema:
     """The schema of the sum, or a MergeError that says why there is none."""
     if one.lineage & two.lineage:
         raise MergeError("both sketches hold the same input", "merge each input once")
@@ -53,6 +53,11 @@ def merged_schema(one: Sketch, two: Sketch) -> Schema:
     if one.recipe != two.recipe or [p.map.fingerprint() for p in one.parts] != [p.map.fingerprint() for p in two.parts]:
         raise MergeError(
             "the sketches were made with different recipes", "use the same recipe, sizes and seeds at every site"
+        )
+    if one.schema.unit_column is not None and not disjoint_units:
+        raise MergeError(
+            f"units of column '{one.schema.unit_column}' may have rows in both sketches",
+            "if no unit does, say so: --disjoint-units (disjoint_units=True); else sketch the tables together",
         )
     both = None if one.schema.rows is None or two.schema.rows is None else one.schema.rows + two.schema.rows
     return replace(one.schema, rows=both)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from dpsketch.errors import MergeError
 from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.recipe import Recipe
 from dpsketch.schema import Schema
@@ -41,12 +40,7 @@ class RawSketch:
         With a unit column, a person's rows in both tables would count up to twice `max_rows_per_unit`:
         say `disjoint_units=True` only if no unit has rows in both.
         """
-        schema = merged_schema(self, other)
-        if self.schema.unit_column is not None and not disjoint_units:
-            raise MergeError(
-                f"units of column '{self.schema.unit_column}' may have rows in both sketches",
-                "if no unit does, say so: --disjoint-units (disjoint_units=True); else sketch the tables together",
-            )
+        schema = merged_schema(self, other, disjoint_units)
         parts = tuple(
             RawPart(mine.map, mine.sums + theirs.sums) for mine, theirs in zip(self.parts, other.parts, strict=True)
         )

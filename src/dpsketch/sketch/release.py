@@ -9,7 +9,7 @@ from dpsketch.maps.base import Sums
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.keystream import Keystream, Stream
 from dpsketch.privacy.ledger import Ledger
-from dpsketch.privacy.noise import discrete_laplace
+from dpsketch.privacy.noise import MOST_NOISE_SCALE, discrete_laplace
 from dpsketch.recipe import declared_rows
 from dpsketch.sketch.raw import RawSketch
 from dpsketch.sketch.released import MECHANISM, ReleasedSketch, library_version, part_noise_scale, part_sensitivity
@@ -54,7 +54,7 @@ def check_room(raw: RawSketch, budget: Budget) -> None:
     rows = declared_rows(raw.schema)
     for part, entry in zip(raw.parts, raw.recipe.parts, strict=True):
         scale = part_noise_scale(raw.schema, entry, part.map, budget.exact_epsilon) if budget.private else 0
-        if rows * part.map.largest + 100 * scale >= 2**63:
+        if rows * part.map.largest + 100 * scale >= 2**63 or scale > MOST_NOISE_SCALE:
             raise RecipeError(
                 f"map {part.map.description.name}: {rows} declared rows and the noise do not fit 63 bits",
                 "raise epsilon or the part's share, or declare fewer rows",

@@ -21,6 +21,7 @@ from dpsketch.sketch import file
 from dpsketch.sketch.lineage import checked_lineage, merged_schema
 
 MECHANISM = "discrete Laplace"
+MOST_MERGED = 1000
 NOT_PROTECTED = (
     "the schema: column names, bounds, listed values, the declared number of rows",
     "the recipe and its public seeds",
@@ -103,14 +104,16 @@ class ReleasedSketch:
         ]
         return facts
 
-    def merge(self, other: ReleasedSketch) -> ReleasedSketch:
-        """The sum of two releases: its noise is the sum of both noises."""
-        schema = merged_schema(self, other)
+    def merge(self, other: ReleasedSketch, disjoint_units: bool = False) -> ReleasedSketch:
+        """The sum of two releases: its noise is the sum of both noises. Units as in `RawSketch.merge`."""
+        schema = merged_schema(self, other, disjoint_units)
         if not self.private or not other.private:
             raise MergeError(
                 "a sketch marked NOT PRIVATE does not merge with any other",
                 "release with a finite epsilon, or merge the raw sketches",
             )
+        if len(self.epsilons) + len(other.epsilons) > MOST_MERGED:
+            raise MergeError(f"a sketch may hold at most {MOST_MERGED} releases", "merge raw sketches instead")
         return ReleasedSketch(
             schema,
             self.recipe,
@@ -140,6 +143,8 @@ class ReleasedSketch:
             raise FileError(f"{path}: the header is not valid: release", "ask its owner for a new copy")
         lineage = checked_lineage(path, facts.get("lineage"))
         try:
+            if not isinstance(facts["epsilons"], list) or len(facts["epsilons"]) > MOST_MERGED:
+                raise ValueError("epsilons")
             epsilons = tuple(_epsilon(text) for text in facts["epsilons"])
             created, library = date.fromisoformat(facts["created"]).isoformat(), str(facts["library"])[:40]
         except (DpsketchError, KeyError, TypeError, ValueError, ZeroDivisionError):

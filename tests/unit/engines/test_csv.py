@@ -50,6 +50,25 @@ def test_an_empty_file_has_no_header(tmp_path: Path) -> None:
         csv.header(path)
 
 
+def test_a_very_long_line_is_one_missing_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv, "_BLOCK", 16)
+    monkeypatch.setattr(csv, "_LONGEST_LINE", 40)
+    path = tmp_path / "t.csv"
+    long = "x" * 100
+    path.write_text(f"a,b\n1,2\n{long},3\n4,5\n{'y' * 30},6\n7,{long}")
+    missing = (None, None)
+    assert read(path, ["a", "b"]) == [(b"1", b"2"), missing, (b"4", b"5"), (b"y" * 30, b"6"), missing]
+
+
+def test_many_short_lines_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv, "_MOST_FIELDS", 9)
+    path = tmp_path / "t.csv"
+    path.write_text("a,b,c\n" + "1,2,3\n" * 10 + "x\n" * 5 + "4,5,6")
+    sizes = [batch.num_rows for batch in csv.batches(path, ["a"], lambda share: None)]
+    assert max(sizes) == 3
+    assert sum(sizes) == 16
+
+
 field = st.text(st.characters(blacklist_characters="\r\n\x00", blacklist_categories=["Cs"]), max_size=6)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -86,9 +88,19 @@ def test_integer_and_text_ids_are_the_same_unit() -> None:
     assert one.parts[1].sums.tolist() == two.parts[1].sums.tolist()
 
 
+def test_large_decimal_ids_stay_apart() -> None:
+    ids = pa.array([Decimal(2**60 + i) for i in range(20)], pa.decimal128(20, 0))
+    raw = dps.accumulate(pa.table({"id": ids, "x": pa.array([1] * 20)}), SCHEMA, RECIPE)
+    assert raw.parts[0].sums.tolist() == [20]
+
+
 def test_merging_units_needs_a_declaration() -> None:
     table = pa.table({"id": ["a", "b"], "x": [1, 2]})
     one, two = dps.accumulate(table, SCHEMA, RECIPE), dps.accumulate(table, SCHEMA, RECIPE)
     with pytest.raises(MergeError, match="units of column 'id' may have rows in both"):
         one.merge(two)
     assert one.merge(two, disjoint_units=True).parts[0].sums.tolist() == [4]
+    first, second = (dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a") for raw in (one, two))
+    with pytest.raises(MergeError, match="units of column 'id' may have rows in both"):
+        first.merge(second)
+    assert first.merge(second, disjoint_units=True).private

@@ -136,6 +136,60 @@ def test_dates_and_booleans(view: dps.View, frame: pandas.DataFrame) -> None:
     assert view.mean("member").value == pytest.approx(frame.member.mean())
 
 
+def test_dates_in_a_cdf(view: dps.View, frame: pandas.DataFrame) -> None:
+    day = "2022-06-01"
+    exact = (frame.joined <= day).mean()
+    for at in (day, np.datetime64(day), pandas.Timestamp(day).to_pydatetime(), pandas.Timestamp(day).date()):
+        assert view.cdf("joined", at).value == pytest.approx(exact, abs=0.01)
+    with pytest.raises(QueryError, match="holds dates, got 5"):
+        view.cdf("joined", 5)
+    with pytest.raises(QueryError, match="holds numbers, got 'x'"):
+        view.cdf("age", ["x"])
+
+
+def test_covariance_over_rows_where_both_are_present() -> None:
+    """One column is missing exactly where the other is large: centring by its own mean would be far off."""
+    rng = np.random.default_rng(SEED)
+    x, y = rng.uniform(0, 4, 4000), rng.uniform(0, 4, 4000)
+    far = np.arange(4000) % 2 == 0
+    x, y = np.where(far, np.nan, x), np.where(far, 9.0, y)
+    columns = {name: {"kind": "number", "lower": 0, "upper": 10} for name in "xy"}
+    schema = dps.Schema.from_dict({"privacy": {"rows": 4000}, "columns": columns})
+    recipe = dps.Recipe([dps.Part(dps.Histogram(), 0.5), dps.Part(dps.Histogram(ways=2, bins=40), 0.5)])
+    raw = dps.accumulate(pa.table({"x": x, "y": y}), schema, recipe)
+    view = dps.View(dps.release(raw, dps.Budget(math.inf)))
+    exact = np.cov(x[~far], y[~far])[0, 1]
+    assert view.cov(["x", "y"]).value[0, 1] == pytest.approx(exact, abs=0.02)
+
+
+def test_a_column_of_many_labels_does_not_spoil_other_answers() -> None:
+    rng = np.random.default_rng(SEED)
+    rows = 20_000
+    table = pa.table(
+        {
+            "sex": rng.choice(["f", "m"], rows),
+            "age": rng.integers(0, 101, rows),
+            "city": [f"c{i}" for i in rng.integers(0, 3000, rows)],
+        }
+    )
+    columns = {
+        "sex": {"kind": "category", "values": ["f", "m"]},
+        "age": {"kind": "integer", "lower": 0, "upper": 100},
+        "city": {"kind": "category", "values": [f"c{i}" for i in range(3000)]},
+    }
+    schema, budget = dps.Schema.from_dict({"privacy": {"rows": rows}, "columns": columns}), dps.Budget(1.0)
+    raw = dps.accumulate(table, schema, dps.Recipe.general(schema, budget=budget))
+    exact = int(np.sum((table["sex"].to_numpy() == "f") & (table["age"].to_numpy() > 50)))
+    errors = []
+    for _ in range(5):
+        view = dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "a"))
+        answer = view.count("sex = 'f' and age > 50")
+        errors.append((answer.value - exact) / answer.stderr)
+        rare = view.count("age > 50 and city = 'c2999'")
+        assert rare.stderr > 5, "a label that no point has is not known exactly"
+    assert abs(np.mean(errors)) < 2
+
+
 def test_histograms(view: dps.View, frame: pandas.DataFrame) -> None:
     labels = view.histogram("sex")
     assert labels.labels == ("f", "m", "other", "missing")

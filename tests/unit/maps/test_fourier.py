@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 
@@ -40,3 +44,27 @@ def test_the_features_average_to_a_kernel(schema: Schema) -> None:
     assert np.allclose(np.diag(kernel), 1)
     assert kernel[0, 1] > 0.98
     assert kernel[0, 2] < 0.4
+
+
+TARGETS = """
+import hashlib, numpy as np, dpsketch as dps
+columns = {f"c{j}": {"kind": "number", "lower": 0, "upper": 1} for j in range(7)}
+bound = dps.Fourier(size=20, seed=5).bind(dps.Schema.from_dict({"columns": columns}))
+codes = (np.arange(7 * 999).reshape(7, 999) * 7919 % 65536 - 32768).astype(np.int16)
+sums = np.zeros(bound.size, np.int64)
+bound.accumulate(codes, sums)
+print(hashlib.sha256(sums.tobytes()).hexdigest())
+"""
+
+
+def test_the_same_bytes_from_code_for_other_processors(tmp_path: Path) -> None:
+    """With and without the vector instructions of this machine, fused multiply-add included."""
+    digests = set()
+    for name, features in (("", ""), ("haswell", ""), ("x86-64-v2", ""), ("x86-64", "")):
+        target = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features} if name else {}
+        environment = os.environ | target | {"NUMBA_CACHE_DIR": str(tmp_path / (name or "host"))}
+        done = subprocess.run(
+            [sys.executable, "-c", TARGETS], env=environment, capture_output=True, text=True, check=True
+        )
+        digests.add(done.stdout)
+    assert len(digests) == 1

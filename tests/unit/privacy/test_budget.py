@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
+
 from dpsketch.privacy.budget import Budget, decimal_text
 
 
@@ -10,6 +12,7 @@ def test_epsilon_is_the_number_as_written() -> None:
     assert sum(Budget(0.1).exact_epsilon for _ in range(10)) == 1
     assert Budget(1).exact_epsilon == 1
     assert not Budget(float("inf")).private
+    assert Budget(np.float64(0.5)).exact_epsilon == Fraction(1, 2)
 
 
 def test_decimal_text() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 
@@ -75,8 +76,34 @@ def test_the_unit_of_a_dataset_is_fixed() -> None:
         ledger.reserve("a", TENTH, "id", 3, "test")
 
 
+@pytest.mark.parametrize("place", ["memory", "file"])
+def test_threads_never_exceed_the_cap(place: str, tmp_path: Path) -> None:
+    ledger = Ledger("sqlite://" if place == "memory" else tmp_path / "l?%20.db")
+    ledger.grant("a", dps.Budget(1.0))
+
+    def attempt(_: int) -> bool:
+        try:
+            ledger.commit(reserve(ledger))
+        except BudgetError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(16) as pool:
+        assert sum(pool.map(attempt, range(32))) == 10
+    assert ledger.accounts()[0].left == 0
+    assert place == "memory" or (tmp_path / "l?%20.db").exists()
+
+
+def test_nobody_gives_budget_back() -> None:
+    ledger = Ledger("sqlite://")
+    for epsilon in (Fraction(-5), Fraction(0)):
+        with pytest.raises(BudgetError, match="above 0"):
+            reserve(ledger, epsilon)
+
+
 RACE = """
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from dpsketch.privacy.ledger import Ledger
 from dpsketch.errors import BudgetError

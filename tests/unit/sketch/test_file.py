@@ -134,6 +134,9 @@ LIES = {
     "epsilon over zero": put("release", "epsilons", value=["1/0"]),
     "epsilon is huge": put("release", "epsilons", value=["9" * 5000]),
     "epsilon is a number": put("release", "epsilons", value=[1]),
+    "epsilons are text": put("release", "epsilons", value="11"),
+    "epsilons are many": put("release", "epsilons", value=["1"] * 100_000),
+    "parts are many": put("recipe", "parts", value=[{"map": "count", "version": 1, "share": 1e-9}] * 100_000),
     "lineage is empty": put("release", "lineage", value=[]),
     "lineage is odd": put("release", "lineage", value=["../../etc"]),
     "created": put("release", "created", value="yesterday"),
@@ -169,6 +172,16 @@ def test_the_helper_makes_good_files(small: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.sketch"
     path.write_bytes(sealed(header, tensors))
     assert dps.ReleasedSketch.load(path).private
+
+
+def test_a_wide_fourier_part_is_refused_before_it_is_drawn(small: bytes, tmp_path: Path) -> None:
+    header, _ = header_and_tensors(small, tmp_path)
+    header["schema"]["columns"] = {f"c{i}": {"kind": "boolean"} for i in range(1000)}
+    header["recipe"]["parts"] = [{"map": "fourier", "version": 1, "size": 100_000, "share": 1.0}]
+    path = tmp_path / "a.sketch"
+    path.write_bytes(sealed(header, {"part.0": np.zeros(200_000, np.int64)}))
+    with pytest.raises(FileError, match="100000 frequencies of 1000 columns are more than"):
+        dps.ReleasedSketch.load(path)
 
 
 def test_a_folder_and_a_missing_file(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import dpsketch as dps
 from dpsketch.errors import BudgetError, FileError, MergeError, RecipeError
 from dpsketch.maps.base import Relation
+from dpsketch.sketch.statement import statement_text
 
 
 @pytest.fixture
@@ -143,8 +144,16 @@ def test_overflow_is_refused_before_reading(schema: dps.Schema) -> None:
         dps.accumulate(never(), schema, recipe)
 
 
-def test_noise_that_does_not_fit_is_refused(schema: dps.Schema, table: pa.Table) -> None:
-    recipe = dps.Recipe([dps.Part(dps.Fourier(size=200_000), 0.001)])
+def test_noise_that_does_not_fit_is_refused_before_anything_is_spent(schema: dps.Schema, table: pa.Table) -> None:
+    recipe = dps.Recipe([dps.Part(dps.Fourier(size=200), 1.0)])
     raw = dps.accumulate(table.slice(0, 1), schema, recipe)
+    ledger = dps.Ledger("sqlite://")
     with pytest.raises(RecipeError, match="do not fit 63 bits"):
-        released(raw, 1e-9)
+        dps.release(raw, dps.Budget(1e-9), ledger, "a")
+    assert ledger.accounts() == ()
+
+
+def test_the_largest_epsilon_works(raw: dps.RawSketch) -> None:
+    sketch = released(raw, 100.0)
+    assert "e^100" in statement_text(sketch.statement)
+    assert all(part.noise_variance >= 0 for part in sketch.parts)

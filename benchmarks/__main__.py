@@ -1,0 +1,15 @@
+"""`make bench`: every figure beside its goal. Measured in one process, as ratios where possible."""
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+
+import platform
+
+from benchmarks import fourier, noise, release
+
+if __name__ == "__main__":
+    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    release.main()
+    noise.main()
+    fourier.main()
