@@ -1,20 +1,26 @@
 """One private pass over a table, one release with differential privacy, unlimited questions afterwards."""
 
-from dpsketch.engines.local import Local, accumulate
-from dpsketch.errors import DpsketchError
-from dpsketch.learn.answer import Answer
-from dpsketch.learn.view import View
-from dpsketch.learn.view import open_view as open
-from dpsketch.maps.count import Count
-from dpsketch.maps.fourier import Fourier
-from dpsketch.maps.histogram import Histogram
-from dpsketch.privacy.budget import Budget
-from dpsketch.privacy.ledger import Ledger
-from dpsketch.recipe import Part, Recipe
-from dpsketch.schema import Schema
-from dpsketch.sketch.raw import RawSketch
-from dpsketch.sketch.release import release
-from dpsketch.sketch.released import ReleasedSketch
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpsketch.engines.local import Local, accumulate
+    from dpsketch.errors import DpsketchError
+    from dpsketch.learn.answer import Answer
+    from dpsketch.learn.view import View
+    from dpsketch.learn.view import open_view as open
+    from dpsketch.maps.count import Count
+    from dpsketch.maps.fourier import Fourier
+    from dpsketch.maps.histogram import Histogram
+    from dpsketch.privacy.budget import Budget
+    from dpsketch.privacy.ledger import Ledger
+    from dpsketch.recipe import Part, Recipe
+    from dpsketch.schema import Schema
+    from dpsketch.sketch.raw import RawSketch
+    from dpsketch.sketch.release import release
+    from dpsketch.sketch.released import ReleasedSketch
 
 __all__ = [
     "Answer",
@@ -35,3 +41,36 @@ __all__ = [
     "open",
     "release",
 ]
+
+# Where each name lives. They are imported at first use: asking a sketch needs neither Numba nor the ledger.
+_HOMES = {
+    "Answer": "learn.answer",
+    "Budget": "privacy.budget",
+    "Count": "maps.count",
+    "DpsketchError": "errors",
+    "Fourier": "maps.fourier",
+    "Histogram": "maps.histogram",
+    "Ledger": "privacy.ledger",
+    "Local": "engines.local",
+    "Part": "recipe",
+    "RawSketch": "sketch.raw",
+    "Recipe": "recipe",
+    "ReleasedSketch": "sketch.released",
+    "Schema": "schema",
+    "View": "learn.view",
+    "accumulate": "engines.local",
+    "open": "learn.view",
+    "release": "sketch.release",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dpsketch' has no attribute {name!r}")
+    found = getattr(import_module(f"dpsketch.{_HOMES[name]}"), "open_view" if name == "open" else name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,4 +1,4 @@
-"""Command line: parse, call, print."""
+"""Command line: parse, call, print. Commands import what they need, so that each starts fast."""
 
 from __future__ import annotations
 
@@ -8,38 +8,32 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
-from dpsketch.demo import run_demo
-from dpsketch.engines.local import accumulate as accumulate_table
-from dpsketch.engines.sources import source_columns
 from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError
 from dpsketch.learn.answer import Answer, number_text
-from dpsketch.learn.sql import Table
-from dpsketch.learn.view import open_view
 from dpsketch.privacy.budget import Budget, decimal_text
-from dpsketch.privacy.ledger import Ledger
-from dpsketch.recipe import Recipe
 from dpsketch.schema import Schema
 from dpsketch.sketch.file import read_header
-from dpsketch.sketch.raw import RawSketch
-from dpsketch.sketch.release import release as release_raw
 from dpsketch.sketch.released import ReleasedSketch
 from dpsketch.sketch.statement import statement_text
-from dpsketch.template import schema_template
+
+if TYPE_CHECKING:
+    from dpsketch.learn.sql import Table
+    from dpsketch.sketch.raw import RawSketch
 
 app = typer.Typer(
     help="One private pass over a table, one release, unlimited questions afterwards.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
-ledger_app = typer.Typer(help="What each dataset may spend and has spent.", no_args_is_help=True)
+ledger_app = typer.Typer(help="What each dataset may spend and has spent.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(ledger_app, name="ledger")
 
 out = Console(soft_wrap=True, highlight=False, markup=False)
@@ -58,6 +52,9 @@ Force = Annotated[bool, typer.Option("--force", help="Replace an existing file."
 @app.command()
 def init(table: Path) -> None:
     """Print a schema to fill in, from column names and types only; values are never looked at."""
+    from dpsketch.engines.sources import source_columns
+    from dpsketch.template import schema_template
+
     print(schema_template(source_columns(table)), end="")
 
 
@@ -93,6 +90,10 @@ def release(
     force: Force = False,
 ) -> None:
     """Sketch a table, add noise once, and write the released sketch."""
+    from dpsketch.privacy.ledger import Ledger
+    from dpsketch.sketch.raw import RawSketch
+    from dpsketch.sketch.release import release as release_raw
+
     budget = Budget(epsilon)
     _free(output, force)
     if not_private == budget.private:
@@ -138,6 +139,8 @@ def ask(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
     """Answer a question; every number carries the standard error of the privacy noise."""
+    from dpsketch.learn.view import open_view
+
     view = open_view(sketch)
     table = view.sql(question)
     rows = table.to_dicts()
@@ -163,6 +166,8 @@ def merge(
     force: Force = False,
 ) -> None:
     """Add sketches: all raw (still secret) or all released (noises add up)."""
+    from dpsketch.sketch.raw import RawSketch
+
     if len(sketches) < 2:
         raise MergeError("merge needs at least two sketches")
     _free(output, force)
@@ -185,6 +190,8 @@ def merge(
 @ledger_app.command("show")
 def ledger_show(ledger: str, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Print caps and spends."""
+    from dpsketch.privacy.ledger import Ledger
+
     accounts = Ledger(ledger, create=False).accounts()
     if as_json:
         print(json.dumps([_account_facts(account) for account in accounts], indent=2))
@@ -200,6 +207,8 @@ def ledger_show(ledger: str, as_json: Annotated[bool, typer.Option("--json", hel
 @ledger_app.command("grant")
 def ledger_grant(ledger: str, dataset: str, epsilon: Epsilon) -> None:
     """Set how much a dataset may spend in total."""
+    from dpsketch.privacy.ledger import Ledger
+
     Ledger(ledger).grant(dataset, Budget(epsilon))
     err.print(f"Dataset '{dataset}' may spend epsilon {decimal_text(Budget(epsilon).exact_epsilon)} in total.")
 
@@ -207,10 +216,15 @@ def ledger_grant(ledger: str, dataset: str, epsilon: Epsilon) -> None:
 @app.command()
 def demo(folder: Annotated[Path, typer.Argument(help="Where to write the demo's files.")] = Path("demo")) -> None:
     """Make up a table of 100,000 rows, release it at epsilon 1, and compare answers with the truth."""
+    from dpsketch.demo import run_demo
+
     run_demo(folder, out)
 
 
 def _accumulated(table: Path, schema: Path, budget: Budget, rows: int | None, frequencies: int | None) -> RawSketch:
+    from dpsketch.engines.local import accumulate as accumulate_table
+    from dpsketch.recipe import Recipe
+
     facts = Schema.load(schema)
     recipe = Recipe.general(facts, rows, budget, frequencies)
     with _progress() as report:
@@ -220,6 +234,8 @@ def _accumulated(table: Path, schema: Path, budget: Budget, rows: int | None, fr
 @contextmanager
 def _progress() -> Iterator[Any]:
     """A bar of the share of bytes read: never a number of rows."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("reading"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("reading", total=1.0)

@@ -48,9 +48,16 @@ class Column:
 
     def codes_of(self, levels: NDArray[np.int64]) -> Codes:
         """Levels 0 .. levels-1 to codes; a negative level is missing. Exact integers."""
+        if self.levels == SPAN + 1:
+            return np.where(levels < 0, MISSING, levels + LOWEST).astype(np.int16)
+        return self._codes[levels]
+
+    @cached_property
+    def _codes(self) -> Codes:
+        """Code of every level; the last entry, which level -1 finds, is missing."""
         steps = max(self.levels - 1, 1)
-        spread = (2 * SPAN * levels + steps) // (2 * steps) + LOWEST
-        return np.where(levels < 0, MISSING, spread).astype(np.int16)
+        levels = np.arange(self.levels, dtype=np.int64)
+        return np.append((2 * SPAN * levels + steps) // (2 * steps) + LOWEST, MISSING).astype(np.int16)
 
     def levels_of(self, codes: NDArray[Any]) -> NDArray[np.int64]:
         """Inverse of `codes_of`; codes between two levels go to the nearer one, missing to -1."""

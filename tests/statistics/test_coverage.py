@@ -62,7 +62,7 @@ def test_coverage_of_the_mean(raw: dps.RawSketch, table: dict[str, np.ndarray]) 
 
 
 def test_coverage_of_other_answers(raw: dps.RawSketch, table: dict[str, np.ndarray]) -> None:
-    """300 releases: each kind of answer is within what chance allows around 95 %. The tail begins at the edge of a bin."""
+    """300 releases: each kind of answer is within what chance allows around 95 %; the tail begins at a bin's edge."""
     x, y, z = table["x"], table["y"], table["z"]
     truths = {
         "count": (lambda view: view.count(), float(ROWS)),

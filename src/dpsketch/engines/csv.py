@@ -15,14 +15,13 @@ from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from dpsketch.errors import SourceError
 
 _BLOCK = 1 << 22
 _LONGEST_LINE = 1 << 24
 _MOST_FIELDS = 1 << 22
-_NEWLINE, _RETURN, _QUOTE = 10, 13, 34
+_NEWLINE = 10
 
 
 def header(path: Path) -> list[str]:
@@ -108,7 +107,9 @@ def _split(buffer: np.ndarray, lines: int, separator: int, fields: int) -> tuple
     starts = np.zeros((fields, lines), np.int64)
     ends = np.full((fields, lines), -1, np.int64)
     quoted = np.zeros((fields, lines), np.bool_)
-    records = _scan(buffer, separator, starts, ends, quoted)
+    from dpsketch.engines.csv_kernels import scan
+
+    records = scan(buffer, separator, starts, ends, quoted)
     return starts[:, :records], ends[:, :records], quoted[:, :records]
 
 
@@ -117,81 +118,10 @@ def _column(buffer: np.ndarray, starts: np.ndarray, ends: np.ndarray, quoted: np
     starts, ends = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
     data = np.empty(int(np.maximum(ends - starts, 0).sum()), np.uint8)
     offsets = np.zeros(len(starts) + 1, np.int64)
-    used = _copy(buffer, starts, ends, np.ascontiguousarray(quoted), data, offsets)
+    from dpsketch.engines.csv_kernels import copy
+
+    used = copy(buffer, starts, ends, np.ascontiguousarray(quoted), data, offsets)
     valid = pa.array(ends > starts)
     return pa.Array.from_buffers(
         pa.large_binary(), len(starts), [valid.buffers()[1], pa.py_buffer(offsets), pa.py_buffer(data[:used])]
     )
-
-
-@njit(
-    ["int64(Array(uint8, 1, 'C', readonly=True), int64, int64[:,::1], int64[:,::1], boolean[:,::1])"],
-    nogil=True,
-    cache=True,
-)
-def _scan(buffer, separator, starts, ends, quoted):  # type: ignore[no-untyped-def]
-    """Field boundaries of every non-empty line; a field's end is -1 in a broken line."""
-    fields = starts.shape[0]
-    record, position = 0, 0
-    while position < buffer.size:
-        stop = position
-        while buffer[stop] != _NEWLINE:
-            stop += 1
-        after = stop + 1
-        if stop > position and buffer[stop - 1] == _RETURN:
-            stop -= 1
-        if stop == position:
-            position = after
-            continue
-        field, broken = 0, False
-        at = position
-        while True:
-            if field == fields:
-                broken = True
-                break
-            if at < stop and buffer[at] == _QUOTE:
-                close = at + 1
-                while close < stop:
-                    if buffer[close] == _QUOTE:
-                        if close + 1 < stop and buffer[close + 1] == _QUOTE:
-                            close += 1
-                        else:
-                            break
-                    close += 1
-                if close >= stop or (close + 1 < stop and buffer[close + 1] != separator):
-                    broken = True
-                    break
-                starts[field, record], ends[field, record], quoted[field, record] = at + 1, close, True
-                at = close + 1
-            else:
-                begin = at
-                while at < stop and buffer[at] != separator:
-                    at += 1
-                starts[field, record], ends[field, record] = begin, at
-            field += 1
-            if at >= stop:
-                break
-            at += 1
-        if broken or field != fields:
-            for f in range(fields):
-                ends[f, record] = -1
-        record += 1
-        position = after
-    return record
-
-
-@njit(
-    ["int64(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], boolean[::1], uint8[::1], int64[::1])"],
-    nogil=True,
-    cache=True,
-)
-def _copy(buffer, starts, ends, quoted, data, offsets):  # type: ignore[no-untyped-def]
-    used = 0
-    for record in range(starts.size):
-        at = starts[record]
-        while at < ends[record]:
-            data[used] = buffer[at]
-            used += 1
-            at += 2 if quoted[record] and buffer[at] == _QUOTE else 1
-        offsets[record + 1] = used
-    return used

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-import scipy.linalg
-import scipy.sparse
 from numpy.typing import NDArray
-from scipy.stats import qmc
 
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.points import Frame, bin_codes
@@ -49,6 +47,9 @@ class MomentEstimator:
 
     @cached_property
     def _points(self) -> _Points:
+        import scipy.sparse
+        from scipy.stats import qmc
+
         uniforms = qmc.Sobol(len(self.columns), seed=0).random(POINTS)
         codes, groups, blocks = {}, {}, []
         for name, uniform in zip(self.columns, uniforms.T, strict=True):
@@ -98,18 +99,22 @@ class MomentEstimator:
     @cached_property
     def _regression(self) -> tuple[Floats, tuple[Floats, bool], Floats]:
         """Interactions of the features, the factored ridge system, the noisy normalised sums."""
+        from scipy.linalg import cho_factor
+
         features = self._interactions(self._points.features)
         unit = self._fourier.grid * float(self._rows.value)
         ridge = self._part.noise_variance / unit**2
         gram = features @ features.T / POINTS
         gram[np.diag_indices_from(gram)] += ridge + 1e-9
-        return features, scipy.linalg.cho_factor(gram), self._part.sums / unit
+        return features, cho_factor(gram), self._part.sums / unit
 
     def expect(self, functions: Floats) -> Estimate:
         """Expectations of functions given by their values on `frame`: one row a function."""
+        from scipy.linalg import cho_solve
+
         interactions, factor, moments = self._regression
         features = self._points.features
-        slopes = scipy.linalg.cho_solve(factor, interactions @ self._interactions(functions).T / POINTS).T
+        slopes = cho_solve(factor, interactions @ self._interactions(functions).T / POINTS).T
         rest = functions - slopes @ features
         value = rest.mean(axis=1) + slopes @ moments
         unit = self._fourier.grid * float(self._rows.value)
@@ -126,11 +131,10 @@ class MomentEstimator:
                 influence += table.marginal.influence(slope)
                 start += groups.max() + 1
         rare = np.count_nonzero(functions, axis=1) < FEW
-        if rare.any() and self._marginals:
-            table = next(iter(self._marginals.values()))
-            influence[rare] += (
-                np.abs(functions[rare]).max(axis=1, initial=0.0, keepdims=True) * table.marginal.one_cell()
-            )
+        if rare.any() and self._marginals:  # too few points to see a function's noise: at least that of one cell
+            size = np.abs(functions[rare]).max(axis=1, keepdims=True)
+            cell = next(iter(self._marginals.values())).marginal.one_cell()
+            influence[rare] += np.where(size > 0, size, 1.0) * cell
         return Estimate(value, influence)
 
 
@@ -140,7 +144,7 @@ class _Points:
 
     frame: Frame
     groups: dict[str, NDArray[np.int64]]
-    groups_at_points: scipy.sparse.csr_array
+    groups_at_points: Any  # a sparse matrix
     features: Floats
 
 

@@ -6,7 +6,6 @@ from numbers import Real
 from typing import Protocol
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer, Estimate
@@ -76,6 +75,8 @@ class Selection:
 
     def quantile(self, column: Column, q: float) -> Estimate:
         """The value below which a share q of each group lies; the error of the share over the local density."""
+        from scipy.optimize import isotonic_regression
+
         if not 0 <= q <= 1:
             raise QueryError(f"a quantile is between 0 and 1, got {q:g}", "the median is 0.5")
         exact = column.levels <= 2 * _GRID

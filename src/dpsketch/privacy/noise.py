@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dpsketch.errors import BudgetError
@@ -33,6 +32,8 @@ def discrete_laplace(size: int, noise_scale: Fraction, stream: Stream) -> NDArra
         raise BudgetError(
             f"the noise scale must be above 0 and at most {MOST_NOISE_SCALE}", "raise epsilon or use fewer features"
         )
+    from dpsketch.privacy.noise_kernel import fill_digits
+
     digits = _digits(noise_scale)
     bounds = np.stack([digit.bounds for digit in digits])
     guides = np.stack([digit.guide for digit in digits])
@@ -41,7 +42,7 @@ def discrete_laplace(size: int, noise_scale: Fraction, stream: Stream) -> NDArra
     for start in range(0, size, _CHUNK):
         part = noise[start : start + _CHUNK]
         words = stream.words(2 * len(digits) * part.size)
-        count = _fill(words, bounds, guides, part, undecided)
+        count = fill_digits(words, bounds, guides, part, undecided)
         for index in undecided[:count].tolist():
             sign_and_digit, entry = divmod(index, part.size)
             sign, position = divmod(sign_and_digit, len(digits))
@@ -127,27 +128,3 @@ def _first_word(rate: Fraction, last: bool, digit: int) -> int:
         if low == high:
             return low
         precision *= 2
-
-
-@njit("int64(uint32[::1], uint32[:,::1], uint8[:,::1], int64[::1], int64[::1])", nogil=True, cache=True)
-def _fill(words, bounds, guides, noise, undecided):  # type: ignore[no-untyped-def]
-    """Add both geometric numbers of every entry to `noise`; return how many words are undecided."""
-    digits, size = bounds.shape[0], noise.size
-    count = 0
-    for block in range(2 * digits):
-        position = block % digits
-        bound, guide = bounds[position], guides[position]
-        step = np.int64(1) << np.int64(8 * position)
-        if block >= digits:
-            step = -step
-        for entry in range(size):
-            word = words[block * size + entry]
-            digit = np.int64(guide[word >> np.uint32(24)])
-            while word > bound[digit] and digit < 255:
-                digit += 1
-            if word >= bound[digit]:
-                undecided[count] = block * size + entry
-                count += 1
-            else:
-                noise[entry] += step * digit
-    return count

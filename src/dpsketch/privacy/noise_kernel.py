@@ -1,0 +1,30 @@
+"""The inner loop of the noise; apart because Numba takes long to import."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit("int64(uint32[::1], uint32[:,::1], uint8[:,::1], int64[::1], int64[::1])", nogil=True, cache=True)
+def fill_digits(words, bounds, guides, noise, undecided):  # type: ignore[no-untyped-def]
+    """Add both geometric numbers of every entry to `noise`; return how many words are undecided."""
+    digits, size = bounds.shape[0], noise.size
+    count = 0
+    for block in range(2 * digits):
+        position = block % digits
+        bound, guide = bounds[position], guides[position]
+        step = np.int64(1) << np.int64(8 * position)
+        if block >= digits:
+            step = -step
+        for entry in range(size):
+            word = words[block * size + entry]
+            digit = np.int64(guide[word >> np.uint32(24)])
+            while word > bound[digit] and digit < 255:
+                digit += 1
+            if word >= bound[digit]:
+                undecided[count] = block * size + entry
+                count += 1
+            else:
+                noise[entry] += step * digit
+    return count

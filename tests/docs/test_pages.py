@@ -1,0 +1,62 @@
+"""The commands and the code of the README run, and links in the docs lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpsketch.demo import SCHEMA, make_table
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table(make_table(20_000)), tmp_path / "hospital.parquet")
+    (tmp_path / "hospital.toml").write_text(SCHEMA)
+    return tmp_path
+
+
+def test_the_shell_commands_run(folder: Path) -> None:
+    commands = [line[2:] for block in blocks("console") for line in block.splitlines() if line.startswith("$ dpsketch")]
+    assert len(commands) >= 5
+    for command in commands:
+        command, _, target = command.partition(" > ")
+        words = [str(Path(sys.executable).with_name("dpsketch")), *shlex.split(command)[1:]]
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (command, done.stderr)
+        if target:
+            (folder / target).write_text(done.stdout)
+
+
+def test_the_python_example_runs(folder: Path) -> None:
+    (code,) = blocks("python")
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_the_architecture_names_every_module() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    for module in (ROOT / "src" / "dpsketch").rglob("*.py"):
+        if module.name != "__init__.py":
+            assert module.stem in text, module
