@@ -15,7 +15,7 @@ from dpsketch.cli import main
 
 CANARY = "xq7zsecret"
 NUMBER = 123457.91
-ROWS = 7919
+ROWS = 10_007
 SCHEMA = """[privacy]
 rows = 10000
 [columns.name]
