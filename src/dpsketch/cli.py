@@ -295,13 +295,17 @@ def main() -> None:
         app()
         return
     try:
-        app()
+        app(standalone_mode=False)
     except DpsketchError as error:
         err.print(f"{type(error).__name__}: {error}")
         sys.exit(1)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         err.print("Interrupted. Nothing was released; a spend that the ledger already shows stays recorded.")
         sys.exit(130)
-    except Exception as error:  # its message may hold cells
+    except Exception as error:
+        if hasattr(error, "show") and hasattr(error, "exit_code"):  # wrong usage, told by Typer
+            error.show()
+            sys.exit(error.exit_code)
+        # A bug. Its message may hold cells.
         err.print(f"{type(error).__name__}: unexpected error.\nHint: run dpsketch --debug … for a traceback")
         sys.exit(70)

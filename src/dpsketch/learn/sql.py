@@ -101,12 +101,12 @@ class _Item:
         if isinstance(inner, exp.Count):
             if inner.args.get("distinct") or isinstance(inner.this, exp.Distinct):
                 raise QueryError("count(distinct …) is not in this release", "count each label with group by")
-            if isinstance(inner.this, exp.Star):
+            if isinstance(inner.this, exp.Star | exp.Literal):
                 return cls(name, "count", None)
-            return cls(name, "present", _argument(view, inner))
-        for kind, types in _KINDS.items():
-            if isinstance(inner, types):
-                return cls(name, kind, _argument(view, inner), _quantile(inner))
+            return cls(name, "present", _argument(view, inner, inner.this))
+        kind, arguments = _call(inner)
+        if kind is not None:
+            return cls(name, kind, _argument(view, inner, arguments[0]), _quantile(arguments[1:]))
         raise QueryError(f"'{inner.sql()}' is not supported in the select list", f"use {_AGGREGATES}")
 
 
@@ -115,8 +115,22 @@ _KINDS: dict[str, tuple[type[exp.Expr], ...]] = {
     "sum": (exp.Sum,),
     "var": (exp.Variance, exp.VariancePop),
     "std": (exp.Stddev, exp.StddevPop, exp.StddevSamp),
-    "quantile": (exp.Quantile, exp.ApproxQuantile, exp.Median),
+    "quantile": (exp.Quantile, exp.ApproxQuantile, exp.Median, exp.PercentileCont, exp.PercentileDisc),
 }
+_OTHER_NAMES = {"var": "var", "std": "std", "mean": "mean", "approx_percentile": "quantile"}
+
+
+def _call(node: exp.Expr) -> tuple[str | None, list[exp.Expr]]:
+    """The kind of an aggregate and its arguments, in whichever dialect it is written."""
+    if isinstance(node, exp.Anonymous) and node.expressions:
+        return _OTHER_NAMES.get(node.name.lower()), node.expressions
+    if isinstance(node, exp.WithinGroup) and isinstance(node.this, exp.PercentileCont | exp.PercentileDisc):
+        return "quantile", [node.expression.expressions[0].this, node.this.this]
+    for kind, types in _KINDS.items():
+        if isinstance(node, types):
+            share = node.args.get("quantile") or node.args.get("expression")
+            return kind, [node.this] if share is None else [node.this, share]
+    return None, []
 
 
 def _parse(text: str) -> exp.Select:
@@ -151,19 +165,19 @@ _TABLE = ("this", "alias")
 _NAMES = {"joins": "join", "order": "order by", "sample": "a sample", "pivots": "pivot", "all": "group by all"}
 
 
-def _argument(view: View, node: exp.Expr) -> Column:
-    if not isinstance(node.this, exp.Column):
-        raise QueryError(f"'{node.sql()}' must be taken of a column", "expressions inside aggregates are not supported")
-    return find_column(view.schema, node.this.name)
+def _argument(view: View, call: exp.Expr, argument: exp.Expr) -> Column:
+    if not isinstance(argument, exp.Column):
+        raise QueryError(f"'{call.sql()}' must be taken of a column", "expressions inside aggregates are not supported")
+    return find_column(view.schema, argument.name)
 
 
-def _quantile(node: exp.Expr) -> float:
-    literal = node.args.get("quantile")
-    if literal is None:
+def _quantile(arguments: list[exp.Expr]) -> float:
+    """The share of a quantile, the median's if none is given."""
+    if not arguments:
         return 0.5
-    if not isinstance(literal, exp.Literal) or literal.is_string:
+    if not isinstance(arguments[0], exp.Literal) or arguments[0].is_string:
         raise QueryError("the second argument of quantile must be a number between 0 and 1")
-    return float(literal.this)
+    return float(arguments[0].this)
 
 
 def _group_column(view: View, node: exp.Expr) -> Column:

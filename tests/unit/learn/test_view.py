@@ -224,6 +224,25 @@ def test_sql(view: dps.View, frame: pandas.DataFrame) -> None:
     assert [cell.value for cell in row] == pytest.approx(truth, rel=0.02)
 
 
+def test_aggregates_in_several_dialects(view: dps.View) -> None:
+    same = {
+        "var": ("var(age)", "variance(age)", "var_samp(age)", "var_pop(age)"),
+        "std": ("std(age)", "stddev(age)", "stddev_pop(age)", "stddev_samp(age)"),
+        "mean": ("avg(age)", "mean(age)"),
+        "quantile": (
+            "quantile(age, 0.9)",
+            "approx_quantile(age, 0.9)",
+            "quantile_cont(age, 0.9)",
+            "percentile_cont(0.9) within group (order by age)",
+            "approx_percentile(age, 0.9)",
+        ),
+        "count": ("count(*)", "count(1)"),
+    }
+    for forms in same.values():
+        values = {view.sql(f"select {form} from sketch").rows[0][0].value for form in forms}
+        assert len(values) == 1, forms
+
+
 def test_groups_of_booleans_and_two_columns(view: dps.View, frame: pandas.DataFrame) -> None:
     table = view.sql("select sex, member, count(*) from sketch group by sex, member")
     found = {(row[0], row[1]): row[2].value for row in table.rows}
