@@ -295,7 +295,10 @@ def main() -> None:
         app()
         return
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)
+        if code == 130:  # how newer versions of Typer tell an interrupt
+            raise KeyboardInterrupt
+        sys.exit(code)
     except DpsketchError as error:
         err.print(f"{type(error).__name__}: {error}")
         sys.exit(1)
