@@ -8,6 +8,7 @@ The threshold c is chosen on one half of the draws and judged on the other.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -22,7 +23,7 @@ from dpsketch.sketch import release as module
 from dpsketch.sketch.release import noisy_sums
 
 ALPHA = 1e-4
-DRAWS = 200_000
+DRAWS = int(os.environ.get("DPSKETCH_AUDIT_DRAWS", "200000"))
 EPSILON = 1.0
 BUDGET = dps.Budget(EPSILON)
 SCHEMA = dps.Schema.from_dict(

@@ -30,7 +30,7 @@ class Local:
     batch_rows: int = 1 << 16
 
     def run(self, source: Any, schema: Schema, maps: tuple[BoundMap, ...], progress: Progress) -> list[Sums]:
-        threads = self.threads or len(os.sched_getaffinity(0))
+        threads = self.threads or os.cpu_count() or 1
         wanted = [column.name for column in schema.columns]
         if schema.unit_column is not None:
             wanted.append(schema.unit_column)

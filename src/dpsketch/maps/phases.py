@@ -4,6 +4,8 @@ A frequency ω = 2^16·h + l is split into two int16 halves, so that phase = 2^1
 products of int16 numbers. Processors multiply and add two such pairs in one instruction (pmaddwd), faster than
 they multiply int32 numbers, and all accumulators stay in registers. Wrapping integer arithmetic gives the same
 phases on every machine and in every order.
+
+Numba's cache watches kernels.py, which compiles this in, but not this file: touch kernels.py after a change here.
 """
 
 from __future__ import annotations
