@@ -42,11 +42,13 @@ def product_alone(points: np.ndarray, frequencies: np.ndarray, chunk: int) -> Ca
     return run
 
 
-def kernel(dimension: int) -> tuple[Callable[[], None], Callable[[int], float]]:
+def kernel(
+    dimension: int, kind: type[dps.Fourier | dps.OneBitFourier] = dps.Fourier
+) -> tuple[Callable[[], None], Callable[[int], float]]:
     """Our kernel on one thread, and its wall time on several."""
     columns = {f"c{j}": {"kind": "number", "lower": 0, "upper": 1} for j in range(dimension)}
     schema = dps.Schema.from_dict({"privacy": {"rows": RECORDS}, "columns": columns})
-    bound = dps.Fourier(size=SIZE).bind(schema)
+    bound = kind(size=SIZE).bind(schema)
     codes = np.random.default_rng(1).integers(-32767, 32768, (dimension, RECORDS)).astype(np.int16)
     halves = [np.ascontiguousarray(codes[:, part::2]) for part in range(2)]
 
@@ -81,5 +83,9 @@ def main() -> None:
         line(f"{name} against float32 NumPy", min(times[1:4]) / times[0], "x", fast)
         line(f"{name} against float64 NumPy", double / times[0], "x", slow)
         line(f"{name} share of sgemm's speed", min(times[4:7]) / times[0], "x", product)
+        if dimension == 10:
+            one_bit, _ = kernel(dimension, dps.OneBitFourier)
+            ratio = best_together(one_bit, *[product_alone(*small, chunk) for chunk in chunks])
+            line(f"one-bit {name} share of sgemm's speed", min(ratio[1:]) / ratio[0], "x", 0.70)
         pairs = [(wall(1), wall(2)) for _ in range(3)]
         line(f"{name} two threads against one", max(one / two for one, two in pairs), "x", 1.7)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dpsketch.maps.count import Count
     from dpsketch.maps.fourier import Fourier
     from dpsketch.maps.histogram import Histogram
+    from dpsketch.maps.one_bit import OneBitFourier
     from dpsketch.privacy.budget import Budget
     from dpsketch.privacy.ledger import Ledger
     from dpsketch.recipe import Part, Recipe
@@ -31,6 +32,7 @@ __all__ = [
     "Histogram",
     "Ledger",
     "Local",
+    "OneBitFourier",
     "Part",
     "RawSketch",
     "Recipe",
@@ -52,6 +54,7 @@ _HOMES = {
     "Histogram": "maps.histogram",
     "Ledger": "privacy.ledger",
     "Local": "engines.local",
+    "OneBitFourier": "maps.one_bit",
     "Part": "recipe",
     "RawSketch": "sketch.raw",
     "Recipe": "recipe",

@@ -21,6 +21,7 @@ from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.tables import TableEstimator
 from dpsketch.maps.fourier import BoundFourier
 from dpsketch.maps.histogram import Binning
+from dpsketch.maps.one_bit import BoundOneBitFourier
 from dpsketch.schema import Floats, Schema
 from dpsketch.sketch.released import ReleasedPart
 
@@ -38,12 +39,13 @@ class MomentEstimator:
     def __init__(
         self, schema: Schema, noise: ReleaseNoise, part: ReleasedPart, marginals: dict[str, TableEstimator]
     ) -> None:
-        assert isinstance(part.map, BoundFourier)
+        assert isinstance(part.map, BoundFourier | BoundOneBitFourier)
         self._schema, self._noise, self._part, self._fourier = schema, noise, part, part.map
         self._marginals = marginals
         self.columns = part.map.columns
         self._rows = noise.rows()
-        self.how = f"moment-to-moment regression on {len(part.map.frequencies)} Fourier frequencies and the marginals"
+        kind = "Fourier" if isinstance(part.map, BoundFourier) else "one-bit Fourier"
+        self.how = f"moment-to-moment regression on {len(part.map.frequencies)} {kind} frequencies and the marginals"
 
     @cached_property
     def _points(self) -> _Points:

@@ -22,6 +22,7 @@ from dpsketch.learn.selection import Estimator, Selection, answer_in_units, chec
 from dpsketch.learn.tables import TableEstimator
 from dpsketch.maps.fourier import BoundFourier
 from dpsketch.maps.histogram import BoundHistogram
+from dpsketch.maps.one_bit import BoundOneBitFourier
 from dpsketch.schema import Column, Datetime, Schema
 from dpsketch.sketch.released import ReleasedSketch
 
@@ -165,7 +166,7 @@ class View:
     @cached_property
     def _moments(self) -> list[MomentEstimator]:
         marginals = {table.columns[0]: table for table in self._tables if len(table.columns) == 1}
-        parts = [part for part in self.released.parts if isinstance(part.map, BoundFourier)]
+        parts = [part for part in self.released.parts if isinstance(part.map, BoundFourier | BoundOneBitFourier)]
         return [MomentEstimator(self.schema, self._noise, part, marginals) for part in parts]
 
     def _select(self, column: str, where: str | None) -> tuple[Column, Selection, str]:

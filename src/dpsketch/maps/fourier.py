@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from numbers import Real
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,29 +52,10 @@ class Fourier(FeatureMap):
     version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        check_whole("Fourier", "size", self.size, 1, 10**7)
-        check_whole("Fourier", "seed", self.seed, 0, 2**64 - 1)
-        object.__setattr__(self, "columns", check_columns("Fourier", self.columns))
-        radii = self.radii
-        if (
-            not isinstance(radii, list | tuple)
-            or len(radii) != 2
-            or not all(isinstance(r, int | float) and not isinstance(r, bool) for r in radii)
-            or not 0.01 <= radii[0] <= radii[1] <= 10_000
-        ):
-            raise RecipeError(
-                f"Fourier: radii must be two numbers, 0.01 <= low <= high <= 10000, got {radii!r} instead"
-            )
-        object.__setattr__(self, "radii", (float(radii[0]), float(radii[1])))
+        check_frequencies("Fourier", self)
 
     def length(self, schema: Schema) -> int:
-        dimension = len(chosen_columns(schema, self.columns))
-        if self.size * dimension > MOST_PARAMETERS:
-            raise RecipeError(
-                f"Fourier: {self.size} frequencies of {dimension} columns are more than {MOST_PARAMETERS} numbers",
-                "lower size or name fewer columns",
-            )
-        return 2 * self.size
+        return frequencies_length("Fourier", self, schema)
 
     def bind(self, schema: Schema) -> BoundFourier:
         return BoundFourier(self, schema)
@@ -123,7 +105,47 @@ class BoundFourier(BoundMap):
         return self.frequencies.astype("<i4").tobytes()
 
 
-def draw_frequencies(description: Fourier, dimension: int) -> NDArray[np.int32]:
+class Frequencies(Protocol):
+    """What a map says about the frequencies it draws."""
+
+    @property
+    def columns(self) -> tuple[str, ...] | None: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def radii(self) -> tuple[float, float]: ...
+
+
+def check_frequencies(owner: str, description: Frequencies) -> None:
+    """Check the parameters and put them into their plain forms."""
+    check_whole(owner, "size", description.size, 1, 10**7)
+    check_whole(owner, "seed", description.seed, 0, 2**64 - 1)
+    object.__setattr__(description, "columns", check_columns(owner, description.columns))
+    radii = description.radii
+    if (
+        not isinstance(radii, list | tuple)
+        or len(radii) != 2
+        or not all(isinstance(r, Real) and not isinstance(r, bool) for r in radii)
+        or not 0.01 <= radii[0] <= radii[1] <= 10_000
+    ):
+        raise RecipeError(f"{owner}: radii must be two numbers, 0.01 <= low <= high <= 10000, got {radii!r} instead")
+    object.__setattr__(description, "radii", (float(radii[0]), float(radii[1])))
+
+
+def frequencies_length(owner: str, description: Frequencies, schema: Schema) -> int:
+    """Two sums a frequency."""
+    dimension = len(chosen_columns(schema, description.columns))
+    if description.size * dimension > MOST_PARAMETERS:
+        raise RecipeError(
+            f"{owner}: {description.size} frequencies of {dimension} columns are more than {MOST_PARAMETERS} numbers",
+            "lower size or name fewer columns",
+        )
+    return 2 * description.size
+
+
+def draw_frequencies(description: Frequencies, dimension: int) -> NDArray[np.int32]:
     """Frequencies in units of 2^-32 turn per code step, one matrix row each. docs/formats/draw.md.
 
     The radius of frequency i is low·(high/low)^((i+u)/size): one in each of `size` equal strata of log radius.

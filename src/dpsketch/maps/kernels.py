@@ -82,30 +82,66 @@ def _cosines_and_sines(phases, width):  # type: ignore[no-untyped-def]
     return int32(c - magic), int32(s - magic)
 
 
+@njit("void(int16[:,::1], int64[::1], int64, int64, int32[:,::1])", **_serial)
+def _pack_tile(codes, rows, start, width, tile):  # type: ignore[no-untyped-def]
+    """Codes of `width` records, two dimensions in each int32; an odd last dimension is paired with zero."""
+    for j in range(tile.shape[0]):
+        target = tile[j]
+        even = codes[rows[2 * j]]
+        for i in range(width):
+            target[i] = int32(even[start + i]) & int32(0xFFFF)
+        if 2 * j + 1 < rows.size:
+            odd = codes[rows[2 * j + 1]]
+            for i in range(width):
+                target[i] |= int32(int32(odd[start + i]) << int32(16))
+
+
 @njit("void(int16[:,::1], int64[::1], int32[:,::1], int32[:,::1], int64[::1])", **_serial)
 def fourier_sums(codes, rows, high, low, sums):  # type: ignore[no-untyped-def]
     """Add Σ cos to sums[0::2] and Σ sin to sums[1::2]; `high` and `low` come from `split_frequencies`."""
-    records, pairs = codes.shape[1], high.shape[1]
+    records = codes.shape[1]
     count = sums.size // 2
-    tile = np.zeros((pairs, TILE), np.int32)
+    tile = np.zeros((high.shape[1], TILE), np.int32)
     phases = np.zeros((FREQUENCIES, TILE), np.int32)
     for start in range(0, records, TILE):
         width = min(records, start + TILE) - start
-        for j in range(pairs):
-            target = tile[j]
-            even = codes[rows[2 * j]]
-            for i in range(width):
-                target[i] = int32(even[start + i]) & int32(0xFFFF)
-            if 2 * j + 1 < rows.size:
-                odd = codes[rows[2 * j + 1]]
-                for i in range(width):
-                    target[i] |= int32(int32(odd[start + i]) << int32(16))
+        _pack_tile(codes, rows, start, width, tile)
         for first in range(0, high.shape[0], FREQUENCIES):
             block_phases(tile, high, low, phases, first)
             for k in range(min(FREQUENCIES, count - first)):
                 c, s = _cosines_and_sines(phases[k], width)
                 sums[2 * (first + k)] += c
                 sums[2 * (first + k) + 1] += s
+
+
+@njit("UniTuple(int32, 2)(int32[::1], int32, int64)", **_serial)
+def _negative_signs(phases, dither, width):  # type: ignore[no-untyped-def]
+    """Minus the numbers of records whose dithered cosine and sine are negative: the sign bit, shifted down."""
+    c = int32(0)
+    s = int32(0)
+    for i in range(width):
+        p = int32(phases[i] + dither)
+        c = int32(c + int32(int32(p + int32(QUARTER)) >> int32(31)))
+        s = int32(s + int32(p >> int32(31)))
+    return c, s
+
+
+@njit("void(int16[:,::1], int64[::1], int32[:,::1], int32[:,::1], int32[::1], int64[::1])", **_serial)
+def one_bit_sums(codes, rows, high, low, dithers, sums):  # type: ignore[no-untyped-def]
+    """Add Σ sign cos to sums[0::2] and Σ sign sin to sums[1::2] of the dithered phases."""
+    records = codes.shape[1]
+    count = sums.size // 2
+    tile = np.zeros((high.shape[1], TILE), np.int32)
+    phases = np.zeros((FREQUENCIES, TILE), np.int32)
+    for start in range(0, records, TILE):
+        width = min(records, start + TILE) - start
+        _pack_tile(codes, rows, start, width, tile)
+        for first in range(0, high.shape[0], FREQUENCIES):
+            block_phases(tile, high, low, phases, first)
+            for k in range(min(FREQUENCIES, count - first)):
+                c, s = _negative_signs(phases[k], dithers[first + k], width)
+                sums[2 * (first + k)] += width + 2 * np.int64(c)
+                sums[2 * (first + k) + 1] += width + 2 * np.int64(s)
 
 
 @njit("UniTuple(int64, 3)(int64, int64)", **_serial)

@@ -11,8 +11,9 @@ from dpsketch.maps.base import FeatureMap
 from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
 from dpsketch.maps.histogram import Histogram
+from dpsketch.maps.one_bit import OneBitFourier
 
-MAPS: dict[str, type[FeatureMap]] = {kind.name: kind for kind in (Count, Histogram, Fourier)}
+MAPS: dict[str, type[FeatureMap]] = {kind.name: kind for kind in (Count, Histogram, Fourier, OneBitFourier)}
 
 
 def map_from_dict(facts: Mapping[str, Any]) -> FeatureMap:

@@ -118,6 +118,20 @@ def test_moments_answer_questions_about_other_columns(view: dps.View, frame: pan
     assert error < 0.35 * abs(independent - exact)
 
 
+def test_one_bit_features_stand_in_for_fourier(frame: pandas.DataFrame) -> None:
+    parts = [
+        dps.Part(dps.Count(), 0.1),
+        dps.Part(dps.Histogram(bins=128), 0.4),
+        dps.Part(dps.OneBitFourier(size=800), 0.5),
+    ]
+    raw = dps.accumulate(frame, dps.Schema.from_dict(FACTS), dps.Recipe(parts))
+    view = dps.View(dps.release(raw, dps.Budget(math.inf)))
+    answer = view.mean("height", "sex = 'm'")
+    assert answer.how == "moment-to-moment regression on 800 one-bit Fourier frequencies and the marginals"
+    exact, independent = frame.height[frame.sex == "m"].mean(), frame.height.mean()
+    assert abs(answer.value - exact) < 0.4 * abs(independent - exact)
+
+
 def test_covariance_and_correlation(view: dps.View, frame: pandas.DataFrame) -> None:
     names = ["age", "height", "income"]
     answer = view.corr(names)
