@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dpsketch.maps.fourier import Fourier
     from dpsketch.maps.histogram import Histogram
     from dpsketch.maps.one_bit import OneBitFourier
+    from dpsketch.maps.second_moments import SecondMoments
     from dpsketch.privacy.budget import Budget
     from dpsketch.privacy.ledger import Ledger
     from dpsketch.recipe import Part, Recipe
@@ -38,6 +39,7 @@ __all__ = [
     "Recipe",
     "ReleasedSketch",
     "Schema",
+    "SecondMoments",
     "View",
     "accumulate",
     "open",
@@ -60,6 +62,7 @@ _HOMES = {
     "Recipe": "recipe",
     "ReleasedSketch": "sketch.released",
     "Schema": "schema",
+    "SecondMoments": "maps.second_moments",
     "View": "learn.view",
     "accumulate": "engines.local",
     "open": "learn.view",

@@ -176,3 +176,41 @@ def histogram_sums(codes, rows, lookups, members, strides, offsets, sums):  # ty
                 for way in range(members.shape[1]):
                     cell += bins[members[t, way], i] * strides[t, way]
                 sums[cell] += 1
+
+
+@njit("void(int16[:,::1], int64[::1], int64, int64[::1])", **_serial)
+def second_moment_sums(codes, rows, ball, sums):  # type: ignore[no-untyped-def]
+    """Add Σ x_i·x_j, i <= j, of records clipped to a ball: divisions round towards zero, lengths upwards."""
+    records, dimension = codes.shape[1], rows.size
+    tile = np.zeros((dimension, TILE), np.int32)
+    lengths = np.zeros(TILE, np.int64)
+    for start in range(0, records, TILE):
+        width = min(records, start + TILE) - start
+        lengths[:] = 0
+        for j in range(dimension):
+            source = codes[rows[j]]
+            for i in range(width):
+                x = np.int64(source[start + i])
+                x = np.int64(0) if x == -32768 else x
+                tile[j, i] = int32(x)
+                lengths[i] += x * x
+        for i in range(width):
+            square = lengths[i]
+            length = np.int64(np.sqrt(np.float64(square)))
+            if length * length < square:
+                length += 1
+            if length > ball:
+                for j in range(dimension):
+                    x = np.int64(tile[j, i])
+                    shortened = abs(x) * ball // length
+                    tile[j, i] = int32(shortened if x >= 0 else -shortened)
+        place = 0
+        for j in range(dimension):
+            left = tile[j]
+            for k in range(j, dimension):
+                right = tile[k]
+                total = np.int64(0)
+                for i in range(width):
+                    total += np.int64(left[i]) * np.int64(right[i])
+                sums[place] += total
+                place += 1

@@ -12,8 +12,11 @@ from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
 from dpsketch.maps.histogram import Histogram
 from dpsketch.maps.one_bit import OneBitFourier
+from dpsketch.maps.second_moments import SecondMoments
 
-MAPS: dict[str, type[FeatureMap]] = {kind.name: kind for kind in (Count, Histogram, Fourier, OneBitFourier)}
+MAPS: dict[str, type[FeatureMap]] = {
+    kind.name: kind for kind in (Count, Histogram, Fourier, OneBitFourier, SecondMoments)
+}
 
 
 def map_from_dict(facts: Mapping[str, Any]) -> FeatureMap:
