@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.view import open_view as open
     from dpsketch.maps.count import Count
     from dpsketch.maps.fourier import Fourier
+    from dpsketch.maps.grouped import Grouped
     from dpsketch.maps.histogram import Histogram
     from dpsketch.maps.one_bit import OneBitFourier
     from dpsketch.maps.second_moments import SecondMoments
@@ -30,6 +31,7 @@ __all__ = [
     "Count",
     "DpsketchError",
     "Fourier",
+    "Grouped",
     "Histogram",
     "Ledger",
     "Local",
@@ -53,6 +55,7 @@ _HOMES = {
     "Count": "maps.count",
     "DpsketchError": "errors",
     "Fourier": "maps.fourier",
+    "Grouped": "maps.grouped",
     "Histogram": "maps.histogram",
     "Ledger": "privacy.ledger",
     "Local": "engines.local",

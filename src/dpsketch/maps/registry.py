@@ -10,12 +10,13 @@ from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap
 from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
+from dpsketch.maps.grouped import Grouped
 from dpsketch.maps.histogram import Histogram
 from dpsketch.maps.one_bit import OneBitFourier
 from dpsketch.maps.second_moments import SecondMoments
 
 MAPS: dict[str, type[FeatureMap]] = {
-    kind.name: kind for kind in (Count, Histogram, Fourier, OneBitFourier, SecondMoments)
+    kind.name: kind for kind in (Count, Histogram, Fourier, OneBitFourier, SecondMoments, Grouped)
 }
 
 
@@ -30,10 +31,18 @@ def map_from_dict(facts: Mapping[str, Any]) -> FeatureMap:
         raise RecipeError(
             f"map {name} has version {kind.version} here, got {version!r}", "use the library version that wrote it"
         )
+    if kind is Grouped:
+        inner = values.pop("of", None)
+        if not isinstance(inner, Mapping) or inner.get("map") == Grouped.name:
+            raise RecipeError("map grouped: 'of' must be another map")
+        values["map"] = map_from_dict(inner)
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     for key in values:
         if key not in known:
             raise RecipeError(
                 f"map {name} has no parameter {key!r}", f"its parameters are {', '.join(sorted(known)) or 'none'}"
             )
-    return kind(**values)
+    try:
+        return kind(**values)
+    except TypeError:  # a parameter without a default is missing
+        raise RecipeError(f"map {name} lacks a parameter", f"its parameters are {', '.join(sorted(known))}") from None

@@ -1,0 +1,94 @@
+"""One sketch for each label of a column: classes, sites, years."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpsketch.errors import RecipeError
+from dpsketch.maps.base import BoundMap, FeatureMap, Relation, Sensitivity, Sums
+from dpsketch.schema import Codes, Floats, Schema
+
+MOST_GROUPS = 10_000
+
+
+@dataclass(frozen=True)
+class Grouped(FeatureMap):
+    """`map` of the records of each label of `column`, missing ones last; a record is in exactly one group."""
+
+    map: FeatureMap
+    column: str
+
+    name: ClassVar[str] = "grouped"
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.map, FeatureMap) or isinstance(self.map, Grouped):
+            raise RecipeError("Grouped: map must be a feature map that is not grouped itself")
+        if not isinstance(self.column, str):
+            raise RecipeError(f"Grouped: column must be a column's name, got {self.column!r} instead")
+
+    def groups(self, schema: Schema) -> int:
+        schema.index(self.column)
+        groups = schema.column(self.column).levels + 1
+        if groups > MOST_GROUPS:
+            raise RecipeError(
+                f"Grouped: column '{self.column}' would make {groups} groups, more than {MOST_GROUPS}",
+                "group by a category or boolean column",
+            )
+        return groups
+
+    def length(self, schema: Schema) -> int:
+        return self.groups(schema) * self.map.length(schema)
+
+    def bind(self, schema: Schema) -> BoundGrouped:
+        return BoundGrouped(self, schema)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"map": self.name, "version": self.version, "of": self.map.to_dict(), "column": self.column}
+
+
+class BoundGrouped(BoundMap):
+    """Guarantee: a record changes the sums of its own group only, so L1 and L2² are those of the map for a row more
+    or less (parallel composition); for a row replaced 2·L1 and max(L2²_replace, 2·L2²_add).
+    Source: race §4, PRIVACY "Sensitivity"; docs/proofs/grouped.md.
+    """
+
+    def __init__(self, description: Grouped, schema: Schema) -> None:
+        self.inner = description.map.bind(schema)
+        names = self.inner.columns
+        super().__init__(description, schema, names if description.column in names else (*names, description.column))
+        self.groups = description.groups(schema)
+        self.size = description.length(schema)
+        self.largest, self.grid = self.inner.largest, self.inner.grid
+        self._column = schema.column(description.column)
+        self._row = schema.index(description.column)
+
+    def accumulate(self, codes: Codes, sums: Sums) -> None:
+        group = self._group(codes)
+        parts = sums.reshape(self.groups, self.inner.size)
+        order = np.argsort(group, kind="stable")
+        present, starts = np.unique(group[order], return_index=True)
+        for label, members in zip(present, np.split(order, starts[1:]), strict=True):
+            self.inner.accumulate(np.ascontiguousarray(codes[:, members]), parts[label])
+
+    def features(self, codes: Codes) -> Floats:
+        every = np.zeros((codes.shape[1], self.groups, self.inner.size))
+        every[np.arange(codes.shape[1]), self._group(codes)] = self.inner.features(codes)
+        return every.reshape(codes.shape[1], self.size)
+
+    def record_sensitivity(self, relation: Relation) -> Sensitivity:
+        alone = self.inner.record_sensitivity(Relation.ADD_REMOVE)
+        if relation is Relation.ADD_REMOVE:
+            return alone
+        within = self.inner.record_sensitivity(Relation.REPLACE_ONE)
+        return Sensitivity(2 * alone.l1, max(within.l2_squared, 2 * alone.l2_squared))
+
+    def parameters(self) -> bytes:
+        return self.inner.parameters()
+
+    def _group(self, codes: Codes) -> np.ndarray:
+        levels = self._column.levels_of(codes[self._row])
+        return np.where(levels < 0, self.groups - 1, levels)
