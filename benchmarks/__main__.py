@@ -6,10 +6,11 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 import platform
 
-from benchmarks import fourier, noise, release
+from benchmarks import fourier, grid, noise, release
 
 if __name__ == "__main__":
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     release.main()
     noise.main()
     fourier.main()
+    grid.main()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.view import open_view as open
     from dpsketch.maps.count import Count
     from dpsketch.maps.fourier import Fourier
+    from dpsketch.maps.grid import Grid
     from dpsketch.maps.grouped import Grouped
     from dpsketch.maps.histogram import Histogram
     from dpsketch.maps.one_bit import OneBitFourier
@@ -31,6 +32,7 @@ __all__ = [
     "Count",
     "DpsketchError",
     "Fourier",
+    "Grid",
     "Grouped",
     "Histogram",
     "Ledger",
@@ -55,6 +57,7 @@ _HOMES = {
     "Count": "maps.count",
     "DpsketchError": "errors",
     "Fourier": "maps.fourier",
+    "Grid": "maps.grid",
     "Grouped": "maps.grouped",
     "Histogram": "maps.histogram",
     "Ledger": "privacy.ledger",

@@ -27,6 +27,8 @@ EXAMPLES: list[FeatureMap] = [
     dps.SecondMoments(),
     dps.SecondMoments(columns=["height", "age", "sex"], radius=1.5),
     dps.SecondMoments(columns=["height"], radius=0.3),
+    dps.Grid(width=64, rows=3),
+    dps.Grid(columns=["height", "age"], width=16, rows=2, levels=(1, 2, 16)),
     dps.Grouped(dps.Fourier(size=3), "sex"),
     dps.Grouped(dps.Count(), "sex"),
     dps.Grouped(dps.Histogram(ways=2, columns=["age", "member"], bins=3), "sex"),
@@ -85,7 +87,7 @@ def test_units_stay_within_the_sensitivity(bound: BoundMap, rows: list[list[int]
 
 @pytest.mark.parametrize(
     "bound",
-    [b for b in BOUND if b.grid == 1 and not isinstance(b.description, dps.OneBitFourier)],
+    [b for b in BOUND if b.grid == 1 and not isinstance(b.description, dps.OneBitFourier | dps.Grid)],
     ids=lambda b: repr(b.description),
 )
 def test_sharp_bounds_are_attained(bound: BoundMap) -> None:
@@ -113,6 +115,18 @@ def test_the_second_moment_bounds_are_attained(radius: float) -> None:
     assert exact_square(one - two) == bound.sensitivity(Relation.REPLACE_ONE).l2_squared
     l1 = bound.sensitivity(Relation.ADD_REMOVE).l1
     assert 0.99 * l1 <= np.abs(features_of(bound, diagonal)).sum() <= l1
+
+
+def test_the_grid_bounds_are_attained() -> None:
+    """With two counters a row, some pair of records meets in every row with opposite signs."""
+    bound = dps.Grid(columns=["height"], width=2, rows=2).bind(MIXED_SCHEMA)
+    codes = np.zeros((COLUMNS, 64), np.int16)
+    codes[1] = np.linspace(-32767, 32767, 64)
+    features = bound.features(codes)
+    change = features[:, None] - features[None, :]
+    limit = bound.sensitivity(Relation.REPLACE_ONE)
+    assert (np.abs(change).sum(axis=2).max(), (change**2).sum(axis=2).max()) == (limit.l1, limit.l2_squared)
+    assert set(np.abs(features).sum(axis=1)) == {bound.sensitivity(Relation.ADD_REMOVE).l1}
 
 
 def test_the_one_bit_bounds_are_attained() -> None:
@@ -185,6 +199,7 @@ VECTORS = {
     "one_bit_fourier": "a27745279020bd9d",
     "second_moments": "a4e81712e11bf554",
     "grouped": "7fad58ec5f3e2bad",
+    "grid": "11ed0ad0cec5b593",
 }
 
 

@@ -10,13 +10,14 @@ from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap
 from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
+from dpsketch.maps.grid import Grid
 from dpsketch.maps.grouped import Grouped
 from dpsketch.maps.histogram import Histogram
 from dpsketch.maps.one_bit import OneBitFourier
 from dpsketch.maps.second_moments import SecondMoments
 
 MAPS: dict[str, type[FeatureMap]] = {
-    kind.name: kind for kind in (Count, Histogram, Fourier, OneBitFourier, SecondMoments, Grouped)
+    kind.name: kind for kind in (Count, Histogram, Fourier, OneBitFourier, SecondMoments, Grid, Grouped)
 }
 
 

@@ -1,0 +1,133 @@
+"""Density sketch: a count sketch with signs over the cells of a grid, at one or several resolutions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.errors import RecipeError
+from dpsketch.maps.base import (
+    BoundMap,
+    FeatureMap,
+    Relation,
+    Sensitivity,
+    Sums,
+    check_columns,
+    check_whole,
+    chosen_columns,
+)
+from dpsketch.maps.draw import PublicStream
+from dpsketch.schema import Codes, Floats, Schema
+
+MOST_COUNTERS = 2**31
+_SEED, _M1, _M2, _M3 = (
+    np.uint64(word) for word in (0x9E3779B97F4A7C15, 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 0x9FB21C651E98DF25)
+)
+
+
+@dataclass(frozen=True)
+class Grid(FeatureMap):
+    """`rows` signed tables of `width` counters for each resolution in `levels`.
+
+    At level l every column's bounds are cut into 2^l equal cells, and missing cells have one of their own. A single
+    level is a regular grid; (1, 2, …, l) is a dyadic one, for searching heavy cells from coarse to fine.
+    """
+
+    columns: tuple[str, ...] | None = None
+    rows: int = 5
+    width: int = 65536
+    levels: tuple[int, ...] = (5,)
+    seed: int = 0
+
+    name: ClassVar[str] = "grid"
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", check_columns("Grid", self.columns))
+        check_whole("Grid", "rows", self.rows, 1, 10_000)
+        check_whole("Grid", "width", self.width, 2, 2**31)
+        check_whole("Grid", "seed", self.seed, 0, 2**64 - 1)
+        if self.width & (self.width - 1):
+            raise RecipeError(f"Grid: width must be a power of two, got {self.width} instead")
+        levels = self.levels
+        if (
+            not isinstance(levels, list | tuple)
+            or not 1 <= len(levels) <= 16
+            or not all(isinstance(level, int) and not isinstance(level, bool) and 1 <= level <= 16 for level in levels)
+            or list(levels) != sorted(set(levels))
+        ):
+            raise RecipeError(f"Grid: levels must be rising whole numbers from 1 to 16, got {levels!r} instead")
+        object.__setattr__(self, "levels", tuple(levels))
+
+    def length(self, schema: Schema) -> int:
+        chosen_columns(schema, self.columns)
+        counters = len(self.levels) * self.rows * self.width
+        if counters > MOST_COUNTERS:
+            raise RecipeError(f"Grid: {counters} counters are more than {MOST_COUNTERS}", "lower rows, width or levels")
+        return counters
+
+    def bind(self, schema: Schema) -> BoundGrid:
+        return BoundGrid(self, schema)
+
+
+class BoundGrid(BoundMap):
+    """Guarantee: a record adds −1 or 1 to one counter of each of K rows at each of l levels, so L1 = L2² = K·l for a
+    row more or less; for a row replaced 2K·l and 4K·l (same counter, opposite signs).
+    Source: density Thm 2; docs/proofs/grid.md.
+    """
+
+    largest = 1
+
+    def __init__(self, description: Grid, schema: Schema) -> None:
+        super().__init__(description, schema, chosen_columns(schema, description.columns))
+        self.size = description.length(schema)
+        self.levels = np.array(description.levels, np.int64)
+        self.rows, self.width = description.rows, description.width
+        count = len(self.levels) * self.rows
+        self.salts = PublicStream("grid salts", description.seed).words(count).reshape(len(self.levels), self.rows)
+        self._shift = np.uint64(64 - (self.width.bit_length() - 1))
+        self._columns = np.array([schema.index(name) for name in self.columns])
+
+    def accumulate(self, codes: Codes, sums: Sums) -> None:
+        from dpsketch.maps.kernels import grid_sums
+
+        grid_sums(codes, self._columns, self.levels, self.salts, self._shift, sums)
+
+    def cells(self, codes: Codes, level: int) -> NDArray[np.int64]:
+        """Cell of each record along each column at a level: one matrix row a column; 2^level is missing."""
+        places = codes[self._columns].astype(np.int64) + 32768
+        return np.where(places == 0, 1 << level, places >> (16 - level))
+
+    def counters(self, cells: NDArray[np.int64], position: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Index into the sums and sign of given cells at levels[position]: one matrix row a row of the table."""
+        with np.errstate(over="ignore"):
+            key = np.full(cells.shape[1], _SEED)
+            for cell in cells:
+                key = (key ^ cell.astype(np.uint64)) * _M1
+                key ^= key >> np.uint64(32)
+            hashed = (key[None, :] ^ self.salts[position][:, None]) * _M2
+            hashed ^= hashed >> np.uint64(29)
+            hashed = hashed * _M3
+        slots = (hashed >> self._shift).astype(np.int64)
+        signs = 1 - 2 * ((hashed >> np.uint64(7)) & np.uint64(1)).astype(np.int64)
+        first = (position * self.rows + np.arange(self.rows)) * self.width
+        return slots + first[:, None], signs
+
+    def features(self, codes: Codes) -> Floats:
+        features = np.zeros((codes.shape[1], self.size))
+        for position, level in enumerate(self.levels.tolist()):
+            index, sign = self.counters(self.cells(codes, level), position)
+            features[np.arange(codes.shape[1]), index] = sign
+        return features
+
+    def record_sensitivity(self, relation: Relation) -> Sensitivity:
+        touched = len(self.levels) * self.rows
+        if relation is Relation.ADD_REMOVE:
+            return Sensitivity(touched, touched)
+        return Sensitivity(2 * touched, 4 * touched)
+
+    def parameters(self) -> bytes:
+        return self.salts.astype("<u8").tobytes()
