@@ -16,7 +16,7 @@ from rich.table import Table as RichTable
 
 from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError
 from dpsketch.learn.answer import Answer, number_text
-from dpsketch.privacy.budget import Budget, decimal_text
+from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, decimal_text
 from dpsketch.schema import Schema
 from dpsketch.sketch.file import read_header
 from dpsketch.sketch.released import ReleasedSketch
@@ -101,6 +101,8 @@ def release(
             "a file without privacy needs both --epsilon inf and --not-private",
             "pass both, or neither for a private release",
         )
+    if not budget.private and ledger is not None:
+        raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
     if budget.private and ledger is None:
         raise BudgetError("a private release needs a ledger", "pass --ledger ledger.db; it is created if absent")
     book = None if ledger is None else Ledger(ledger)

@@ -107,9 +107,9 @@ def texts(array: pa.Array) -> pa.Array:
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         text = array.cast(pa.large_string())
     elif pa.types.is_floating(kind):
-        text = pa.array([_float_text(number) for number in _numbers(array).tolist()], pa.large_string())
+        text = pa.array([float_text(number) for number in _numbers(array).tolist()], pa.large_string())
     elif pa.types.is_decimal(kind):
-        text = pa.array([_decimal_text(number) for number in array.to_pylist()], pa.large_string())
+        text = pa.array([decimal_text(number) for number in array.to_pylist()], pa.large_string())
     elif pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
         text = array.cast(pa.large_string())
     elif pa.types.is_temporal(kind) and kind != pa.month_day_nano_interval():
@@ -120,14 +120,16 @@ def texts(array: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(pc.binary_length(text), 0), pa.scalar(None, pa.large_string()), text)
 
 
-def _float_text(number: float) -> str | None:
-    if math.isnan(number):
+def float_text(number: float) -> str | None:
+    """7.0 as 7, 0.5 as 0.5; not-a-number and infinities are missing."""
+    if not math.isfinite(number):
         return None
     return str(int(number)) if number == int(number) else repr(number)
 
 
-def _decimal_text(number: Decimal | None) -> str | None:
-    if number is None:
+def decimal_text(number: Decimal | None) -> str | None:
+    """All digits, without trailing zeros."""
+    if number is None or not number.is_finite():
         return None
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
@@ -210,13 +212,13 @@ def thresholds(transform: str, lower: float, upper: float) -> Floats:
     Comparison with these replaces a libm call, whose last bit differs between machines. The levels are
     evenly spaced in log or asinh, so their images follow a recurrence in fixed-point integers.
     """
-    bits = 256 + abs(math.frexp(lower)[1])  # of fraction: 200 significant ones for the smallest boundary
-    exact = precise(bits + 1200)
-    image = exact.log if transform == "log" else exact.asinh
-    start, end = image(exact.mpf(lower)), image(exact.mpf(upper))
-    step = (end - start) / SPAN
-    first = start + step / 2
-    grow, up, shrink, down = (int(exact.ldexp(exact.exp(power), bits)) for power in (first, step, -first, -step))
+    bits = 300 + abs(math.frexp(lower)[1]) + abs(math.frexp(upper)[1])  # of fraction: 200 significant ones everywhere
+    with precise(bits + 1200) as exact:
+        image = exact.log if transform == "log" else exact.asinh
+        start, end = image(exact.mpf(lower)), image(exact.mpf(upper))
+        step = (end - start) / SPAN
+        first = start + step / 2
+        grow, up, shrink, down = (int(exact.ldexp(exact.exp(power), bits)) for power in (first, step, -first, -step))
     unit = 1 << bits
     bounds = np.empty(SPAN)
     if transform == "log":

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import mpmath
 
-_local = threading.local()
+_turn = threading.Lock()
+_context = mpmath.MPContext()
 
 
-def precise(bits: int) -> mpmath.MPContext:
-    """This thread's own context, set to `bits` until the next call.
+@contextmanager
+def precise(bits: int) -> Iterator[mpmath.MPContext]:
+    """A context with `bits` of precision, one user at a time.
 
-    mpmath's usual context has one precision for the whole process, which another thread may change on the way.
+    mpmath keeps its precision and its table of constants for the whole process, without locks: two threads that
+    compute at once can get wrong numbers or never end.
     """
-    if not hasattr(_local, "context"):
-        _local.context = mpmath.MPContext()
-    _local.context.prec = bits
-    return _local.context
+    with _turn:
+        _context.prec = bits
+        yield _context

@@ -152,6 +152,10 @@ CASES = [
     ),
     Case("init none.csv", "SourceError: there is no file none.csv"),
     Case(
+        "init returns.csv",
+        "SourceError: returns.csv: lines must end with a line feed\nHint: convert the line ends of the file",
+    ),
+    Case(
         "init quote.csv",
         'SourceError: quote.csv: the header line has a broken quote\nHint: write names with commas as "first, last"',
     ),
@@ -300,6 +304,24 @@ CASES = [
         "select count(*) from sketch where " + " or ".join(["age = 1"] * 900),
         "the statement is too long\nHint: use between, or in with a list of values",
     ),
+    sql(
+        "select percentile_cont(0.9) within group (order by age desc) from sketch",
+        "'age DESC' is not supported\nHint: leave out: desc",
+    ),
+    sql(
+        "select count(*) from sketch where age between symmetric 60 and 40",
+        "'(age BETWEEN 60 AND 40 OR age BETWEEN 40 AND 60)' is not supported\nHint: leave out: symmetric",
+    ),
+    sql("select count(age, sex) from sketch", "'COUNT(age, sex)' is not supported\nHint: leave out: expressions"),
+    sql("select std(age, 1) from sketch", f"'STD(age, 1)' is not supported in the select list\nHint: use {AGGREGATES}"),
+    sql(
+        "select avg(other.age) from sketch",
+        "there is no table 'other'\nHint: write the column's name alone: age",
+    ),
+    sql(
+        "select sex, count(*) as sex from sketch group by sex",
+        "two entries of the select list have the same name\nHint: name them apart: avg(age) as mean_age",
+    ),
     sql("drop table sketch", "only one select statement is supported\nHint: write: select avg(age) from sketch"),
     sql(
         "select avg(age from sketch",
@@ -359,6 +381,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "broken.parquet").write_bytes((path / "t.parquet").read_bytes()[:-20])
     (path / "t.xlsx").write_bytes(b"")
     (path / "quote.csv").write_bytes(b'a,"b\n1,2\n')
+    (path / "returns.csv").write_bytes(b"name,age\rAlice,33\rBob,44\r")
     (path / "twice.csv").write_bytes(b"age,age,sex,joined,member\n1,2,3,4,5\n")
     (path / "empty").mkdir()
     (path / "good.toml").write_text(GOOD)

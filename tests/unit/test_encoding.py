@@ -127,15 +127,23 @@ def test_declared_replacement_of_missing_numbers() -> None:
     assert values(Number("x", 0, 10, missing=10), pa.array([None, 0.0])) == [10, 0]
 
 
-@pytest.mark.parametrize("transform", ["log", "asinh"])
-def test_thresholds_are_the_rounded_boundaries(transform: str) -> None:
+@pytest.mark.parametrize(
+    ("transform", "lower", "upper"),
+    [
+        ("log", 0.37, 91234.5),
+        ("asinh", 0.37, 91234.5),
+        ("asinh", 0.0, 1e-70),
+        ("log", 5e-324, 1e-300),
+        ("asinh", -1e80, 5.0),
+    ],
+)
+def test_thresholds_are_the_rounded_boundaries(transform: str, lower: float, upper: float) -> None:
     import mpmath
 
-    lower, upper = 0.37, 91234.5
     bounds = thresholds(transform, lower, upper)
-    assert np.all(np.diff(bounds) > 0)
+    assert np.all(np.diff(bounds) >= 0)
     there, back = (mpmath.log, mpmath.exp) if transform == "log" else (mpmath.asinh, mpmath.sinh)
-    with mpmath.workprec(200):
+    with mpmath.workprec(3000):
         low, high = there(mpmath.mpf(lower)), there(mpmath.mpf(upper))
         for level in [0, 1, 77, 30_000, 65_533]:
             exact = back(low + (high - low) * (level + mpmath.mpf(1) / 2) / 65534)

@@ -27,7 +27,12 @@ _NEWLINE = 10
 def header(path: Path) -> list[str]:
     """Column names: the first line, which is public."""
     with open(path, "rb") as file:
-        line = file.readline(_LONGEST_LINE).removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
+        line = file.readline(_LONGEST_LINE)
+    if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
+        raise SourceError(f"{path}: the header line is too long", "the first line of a CSV file names its columns")
+    line = line.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
+    if b"\r" in line:  # without line feeds the whole file would be the header
+        raise SourceError(f"{path}: lines must end with a line feed", "convert the line ends of the file")
     if not line:
         raise SourceError(f"{path} has no header line", "the first line of a CSV file names its columns")
     separator = _separator(path)
@@ -52,7 +57,7 @@ def batches(path: Path, wanted: Sequence[str], progress: Callable[[float], None]
     separator, size = _separator(path), max(os.path.getsize(path), 1)
     most_lines = max(1, _MOST_FIELDS // len(names))
     with open(path, "rb") as file:
-        file.readline()
+        file.readline(_LONGEST_LINE)
         for text in _whole_lines(file, lambda: progress(file.tell() / size)):
             for piece in _pieces(text, most_lines):
                 yield _batch(piece, picked, separator, len(names))

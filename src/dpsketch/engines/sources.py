@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dpsketch.encoding import decimal_text, float_text
 from dpsketch.engines import csv
 from dpsketch.errors import SourceError
 from dpsketch.schema import nearest
@@ -135,7 +139,9 @@ def _check_columns(place: str, names: Sequence[str], wanted: Sequence[str]) -> N
 
 
 def _objects(source: Any, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    if type(source).__module__.partition(".")[0] == "pandas" and hasattr(source, "columns"):
+    if any(kind.__module__.partition(".")[0] == "pandas" for kind in type(source).__mro__) and hasattr(
+        source, "columns"
+    ):
         _check_columns("the table", [str(name) for name in source.columns], wanted)
         yield from _pandas(source, wanted)
     elif isinstance(source, pa.RecordBatch | pa.Table | pa.RecordBatchReader):
@@ -174,12 +180,26 @@ def _pandas_array(series: Any) -> pa.Array:
             return pa.array(series, from_pandas=True)
         except (pa.ArrowException, TypeError, ValueError):
             pass  # an exotic type: read its cells as text
-    return pa.array([_cell_text(cell) for cell in series], pa.large_string())
+    return pa.array([_cell_text(cell) for cell in series], pa.large_binary())
 
 
-def _cell_text(cell: Any) -> str | None:
-    """A Python object as text; what has no text, or raises on the way, is missing."""
+def _cell_text(cell: Any) -> bytes | None:
+    """A Python object as the text that Arrow would give it; what has no text, or raises on the way, is missing."""
     try:
-        return None if cell is None or bool(cell != cell) else str(cell).encode("utf-8", "replace").decode()
+        if cell is None or bool(cell != cell):
+            return None
+        if isinstance(cell, bytes):
+            return cell
+        if isinstance(cell, bool | np.bool_):
+            text: str | None = str(bool(cell)).lower()
+        elif isinstance(cell, Integral):
+            text = str(int(cell))
+        elif isinstance(cell, Decimal):
+            text = decimal_text(cell)
+        elif isinstance(cell, Real):
+            text = float_text(float(cell))
+        else:
+            text = str(cell)
+        return None if text is None else text.encode("utf-8", "surrogatepass")
     except Exception:  # a cell's own code may raise anything
         return None

@@ -24,7 +24,7 @@ class Answer:
     labels: tuple[str, ...] | None = None
 
     def interval(self, factor: float = 1.96) -> tuple[Any, Any]:
-        """value ± factor · stderr; 1.96 gives 95 % for the noise."""
+        """value ± factor · stderr; 1.96 holds about 95 % of the noise, 94 % where a single sum's noise dominates."""
         return self.value - factor * self.stderr, self.value + factor * self.stderr
 
     def __str__(self) -> str:

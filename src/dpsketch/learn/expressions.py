@@ -25,6 +25,17 @@ _COMPARISONS: dict[type[exp.Expr], Any] = {
 }
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
 MOST_NODES = 2000
+_OPTIONS: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Between: ("this", "low", "high"),
+    exp.In: ("this", "expressions"),
+    exp.Column: ("this", "table"),
+    exp.Count: ("this", "big_int"),
+    exp.Star: (),
+    exp.Ordered: ("this", "nulls_first"),
+    exp.TableAlias: ("this",),
+    exp.Quantile: ("this", "quantile"),
+    exp.ApproxQuantile: ("this", "quantile"),
+}
 _SUPPORTED = "and, or, not, =, <>, <, <=, >, >=, between, in, is null"
 
 
@@ -49,17 +60,24 @@ class Truth:
 def parse_condition(text: str) -> exp.Expr:
     """A condition such as "age > 40 and sex = 'Female'"."""
     try:
-        return checked_length(sqlglot.parse_one(text))
+        return checked(sqlglot.parse_one(text))
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
         raise QueryError(
             f"the condition cannot be read: {_first_line(error)}", f"conditions use {_SUPPORTED}"
         ) from None
 
 
-def checked_length(expression: exp.Expr) -> exp.Expr:
-    """Refuse what would nest too deep to evaluate."""
+def checked(expression: exp.Expr) -> exp.Expr:
+    """Refuse what would nest too deep to evaluate, and options that would silently be left out."""
     if sum(1 for _ in expression.walk()) > MOST_NODES:
         raise QueryError("the statement is too long", "use between, or in with a list of values")
+    for node in expression.walk():
+        known = _OPTIONS.get(type(node))
+        extra = [key for key, value in node.args.items() if value and known is not None and key not in known]
+        if extra:
+            raise QueryError(f"'{node.sql()}' is not supported", f"leave out: {', '.join(extra).replace('_', ' ')}")
+        if isinstance(node, exp.Column) and node.table and node.table.lower() != "sketch":
+            raise QueryError(f"there is no table '{node.table}'", f"write the column's name alone: {node.name}")
     return expression
 
 

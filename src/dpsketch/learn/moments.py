@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.points import Frame, bin_codes
 from dpsketch.learn.release_noise import ReleaseNoise
@@ -26,6 +27,7 @@ from dpsketch.schema import Floats, Schema
 from dpsketch.sketch.released import ReleasedPart
 
 POINTS = 1 << 14
+MOST_FREQUENCIES = 2000
 FEW = 32  # points; fewer say little about a bin's effect
 UNIFORM = 0.05  # of the points' marginals: no bin is without points, however wrong the noise makes it look
 
@@ -40,12 +42,18 @@ class MomentEstimator:
         self, schema: Schema, noise: ReleaseNoise, part: ReleasedPart, marginals: dict[str, TableEstimator]
     ) -> None:
         assert isinstance(part.map, BoundFourier | BoundOneBitFourier)
+        count = len(part.map.frequencies)
+        if count > MOST_FREQUENCIES:
+            raise QueryError(
+                f"the regression takes at most {MOST_FREQUENCIES} frequencies, this release has {count}",
+                "release fewer frequencies, or a table of the columns: Histogram(ways=2, columns=…)",
+            )
         self._schema, self._noise, self._part, self._fourier = schema, noise, part, part.map
         self._marginals = marginals
         self.columns = part.map.columns
         self._rows = noise.rows()
         kind = "Fourier" if isinstance(part.map, BoundFourier) else "one-bit Fourier"
-        self.how = f"moment-to-moment regression on {len(part.map.frequencies)} {kind} frequencies and the marginals"
+        self.how = f"moment-to-moment regression on {count} {kind} frequencies and the marginals"
 
     @cached_property
     def _points(self) -> _Points:

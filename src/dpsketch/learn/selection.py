@@ -31,7 +31,8 @@ class Estimator(Protocol):
 class Selection:
     """Groups of records, one row of `masks` each; every statistic has one entry a group.
 
-    Missing cells are left out of means, variances and quantiles, as in SQL.
+    Counts and shares are not cut off at zero: they stay unbiased and add up. Missing cells are left out of means,
+    variances and quantiles, as in SQL.
     """
 
     def __init__(self, estimator: Estimator, rows: Estimate, masks: Floats) -> None:
@@ -39,14 +40,14 @@ class Selection:
 
     def share(self) -> Estimate:
         """Share of all records."""
-        return self._estimator.expect(self._masks).clipped(0.0, 1.0)
+        return self._estimator.expect(self._masks)
 
     def count(self) -> Estimate:
-        return self._rows * self._estimator.expect(self._masks).clipped(0.0)
+        return self._rows * self._estimator.expect(self._masks)
 
     def present(self, column: Column) -> Estimate:
         """Number of records with a value in `column`."""
-        return self._rows * self._moment(column, 0, 0.0).clipped(0.0)
+        return self._rows * self._moment(column, 0, 0.0)
 
     def sum(self, column: Column) -> Estimate:
         check_arithmetic(column, "sum")
@@ -94,9 +95,10 @@ class Selection:
             under = max(above - 1, 0)
             if exact or above == under:
                 values.append(grid[above])
-            else:
-                part = (q - rising[under]) / max(rising[above] - rising[under], 1e-12)
-                values.append(grid[under] + np.clip(part, 0, 1) * (grid[above] - grid[under]))
+                influences.append(_level_influence(grid, rising, influence, q, above))
+                continue
+            part = (q - rising[under]) / max(rising[above] - rising[under], 1e-12)
+            values.append(grid[under] + np.clip(part, 0, 1) * (grid[above] - grid[under]))
             low, high = max(above - 2, 0), min(above + 1, len(grid) - 1)
             density = max(rising[high] - rising[low], 1e-9) / (grid[high] - grid[low])
             influences.append(influence[above] / density)
@@ -108,6 +110,20 @@ class Selection:
         present = ~np.isnan(values)
         distance = np.where(present, values, 0.0)[None, :] - centre
         return self._estimator.expect(self._masks * np.where(present, distance**power, 0.0))
+
+
+def _level_influence(grid: Floats, shares: Floats, influence: Floats, q: float, level: int) -> Floats:
+    """The quantile of a discrete column jumps between levels: its standard error is the spread of the level that
+    noise would choose, P(quantile <= level k) = P(noisy share of k >= q); the direction is that of the share's noise.
+    """
+    from scipy.special import ndtr
+
+    stderr = np.sqrt((influence**2).sum(axis=1))
+    reached = ndtr((shares - q) / np.maximum(stderr, 1e-300))
+    reached[-1] = 1.0
+    chance = np.diff(np.maximum.accumulate(reached), prepend=0.0)
+    spread = float(np.sqrt(max(float(chance @ grid**2 - (chance @ grid) ** 2), 0.0)))
+    return influence[level] * (spread / max(stderr[level], 1e-300))
 
 
 def answer_in_units(value: float, stderr: float, column: Column | None) -> Answer:

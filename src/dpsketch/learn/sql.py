@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer, Estimate
-from dpsketch.learn.expressions import checked_length, column_names, evaluate, find_column
+from dpsketch.learn.expressions import checked, column_names, evaluate, find_column
 from dpsketch.learn.points import Frame
 from dpsketch.learn.selection import Selection, answer_in_units
 from dpsketch.schema import OTHER, Column, Floats
@@ -54,6 +54,8 @@ def run(view: View, text: str) -> Table:
     where = select.args.get("where")
     condition = where.this if where is not None else None
     items = [_Item.make(view, node, groups) for node in select.expressions]
+    if len({item.name for item in items}) < len(items):
+        raise QueryError("two entries of the select list have the same name", "name them apart: avg(age) as mean_age")
     if not any(item.kind for item in items):
         raise QueryError("the select list has no aggregate", f"use {_AGGREGATES}: single records cannot be read")
     labels = list(product(*[_labels(group) for group in groups]))
@@ -122,9 +124,14 @@ _OTHER_NAMES = {"var": "var", "std": "std", "mean": "mean", "approx_percentile":
 
 def _call(node: exp.Expr) -> tuple[str | None, list[exp.Expr]]:
     """The kind of an aggregate and its arguments, in whichever dialect it is written."""
-    if isinstance(node, exp.Anonymous) and node.expressions:
-        return _OTHER_NAMES.get(node.name.lower()), node.expressions
-    if isinstance(node, exp.WithinGroup) and isinstance(node.this, exp.PercentileCont | exp.PercentileDisc):
+    if isinstance(node, exp.Anonymous):
+        kind = _OTHER_NAMES.get(node.name.lower())
+        return kind if len(node.expressions) == (2 if kind == "quantile" else 1) else None, node.expressions
+    if (
+        isinstance(node, exp.WithinGroup)
+        and isinstance(node.this, exp.PercentileCont | exp.PercentileDisc)
+        and len(node.expression.expressions) == 1
+    ):
         return "quantile", [node.expression.expressions[0].this, node.this.this]
     for kind, types in _KINDS.items():
         if isinstance(node, types):
@@ -143,7 +150,7 @@ def _parse(text: str) -> exp.Select:
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
         raise QueryError("only one select statement is supported", "write: select avg(age) from sketch")
     select = statements[0]
-    checked_length(select)
+    checked(select)
     clauses = [(select, _CLAUSES), *((group, _GROUP) for group in select.find_all(exp.Group))]
     clauses += [(table, _TABLE) for table in select.find_all(exp.Table)]
     for node, known in clauses:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations, pairwise
@@ -25,6 +25,8 @@ from dpsketch.maps.histogram import BoundHistogram
 from dpsketch.maps.one_bit import BoundOneBitFourier
 from dpsketch.schema import Column, Datetime, Schema
 from dpsketch.sketch.released import ReleasedSketch
+
+_PAIRS = 64
 
 
 class View:
@@ -110,21 +112,30 @@ class View:
 
     def cov(self, columns: Sequence[str] | None = None) -> Answer:
         """Population covariance matrix of numeric columns, over records where both are present."""
-        names, estimate, how = self._covariances(columns)
-        return Answer(estimate.value, estimate.stderr, how, names)
+        found, variance = self._variances(columns)
+        value, stderr = np.diag(variance.value), np.diag(variance.stderr)
+        how = set()
+        for pairs, covariance, source in self._covariances(found):
+            for (i, j), number, error in zip(pairs, covariance.value, covariance.stderr, strict=True):
+                value[i, j] = value[j, i] = number
+                stderr[i, j] = stderr[j, i] = error
+            how.add(source)
+        return Answer(value, stderr, "; ".join(sorted(how)) or "noisy marginals", tuple(c.name for c in found))
 
     def corr(self, columns: Sequence[str] | None = None) -> Answer:
         """Correlation matrix of numeric columns."""
-        names, covariance, how = self._covariances(columns)
-        every = np.arange(len(names))
-        deviation = covariance[every, every].root()
-        scale = deviation[:, None] * deviation[None, :]
-        estimate = covariance / scale
-        value = np.clip(estimate.value, -1.0, 1.0)
-        value[every, every] = 1.0
-        stderr = estimate.stderr
-        stderr[every, every] = 0.0
-        return Answer(value, stderr, how, names)
+        found, variance = self._variances(columns)
+        deviation = variance.root()
+        value, stderr = np.eye(len(found)), np.zeros((len(found), len(found)))
+        how = set()
+        for pairs, covariance, source in self._covariances(found):
+            first, second = np.array(pairs).T
+            correlation = covariance / (deviation[first] * deviation[second])
+            for (i, j), number, error in zip(pairs, correlation.value, correlation.stderr, strict=True):
+                value[i, j] = value[j, i] = np.clip(number, -1.0, 1.0)
+                stderr[i, j] = stderr[j, i] = error
+            how.add(source)
+        return Answer(value, stderr, "; ".join(sorted(how)) or "noisy marginals", tuple(c.name for c in found))
 
     def sql(self, text: str) -> sql.Table:
         """Answer a select statement; see docs/answers.md for what it may hold."""
@@ -186,40 +197,38 @@ class View:
         mask = np.ones(frame.size) if where is None else evaluate(where, frame).true.astype(np.float64)
         return Selection(estimator, self._noise.rows(), mask[None, :]), estimator.how
 
-    def _covariances(self, columns: Sequence[str] | None) -> tuple[tuple[str, ...], Estimate, str]:
+    def _variances(self, columns: Sequence[str] | None) -> tuple[list[Column], Estimate]:
         if columns is None:
-            names = tuple(c.name for c in self.schema.scalars if c.numeric and not isinstance(c, Datetime))
+            found = [c for c in self.schema.scalars if c.numeric and not isinstance(c, Datetime)]
         else:
-            names = tuple(columns)
-        found = [find_column(self.schema, name) for name in names]
+            found = [find_column(self.schema, name) for name in columns]
         for column in found:
             check_arithmetic(column, "covariance")
-        centres = {name: float(np.nan_to_num(self.mean(name).value)) for name in names}
-        size = len(names)
-        value = np.zeros((size, size))
-        influence = np.zeros((size, size, self._noise.coordinates))
-        for i, column in enumerate(found):
-            variance = self._select(column.name, None)[1].var(column)
-            value[i, i], influence[i, i] = variance.value[0], variance.influence[0]
+        each = [self._select(column.name, None)[1].var(column) for column in found]
+        return found, Estimate(np.concatenate([e.value for e in each]), np.concatenate([e.influence for e in each]))
+
+    def _covariances(self, columns: list[Column]) -> Iterator[tuple[list[tuple[int, int]], Estimate, str]]:
+        """Covariances of all pairs, in blocks of one estimator: their influences need not fit memory together."""
+        names = [column.name for column in columns]
         groups: dict[int, tuple[Estimator, list[tuple[int, int]]]] = {}
-        for i, j in combinations(range(size), 2):
+        for i, j in combinations(range(len(names)), 2):
             estimator = self.estimator((names[i], names[j]))
             groups.setdefault(id(estimator), (estimator, []))[1].append((i, j))
-        for estimator, pairs in groups.values():
-            frame = estimator.frame
-            centred = {name: frame.values(name) - centres[name] for name in {names[k] for pair in pairs for k in pair}}
-            products = [centred[names[i]] * centred[names[j]] for i, j in pairs]
-            present = [~np.isnan(product) for product in products]
-            left = [np.where(both, centred[names[i]], 0.0) for (i, _), both in zip(pairs, present, strict=True)]
-            right = [np.where(both, centred[names[j]], 0.0) for (_, j), both in zip(pairs, present, strict=True)]
-            parts: tuple[Sequence[Any], ...] = ([np.nan_to_num(p) for p in products], left, right, present)
-            sums = [estimator.expect(np.stack(part).astype(np.float64)) for part in parts]
-            covariance = sums[0] / sums[3] - (sums[1] / sums[3]) * (sums[2] / sums[3])
-            for (i, j), number, change in zip(pairs, covariance.value, covariance.influence, strict=True):
-                value[i, j] = value[j, i] = number
-                influence[i, j] = influence[j, i] = change
-        how = "; ".join(sorted({estimator.how for estimator, _ in groups.values()})) or "noisy marginals"
-        return names, Estimate(value, influence), how
+        centres = {name: float(np.nan_to_num(self.mean(name).value)) for name in names}
+        for estimator, every in groups.values():
+            centred = {
+                name: estimator.frame.values(name) - centres[name] for i, j in every for name in (names[i], names[j])
+            }
+            for start in range(0, len(every), _PAIRS):
+                pairs = every[start : start + _PAIRS]
+                left = np.stack([centred[names[i]] for i, _ in pairs])
+                right = np.stack([centred[names[j]] for _, j in pairs])
+                both = ~np.isnan(left * right)
+                left, right = np.where(both, left, 0.0), np.where(both, right, 0.0)
+                product, one, two, share = (
+                    estimator.expect(part.astype(np.float64)) for part in (left * right, left, right, both)
+                )
+                yield pairs, product / share - (one / share) * (two / share), estimator.how
 
 
 def open_view(path: str | Path) -> View:

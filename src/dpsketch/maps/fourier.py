@@ -157,8 +157,8 @@ def draw_frequencies(description: Frequencies, dimension: int) -> NDArray[np.int
     for j in range(dimension):  # a fixed order of additions, unlike np.sum
         square = square + normals[:, j] * normals[:, j]
     shares = (np.arange(count) + PublicStream("fourier radii", description.seed).uniforms(count)) / count
-    exact = precise(100)
-    spread = exact.log(exact.mpf(high) / low)
-    turns = exact.mpf(_TURN) / (2 * exact.pi * SPAN)
-    lengths = np.array([float(low * exact.exp(spread * share) * turns) for share in shares.tolist()])
+    with precise(100) as exact:
+        spread = exact.log(exact.mpf(high) / low)
+        turns = exact.mpf(_TURN) / (2 * exact.pi * SPAN)
+        lengths = np.array([float(low * exact.exp(spread * share) * turns) for share in shares.tolist()])
     return np.rint(normals * (lengths / np.sqrt(square))[:, None]).astype(np.int32)

@@ -10,6 +10,7 @@ from numbers import Real
 from dpsketch.errors import BudgetError
 
 MOST_EPSILON = 100
+NOT_IN_LEDGER = "a release with infinite epsilon is not private and never enters a ledger"
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ class Ledger:
             url = sa.make_url(text)
         else:
             raise LedgerError("a ledger is a file or an sqlite:// URL", "pass --ledger ledger.db")
-        options: dict[str, Any] = {} if url.database else {"poolclass": StaticPool}
+        options: dict[str, Any] = {"poolclass": StaticPool} if url.database in (None, "", ":memory:") else {}
         self._turn = threading.Lock()  # an in-memory ledger has one connection for all threads
         self._engine = sa.create_engine(url, connect_args={"timeout": 60, "check_same_thread": False}, **options)
         sa.event.listen(self._engine, "connect", _plain_connection)

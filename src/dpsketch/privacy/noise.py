@@ -86,15 +86,15 @@ def _digit_at(rate: Fraction, last: bool, point: Fraction) -> int | None:
     if point >= 1:
         return None if last else _BASE - 1
     precision = point.denominator.bit_length() + 128
-    exact = precise(precision)
-    target = exact.mpf(point.numerator) / point.denominator
-    exponent = exact.mpf(rate.numerator) / rate.denominator
-    scaled = target if last else target * -exact.expm1(-exponent * _BASE)
-    digit = int(exact.floor(-exact.log1p(-scaled) / exponent))
-    margin = exact.ldexp(1, 64 - precision)  # 2^64 times the rounding error of either side
-    above = digit == 0 or _cumulative(exact, rate, last, digit - 1) + margin < target
-    below = (digit == _BASE - 1 and not last) or target < _cumulative(exact, rate, last, digit) - margin
-    return digit if above and below else None
+    with precise(precision) as exact:
+        target = exact.mpf(point.numerator) / point.denominator
+        exponent = exact.mpf(rate.numerator) / rate.denominator
+        scaled = target if last else target * -exact.expm1(-exponent * _BASE)
+        digit = int(exact.floor(-exact.log1p(-scaled) / exponent))
+        margin = exact.ldexp(1, 64 - precision)  # 2^64 times the rounding error of either side
+        above = digit == 0 or _cumulative(exact, rate, last, digit - 1) + margin < target
+        below = (digit == _BASE - 1 and not last) or target < _cumulative(exact, rate, last, digit) - margin
+        return digit if above and below else None
 
 
 @lru_cache(maxsize=64)
@@ -119,12 +119,12 @@ def _first_word(rate: Fraction, last: bool, digit: int) -> int:
         return 2**32 - 1  # the probability is 1; the all-ones word is left to `resolve`
     precision = 128
     while True:
-        exact = precise(precision)
-        share = _cumulative(exact, rate, last, digit)
-        if 1 - share < exact.ldexp(1, -64):
-            return 2**32 - 1
-        margin = exact.ldexp(1, 64 - precision)
-        low, high = (int(exact.floor((share + side) * 2**32)) for side in (-margin, margin))
+        with precise(precision) as exact:
+            share = _cumulative(exact, rate, last, digit)
+            if 1 - share < exact.ldexp(1, -64):
+                return 2**32 - 1
+            margin = exact.ldexp(1, 64 - precision)
+            low, high = (int(exact.floor((share + side) * 2**32)) for side in (-margin, margin))
         if low == high:
             return low
         precision *= 2

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.maps.base import Sums
-from dpsketch.privacy.budget import Budget
+from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget
 from dpsketch.privacy.keystream import Keystream, Stream
 from dpsketch.privacy.ledger import Ledger
 from dpsketch.privacy.noise import MOST_NOISE_SCALE, discrete_laplace
@@ -24,10 +24,7 @@ def release(raw: RawSketch, budget: Budget, ledger: Ledger | None = None, datase
     check_room(raw, budget)
     if not budget.private:
         if ledger is not None:
-            raise BudgetError(
-                "a release with infinite epsilon is not private and never enters a ledger",
-                "leave out the ledger (--ledger)",
-            )
+            raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
         return _released(raw, budget, tuple(part.sums.copy() for part in raw.parts))
     if ledger is None or not dataset:
         raise BudgetError(

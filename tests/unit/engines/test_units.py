@@ -94,6 +94,22 @@ def test_large_decimal_ids_stay_apart() -> None:
     assert raw.parts[0].sums.tolist() == [20]
 
 
+def test_objects_name_the_same_unit_as_arrow_cells() -> None:
+    import pandas
+
+    cells = [7, 7.0, "7", " 7", b"7", Decimal("7.0"), np.int8(7), np.float32(7)]
+    frames = [pandas.Series(cells, dtype=object), pandas.Categorical([7, 7.0, "7", "z"][:3])]
+    for ids in frames:
+        frame = pandas.DataFrame({"id": ids, "x": range(len(ids))})
+        assert dps.accumulate(frame, SCHEMA, RECIPE).parts[0].sums.tolist() == [2]
+
+    class Frame(pandas.DataFrame):
+        pass
+
+    mixed = Frame({"id": ["a", "b"], "x": pandas.Series([1, b"2"], dtype=object)})
+    assert dps.accumulate(mixed, SCHEMA, RECIPE).parts[0].sums.tolist() == [2]
+
+
 def test_merging_units_needs_a_declaration() -> None:
     table = pa.table({"id": ["a", "b"], "x": [1, 2]})
     one, two = dps.accumulate(table, SCHEMA, RECIPE), dps.accumulate(table, SCHEMA, RECIPE)

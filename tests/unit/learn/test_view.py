@@ -201,7 +201,30 @@ def test_a_column_of_many_labels_does_not_spoil_other_answers() -> None:
         errors.append((answer.value - exact) / answer.stderr)
         rare = view.count("age > 50 and city = 'c2999'")
         assert rare.stderr > 5, "a label that no point has is not known exactly"
-    assert abs(np.mean(errors)) < 2
+    assert abs(np.mean(errors)) < 2.5
+
+
+def test_errors_of_discrete_quantiles_match_their_spread() -> None:
+    """200 releases: the quantile of an integer column moves about as much as it says."""
+    rng = np.random.default_rng(SEED)
+    table = pa.table({"x": rng.integers(0, 30, 10_000)})
+    columns = {"x": {"kind": "integer", "lower": 0, "upper": 29}}
+    schema = dps.Schema.from_dict({"privacy": {"rows": 10_000}, "columns": columns})
+    recipe = dps.Recipe([dps.Part(dps.Count(), 0.03), dps.Part(dps.Histogram(), 0.05)])
+    raw = dps.accumulate(table, schema, recipe)
+    views = [dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a")) for _ in range(200)]
+    for q in (0.1, 0.5, 0.9):
+        answers = [view.quantile("x", q) for view in views]
+        moved = np.std([answer.value for answer in answers])
+        assert 0.6 < moved / np.mean([answer.stderr for answer in answers]) < 1.7
+
+
+def test_too_many_frequencies_are_refused() -> None:
+    schema = dps.Schema.from_dict(FACTS)
+    recipe = dps.Recipe([dps.Part(dps.Count(), 0.5), dps.Part(dps.Fourier(size=2001), 0.5)])
+    view = dps.View(dps.release(dps.accumulate(people(50), schema, recipe), dps.Budget(math.inf)))
+    with pytest.raises(QueryError, match="takes at most 2000 frequencies, this release has 2001"):
+        view.count("age > 40 and member")
 
 
 def test_histograms(view: dps.View, frame: pandas.DataFrame) -> None:
