@@ -60,3 +60,13 @@ def test_the_architecture_names_every_module() -> None:
     for module in (ROOT / "src" / "dpsketch").rglob("*.py"):
         if module.name != "__init__.py":
             assert module.stem in text, module
+
+
+def test_the_schema_of_the_docs_is_valid(tmp_path: Path) -> None:
+    import dpsketch as dps
+
+    (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "schema.md").read_text(), re.DOTALL)
+    (tmp_path / "s.toml").write_text(text)
+    schema = dps.Schema.load(tmp_path / "s.toml")
+    assert [column.kind for column in schema.columns] == ["integer", "number", "category", "boolean", "datetime", "set"]
+    assert schema.max_rows_per_unit == 5
