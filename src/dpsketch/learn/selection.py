@@ -122,7 +122,8 @@ def _level_influence(grid: Floats, shares: Floats, influence: Floats, q: float, 
     reached = ndtr((shares - q) / np.maximum(stderr, 1e-300))
     reached[-1] = 1.0
     chance = np.diff(np.maximum.accumulate(reached), prepend=0.0)
-    spread = float(np.sqrt(max(float(chance @ grid**2 - (chance @ grid) ** 2), 0.0)))
+    distance = grid - grid[level]
+    spread = float(np.sqrt(max(float(chance @ distance**2 - (chance @ distance) ** 2), 0.0)))
     return influence[level] * (spread / max(stderr[level], 1e-300))
 
 
