@@ -35,14 +35,13 @@ from dpsketch.schema import (
     Schema,
     as_moment,
     microseconds,
-    nearest,
 )
 
 _DECIMAL = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _IS_DECIMAL = re.compile(_DECIMAL)
 _MICROSECONDS = {"day": 86_400e6, "s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
-_TRUE = {b"true", b"t", b"yes", b"y", b"1", b"1.0"}
-_FALSE = {b"false", b"f", b"no", b"n", b"0", b"0.0"}
+_TRUE = {"true", "t", "yes", "y", "1", "1.0"}
+_FALSE = {"false", "f", "no", "n", "0", "0.0"}
 
 
 @dataclass(frozen=True)
@@ -57,16 +56,8 @@ def encode(schema: Schema, batch: pa.RecordBatch) -> Codes:
     """Codes of the scalar columns, one matrix row a column."""
     codes = np.empty((len(schema.scalars), batch.num_rows), np.int16)
     for row, column in enumerate(schema.scalars):
-        codes[row] = encode_column(column, cells(batch, column.name))
+        codes[row] = encode_column(column, batch.column(column.name))
     return codes
-
-
-def cells(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """One column of a batch by its exact name."""
-    index = batch.schema.get_field_index(name)
-    if index < 0:
-        raise SourceError(f"the table has no column '{name}'", nearest(name, batch.schema.names))
-    return batch.column(index)
 
 
 def encode_column(column: Column, array: pa.Array) -> Codes:
@@ -276,7 +267,7 @@ def _booleans(array: pa.Array) -> NDArray[np.int64]:
 
 
 def _flag(cell: str) -> float:
-    lowered = cell.lower().encode("utf-8", "replace")
+    lowered = cell.lower()
     return 1.0 if lowered in _TRUE else 0.0 if lowered in _FALSE else np.nan
 
 

@@ -75,6 +75,25 @@ def test_merge_trees_agree(table: pa.Table, schema: dps.Schema, recipe: dps.Reci
     assert bytes_of(chain) == bytes_of(tree) == expected
 
 
+def test_folder_names_are_cells(tmp_path: Path) -> None:
+    """Null and encoded partition values; folders above the dataset are not columns."""
+    root = tmp_path / "sex=m" / "data"
+    table = pa.table({"sex": ["a b/c", None, "f"], "x": [1, 2, 3]})
+    keys = pa.dataset.partitioning(pa.schema([("sex", pa.string())]), flavor="hive")
+    pa.dataset.write_dataset(table, root, format="parquet", partitioning=keys)
+    columns = {
+        "sex": {"kind": "category", "values": ["a b/c", "f", "m"]},
+        "x": {"kind": "integer", "lower": 0, "upper": 9},
+    }
+    schema = dps.Schema.from_dict({"privacy": {"rows": 3}, "columns": columns})
+    recipe = dps.Recipe([dps.Part(dps.Histogram(columns=["sex"]), 1.0)])
+    expected = [1, 1, 0, 0, 1]  # a b/c, f, m, other, missing
+    assert dps.accumulate(root, schema, recipe).parts[0].sums.tolist() == expected
+    pq.write_table(table.select(["x"]), tmp_path / "sex=m" / "plain.parquet")
+    with pytest.raises(dps.DpsketchError, match="has no column 'sex'"):
+        dps.accumulate(tmp_path / "sex=m" / "plain.parquet", schema, recipe)
+
+
 def test_columns_may_be_stored_in_any_order_and_with_others(
     table: pa.Table, schema: dps.Schema, recipe: dps.Recipe, expected: list[bytes]
 ) -> None:

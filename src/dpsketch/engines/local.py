@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpsketch.encoding import cells, encode
+from dpsketch.encoding import encode
 from dpsketch.engines.sources import Progress, read_batches
 from dpsketch.engines.units import UnitSelection
 from dpsketch.errors import RecipeError
@@ -42,7 +42,7 @@ class Local:
             else:
                 selection = UnitSelection(len(schema.scalars), schema.max_rows_per_unit)
                 for batch in batches:
-                    selection.add(cells(batch, schema.unit_column), encode(schema, batch))
+                    selection.add(batch.column(schema.unit_column), encode(schema, batch))
                 kept = selection.kept()
                 for start in range(0, kept.shape[1], self.batch_rows):
                     part = kept[:, start : start + self.batch_rows].copy()

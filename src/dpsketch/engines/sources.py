@@ -8,6 +8,7 @@ from decimal import Decimal
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -41,15 +42,15 @@ def read_batches(source: Any, wanted: Sequence[str], progress: Progress) -> Iter
 
 def source_columns(path: Path) -> list[tuple[str, pa.DataType]]:
     """Names and stored types, from the header alone; no value is looked at."""
-    return _file_columns(data_files(path)[0])
+    return _file_columns(path, data_files(path)[0])
 
 
-def _file_columns(file: Path) -> list[tuple[str, pa.DataType]]:
+def _file_columns(root: Path, file: Path) -> list[tuple[str, pa.DataType]]:
     if file.suffix.lower() in _CSV:
         columns = [(name, pa.string()) for name in csv.header(file)]
     else:
         columns = [(field.name, field.type) for field in _parquet(file).schema_arrow]
-    return columns + [(key, pa.string()) for key in _folder_columns(file)]
+    return columns + [(key, pa.string()) for key in _folder_columns(root, file)]
 
 
 def data_files(path: Path) -> list[Path]:
@@ -72,7 +73,7 @@ def data_files(path: Path) -> list[Path]:
 def _files(path: Path, wanted: Sequence[str], progress: Progress) -> Iterator[pa.RecordBatch]:
     files = data_files(path)
     for file in files:
-        _check_columns(str(file), [name for name, _ in _file_columns(file)], wanted)
+        _check_columns(str(file), [name for name, _ in _file_columns(path, file)], wanted)
     sizes = [max(file.stat().st_size, 1) for file in files]
     total, done = sum(sizes), 0
     for file, size in zip(files, sizes, strict=True):
@@ -82,7 +83,7 @@ def _files(path: Path, wanted: Sequence[str], progress: Progress) -> Iterator[pa
             # Whole percents: an exact share of a known batch size would tell the number of rows.
             progress(int(100 * (before + share * size) / total) / 100)
 
-        constants = {key: value for key, value in _folder_columns(file).items() if key in wanted}
+        constants = {key: value for key, value in _folder_columns(path, file).items() if key in wanted}
         try:
             if file.suffix.lower() in _CSV:
                 read: Iterable[pa.RecordBatch] = csv.batches(file, wanted, report)
@@ -97,16 +98,18 @@ def _files(path: Path, wanted: Sequence[str], progress: Progress) -> Iterator[pa
         done += size
 
 
-def _folder_columns(file: Path) -> dict[str, str]:
-    """Columns that a partitioned dataset stores in folder names: key=value, always text."""
-    pairs = (part.split("=", 1) for part in file.parts[:-1] if "=" in part)
-    return {key: value for key, value in pairs if value != "__HIVE_DEFAULT_PARTITION__"}
+def _folder_columns(root: Path, file: Path) -> dict[str, str | None]:
+    """Columns that a partitioned dataset stores in the names of its folders: key=value, always text or missing."""
+    if not root.is_dir():
+        return {}
+    pairs = (part.split("=", 1) for part in file.relative_to(root).parts[:-1] if "=" in part)
+    return {key: None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value) for key, value in pairs}
 
 
-def _with_constants(batch: pa.RecordBatch, constants: dict[str, str]) -> pa.RecordBatch:
+def _with_constants(batch: pa.RecordBatch, constants: dict[str, str | None]) -> pa.RecordBatch:
     for key, value in constants.items():
         if key not in batch.schema.names:
-            batch = batch.append_column(key, pa.repeat(pa.scalar(value), batch.num_rows))
+            batch = batch.append_column(key, pa.repeat(pa.scalar(value, pa.string()), batch.num_rows))
     return batch
 
 

@@ -28,7 +28,6 @@ class UnitSelection:
     def __init__(self, columns: int, most: int) -> None:
         self._most = most
         self._numbers: dict[bytes, int] = {}
-        self._keys = np.empty(0, np.uint64)
         self._units = np.empty(0, np.int64)
         self._hashes = np.empty(0, np.uint64)
         self._codes = np.empty((columns, 0), np.int16)
@@ -60,8 +59,8 @@ class UnitSelection:
         hashes = np.concatenate([self._hashes] + [entry[1] for entry in self._waiting])
         codes = np.concatenate([self._codes] + [entry[2] for entry in self._waiting], axis=1)
         self._waiting, self._waiting_rows = [], 0
-        content = np.ascontiguousarray(codes.T).view(f"S{2 * codes.shape[0]}").ravel()
-        order = np.lexsort((content, hashes, units))
+        content = [np.ascontiguousarray(codes.T).view(f"S{2 * len(codes)}").ravel()] if len(codes) else []
+        order = np.lexsort((*content, hashes, units))
         sorted_units = units[order]
         firsts = np.flatnonzero(np.diff(sorted_units, prepend=-1))
         rank = np.arange(len(order)) - np.repeat(firsts, np.diff(firsts, append=len(order)))

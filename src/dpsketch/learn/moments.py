@@ -43,11 +43,6 @@ class MomentEstimator:
     ) -> None:
         assert isinstance(part.map, BoundFourier | BoundOneBitFourier)
         count = len(part.map.frequencies)
-        if count > MOST_FREQUENCIES:
-            raise QueryError(
-                f"the regression takes at most {MOST_FREQUENCIES} frequencies, this release has {count}",
-                "release fewer frequencies, or a table of the columns: Histogram(ways=2, columns=…)",
-            )
         self._schema, self._noise, self._part, self._fourier = schema, noise, part, part.map
         self._marginals = marginals
         self.columns = part.map.columns
@@ -60,6 +55,12 @@ class MomentEstimator:
         import scipy.sparse
         from scipy.stats import qmc
 
+        count = len(self._fourier.frequencies)
+        if count > MOST_FREQUENCIES:
+            raise QueryError(
+                f"the regression takes at most {MOST_FREQUENCIES} frequencies, this release has {count}",
+                "release fewer frequencies, or a table of the columns: Histogram(ways=2, columns=…)",
+            )
         uniforms = qmc.Sobol(len(self.columns), seed=0).random(POINTS)
         codes, groups, blocks = {}, {}, []
         for name, uniform in zip(self.columns, uniforms.T, strict=True):
@@ -135,9 +136,8 @@ class MomentEstimator:
             if name in self._marginals:
                 table, groups = self._marginals[name], self._points.groups[name]
                 slope = effects[:, start + groups]
-                value += slope @ (
-                    table.marginal.shares - self._distribution(name)[1]
-                )  # from the points' marginals to ours
+                # From the points' marginals to ours.
+                value += slope @ (table.marginal.shares - self._distribution(name)[1])
                 influence += table.marginal.influence(slope)
                 start += groups.max() + 1
         rare = np.count_nonzero(functions, axis=1) < FEW

@@ -220,13 +220,14 @@ def _masks(frame: Frame, condition: exp.Expr | None, groups: list[Column], label
     return masks.astype(np.float64)
 
 
-def _selection(
+def selection(
     view: View,
     columns: list[str],
     condition: exp.Expr | None,
     groups: list[Column],
     labels: list[tuple[Any, ...]],
 ) -> tuple[Selection, str]:
+    """The records that meet a condition, one group for each entry of `labels`, and where the answer comes from."""
     used = columns + [group.name for group in groups]
     if condition is not None:
         used += column_names(view.schema, condition)
@@ -240,8 +241,8 @@ def _aggregate(
     if item.kind == "count" and condition is None and not groups:
         rows = view.rows()
         return [Answer(float(rows.value), float(rows.stderr))], "noisy count"
-    selection, how = _selection(view, [item.column.name] if item.column else [], condition, groups, labels)
-    estimate = _estimate(selection, item)
+    chosen, how = selection(view, [item.column.name] if item.column else [], condition, groups, labels)
+    estimate = _estimate(chosen, item)
     column = item.column if item.kind in ("mean", "quantile") else None
     pairs = zip(estimate.value.tolist(), estimate.stderr.tolist(), strict=True)
     return [answer_in_units(value, stderr, column) for value, stderr in pairs], how
@@ -270,7 +271,7 @@ def _kept(view: View, condition: exp.Expr | None, groups: list[Column], labels: 
     special = [any(label is None or label == OTHER for label in entry) for entry in labels]
     if not groups or not any(special):
         return [True] * len(labels)
-    counts = _selection(view, [], condition, groups, labels)[0].count()
+    counts = selection(view, [], condition, groups, labels)[0].count()
     return [
         not rare or bool(value > 2 * stderr + 0.5)
         for rare, value, stderr in zip(special, counts.value, counts.stderr, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations, pairwise
@@ -15,7 +15,7 @@ from sqlglot import exp
 from dpsketch.errors import QueryError
 from dpsketch.learn import sql
 from dpsketch.learn.answer import Answer, Estimate
-from dpsketch.learn.expressions import column_names, evaluate, find_column, parse_condition
+from dpsketch.learn.expressions import find_column, parse_condition
 from dpsketch.learn.moments import MomentEstimator
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.selection import Estimator, Selection, answer_in_units, check_arithmetic, column_number
@@ -27,6 +27,7 @@ from dpsketch.schema import Column, Datetime, Schema
 from dpsketch.sketch.released import ReleasedSketch
 
 _PAIRS = 64
+_Block = tuple[list[tuple[int, int]], Estimate, str]  # pairs of columns, an estimate for each, where it comes from
 
 
 class View:
@@ -113,29 +114,22 @@ class View:
     def cov(self, columns: Sequence[str] | None = None) -> Answer:
         """Population covariance matrix of numeric columns, over records where both are present."""
         found, variance = self._variances(columns)
-        value, stderr = np.diag(variance.value), np.diag(variance.stderr)
-        how = set()
-        for pairs, covariance, source in self._covariances(found):
-            for (i, j), number, error in zip(pairs, covariance.value, covariance.stderr, strict=True):
-                value[i, j] = value[j, i] = number
-                stderr[i, j] = stderr[j, i] = error
-            how.add(source)
-        return Answer(value, stderr, "; ".join(sorted(how)) or "noisy marginals", tuple(c.name for c in found))
+        return _matrix(found, variance, self._covariances(found))
 
     def corr(self, columns: Sequence[str] | None = None) -> Answer:
         """Correlation matrix of numeric columns."""
         found, variance = self._variances(columns)
         deviation = variance.root()
-        value, stderr = np.eye(len(found)), np.zeros((len(found), len(found)))
-        how = set()
-        for pairs, covariance, source in self._covariances(found):
-            first, second = np.array(pairs).T
-            correlation = covariance / (deviation[first] * deviation[second])
-            for (i, j), number, error in zip(pairs, correlation.value, correlation.stderr, strict=True):
-                value[i, j] = value[j, i] = np.clip(number, -1.0, 1.0)
-                stderr[i, j] = stderr[j, i] = error
-            how.add(source)
-        return Answer(value, stderr, "; ".join(sorted(how)) or "noisy marginals", tuple(c.name for c in found))
+        blocks = (
+            (
+                pairs,
+                (block / (deviation[[i for i, _ in pairs]] * deviation[[j for _, j in pairs]])).clipped(-1.0, 1.0),
+                how,
+            )
+            for pairs, block, how in self._covariances(found)
+        )
+        ones = Estimate(np.ones(len(found)), np.zeros((len(found), 1)))
+        return _matrix(found, ones, blocks)
 
     def sql(self, text: str) -> sql.Table:
         """Answer a select statement; see docs/answers.md for what it may hold."""
@@ -189,13 +183,7 @@ class View:
         return self._selection((), parse_condition(where))
 
     def _selection(self, columns: tuple[str, ...], where: exp.Expr | None) -> tuple[Selection, str]:
-        used = columns if where is None else columns + column_names(self.schema, where)
-        if not used:
-            raise QueryError("a condition must name a column")
-        estimator = self.estimator(used)
-        frame = estimator.frame
-        mask = np.ones(frame.size) if where is None else evaluate(where, frame).true.astype(np.float64)
-        return Selection(estimator, self._noise.rows(), mask[None, :]), estimator.how
+        return sql.selection(self, list(columns), where, [], [()])
 
     def _variances(self, columns: Sequence[str] | None) -> tuple[list[Column], Estimate]:
         if columns is None:
@@ -207,7 +195,7 @@ class View:
         each = [self._select(column.name, None)[1].var(column) for column in found]
         return found, Estimate(np.concatenate([e.value for e in each]), np.concatenate([e.influence for e in each]))
 
-    def _covariances(self, columns: list[Column]) -> Iterator[tuple[list[tuple[int, int]], Estimate, str]]:
+    def _covariances(self, columns: list[Column]) -> Iterator[_Block]:
         """Covariances of all pairs, in blocks of one estimator: their influences need not fit memory together."""
         names = [column.name for column in columns]
         groups: dict[int, tuple[Estimator, list[tuple[int, int]]]] = {}
@@ -229,6 +217,17 @@ class View:
                     estimator.expect(part.astype(np.float64)) for part in (left * right, left, right, both)
                 )
                 yield pairs, product / share - (one / share) * (two / share), estimator.how
+
+
+def _matrix(columns: list[Column], diagonal: Estimate, blocks: Iterable[_Block]) -> Answer:
+    """A symmetric matrix of answers from its diagonal and blocks of pairs."""
+    value, stderr, how = np.diag(diagonal.value), np.diag(diagonal.stderr), set()
+    for pairs, estimate, source in blocks:
+        first, second = np.array(pairs).T
+        value[first, second] = value[second, first] = estimate.value
+        stderr[first, second] = stderr[second, first] = estimate.stderr
+        how.add(source)
+    return Answer(value, stderr, "; ".join(sorted(how)) or "noisy marginals", tuple(column.name for column in columns))
 
 
 def open_view(path: str | Path) -> View:

@@ -79,7 +79,7 @@ class BoundFourier(BoundMap):
     def accumulate(self, codes: Codes, sums: Sums) -> None:
         from dpsketch.maps.kernels import fourier_sums
 
-        fourier_sums(codes, self._rows, *self._halves, sums)
+        fourier_sums(codes, self._rows, *self._halves, np.empty(0, np.int32), sums)
 
     @cached_property
     def _halves(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -96,24 +96,6 @@ def _pack_tile(codes, rows, start, width, tile):  # type: ignore[no-untyped-def]
                 target[i] |= int32(int32(odd[start + i]) << int32(16))
 
 
-@njit("void(int16[:,::1], int64[::1], int32[:,::1], int32[:,::1], int64[::1])", **_serial)
-def fourier_sums(codes, rows, high, low, sums):  # type: ignore[no-untyped-def]
-    """Add Σ cos to sums[0::2] and Σ sin to sums[1::2]; `high` and `low` come from `split_frequencies`."""
-    records = codes.shape[1]
-    count = sums.size // 2
-    tile = np.zeros((high.shape[1], TILE), np.int32)
-    phases = np.zeros((FREQUENCIES, TILE), np.int32)
-    for start in range(0, records, TILE):
-        width = min(records, start + TILE) - start
-        _pack_tile(codes, rows, start, width, tile)
-        for first in range(0, high.shape[0], FREQUENCIES):
-            block_phases(tile, high, low, phases, first)
-            for k in range(min(FREQUENCIES, count - first)):
-                c, s = _cosines_and_sines(phases[k], width)
-                sums[2 * (first + k)] += c
-                sums[2 * (first + k) + 1] += s
-
-
 @njit("UniTuple(int32, 2)(int32[::1], int32, int64)", **_serial)
 def _negative_signs(phases, dither, width):  # type: ignore[no-untyped-def]
     """Minus the numbers of records whose dithered cosine and sine are negative: the sign bit, shifted down."""
@@ -127,8 +109,11 @@ def _negative_signs(phases, dither, width):  # type: ignore[no-untyped-def]
 
 
 @njit("void(int16[:,::1], int64[::1], int32[:,::1], int32[:,::1], int32[::1], int64[::1])", **_serial)
-def one_bit_sums(codes, rows, high, low, dithers, sums):  # type: ignore[no-untyped-def]
-    """Add Σ sign cos to sums[0::2] and Σ sign sin to sums[1::2] of the dithered phases."""
+def fourier_sums(codes, rows, high, low, dithers, sums):  # type: ignore[no-untyped-def]
+    """Add Σ cos to sums[0::2] and Σ sin to sums[1::2], or with dithers the signs of the dithered ones.
+
+    `high` and `low` come from `split_frequencies`; `dithers` has one entry a frequency, or none.
+    """
     records = codes.shape[1]
     count = sums.size // 2
     tile = np.zeros((high.shape[1], TILE), np.int32)
@@ -139,9 +124,16 @@ def one_bit_sums(codes, rows, high, low, dithers, sums):  # type: ignore[no-unty
         for first in range(0, high.shape[0], FREQUENCIES):
             block_phases(tile, high, low, phases, first)
             for k in range(min(FREQUENCIES, count - first)):
-                c, s = _negative_signs(phases[k], dithers[first + k], width)
-                sums[2 * (first + k)] += width + 2 * np.int64(c)
-                sums[2 * (first + k) + 1] += width + 2 * np.int64(s)
+                if dithers.size:
+                    negative_c, negative_s = _negative_signs(phases[k], dithers[first + k], width)
+                    c = width + 2 * np.int64(negative_c)
+                    s = width + 2 * np.int64(negative_s)
+                else:
+                    sum_c, sum_s = _cosines_and_sines(phases[k], width)
+                    c = np.int64(sum_c)
+                    s = np.int64(sum_s)
+                sums[2 * (first + k)] += c
+                sums[2 * (first + k) + 1] += s
 
 
 @njit("UniTuple(int64, 3)(int64, int64)", **_serial)

@@ -59,9 +59,9 @@ class BoundOneBitFourier(BoundMap):
         return split_frequencies(self.frequencies)
 
     def accumulate(self, codes: Codes, sums: Sums) -> None:
-        from dpsketch.maps.kernels import one_bit_sums
+        from dpsketch.maps.kernels import fourier_sums
 
-        one_bit_sums(codes, self._rows, *self._halves, self.dithers, sums)
+        fourier_sums(codes, self._rows, *self._halves, self.dithers, sums)
 
     def features(self, codes: Codes) -> Floats:
         """Signs of the cosine in the even columns, of the sine in the odd ones, exactly those that are summed."""

@@ -14,7 +14,7 @@ from dpsketch.sketch import file
 from dpsketch.sketch.lineage import checked_lineage, merged_schema
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RawPart:
     """One map and its exact sums."""
 

@@ -32,7 +32,7 @@ NOT_PROTECTED = (
 _FRACTION = re.compile(r"[0-9]{1,40}(/[0-9]{1,40})?")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ReleasedPart:
     """One map, its noisy sums and the noise that is in them."""
 

@@ -110,6 +110,13 @@ def test_objects_name_the_same_unit_as_arrow_cells() -> None:
     assert dps.accumulate(mixed, SCHEMA, RECIPE).parts[0].sums.tolist() == [2]
 
 
+def test_units_without_scalar_columns() -> None:
+    facts = {"privacy": FACTS["privacy"], "columns": {"items": {"kind": "set", "universe": 5}}}
+    table = pa.table({"id": ["a", "a", "a", "b"], "items": [[1], [2], [3], [4]]})
+    raw = dps.accumulate(table, dps.Schema.from_dict(facts), dps.Recipe([dps.Part(dps.Count(), 1.0)]))
+    assert raw.parts[0].sums.tolist() == [3]
+
+
 def test_merging_units_needs_a_declaration() -> None:
     table = pa.table({"id": ["a", "b"], "x": [1, 2]})
     one, two = dps.accumulate(table, SCHEMA, RECIPE), dps.accumulate(table, SCHEMA, RECIPE)
