@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError
-from dpsketch.learn.answer import Answer, number_text
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, decimal_text
 from dpsketch.schema import Schema
 from dpsketch.sketch.file import read_header
@@ -262,13 +261,7 @@ def _rich_table(table: Table) -> RichTable:
 
 
 def _cell_text(cell: Any) -> str:
-    if cell is None:
-        return "(missing)"
-    if not isinstance(cell, Answer):
-        return str(cell)
-    if isinstance(cell.value, float):
-        return f"{number_text(cell.value, cell.stderr)} ± {cell.stderr:.2g}"
-    return f"{cell.value} ± {cell.stderr}"
+    return "(missing)" if cell is None else str(cell)
 
 
 def _account_facts(account: Any) -> dict[str, Any]:

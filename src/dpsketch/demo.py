@@ -147,7 +147,7 @@ def run_demo(folder: Path, console: Console) -> None:
         truth = question.truth(table)
         answers.add_row(
             question.sql,
-            f"{number_text(answer.value, answer.stderr)} ± {answer.stderr:.2g}",
+            str(answer),
             number_text(truth, answer.stderr),
             f"{(answer.value - truth) / answer.stderr:+.1f}",
         )

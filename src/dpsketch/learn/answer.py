@@ -30,7 +30,18 @@ class Answer:
     def __str__(self) -> str:
         if isinstance(self.value, float):
             return f"{number_text(self.value, self.stderr)} ± {self.stderr:.2g}"
+        if isinstance(self.value, np.datetime64):
+            return f"{np.datetime_as_string(self.value, unit='m').replace('T', ' ')} ± {_span_text(self.stderr)}"
         return f"{self.value} ± {self.stderr}"
+
+
+def _span_text(span: np.timedelta64) -> str:
+    """A span of time in the largest unit that it fills."""
+    seconds = span / np.timedelta64(1, "s")
+    for length, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= length:
+            return f"{seconds / length:.2g} {name}"
+    return f"{seconds:.2g} seconds"
 
 
 def number_text(value: float, stderr: float) -> str:

@@ -33,7 +33,9 @@ class Table:
     how: tuple[str, ...]
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Plain rows: each aggregate gives its value and its standard error; not-a-number becomes None."""
+        """Plain rows: each aggregate gives its value and its standard error (of a date in seconds);
+        not-a-number becomes None.
+        """
         plain = []
         for row in self.rows:
             entry: dict[str, Any] = {}
@@ -279,6 +281,8 @@ def _kept(view: View, condition: exp.Expr | None, groups: list[Column], labels: 
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, np.datetime64 | np.timedelta64):
+    if isinstance(value, np.datetime64):
         return str(value)
+    if isinstance(value, np.timedelta64):
+        value = float(value / np.timedelta64(1, "s"))
     return value if np.isfinite(value) else None

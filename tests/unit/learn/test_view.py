@@ -148,6 +148,9 @@ def test_dates_and_booleans(view: dps.View, frame: pandas.DataFrame) -> None:
     assert abs(mean.value - np.datetime64(frame.joined.mean())) < np.timedelta64(2, "D")
     assert abs(view.quantile("joined", 0.5).value - np.datetime64(frame.joined.median())) < np.timedelta64(8, "D")
     assert view.mean("member").value == pytest.approx(frame.member.mean())
+    (row,) = view.sql("select avg(joined) as mean, median(joined) from sketch").to_dicts()
+    assert row["mean"] == str(mean.value)
+    assert row["mean_stderr"] == 0.0
 
 
 def test_dates_in_a_cdf(view: dps.View, frame: pandas.DataFrame) -> None:
