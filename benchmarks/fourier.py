@@ -10,6 +10,7 @@ import numpy as np
 
 import dpsketch as dps
 from benchmarks.timing import best_together, line
+from dpsketch.records import Records
 
 RECORDS, SIZE = 65_536, 1000
 GOALS = {10: (2.3, 45.0, 0.50), 100: (1.1, 11.0, 0.65)}
@@ -53,7 +54,7 @@ def kernel(
     halves = [np.ascontiguousarray(codes[:, part::2]) for part in range(2)]
 
     def run(part: np.ndarray = codes) -> None:
-        bound.accumulate(part, np.zeros(bound.size, np.int64))
+        bound.accumulate(Records(part), np.zeros(bound.size, np.int64))
 
     def wall(threads: int) -> float:
         with ThreadPoolExecutor(threads) as pool:

@@ -6,6 +6,7 @@ import numpy as np
 
 import dpsketch as dps
 from benchmarks.timing import best_together, line
+from dpsketch.records import Records
 
 RECORDS, COLUMNS, ROWS = 1_000_000, 5, 5
 
@@ -17,7 +18,7 @@ def main() -> None:
 
     def ours() -> np.ndarray:
         sums = np.zeros(bound.size, np.int64)
-        bound.accumulate(codes, sums)
+        bound.accumulate(Records(codes), sums)
         return sums
 
     def numpy() -> np.ndarray:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import SourceError
 from dpsketch.precise import precise
+from dpsketch.records import IdSets, Records
 from dpsketch.schema import (
     OTHER,
     SPAN,
@@ -44,20 +44,12 @@ _TRUE = {"true", "t", "yes", "y", "1", "1.0"}
 _FALSE = {"false", "f", "no", "n", "0", "0.0"}
 
 
-@dataclass(frozen=True)
-class IdSets:
-    """Sets of ids of one column: row i holds ids[offsets[i]:offsets[i+1]], sorted and distinct."""
-
-    offsets: NDArray[np.int64]
-    ids: NDArray[np.int32]
-
-
-def encode(schema: Schema, batch: pa.RecordBatch) -> Codes:
-    """Codes of the scalar columns, one matrix row a column."""
+def encode(schema: Schema, batch: pa.RecordBatch) -> Records:
+    """Codes of the scalar columns and ids of the set columns."""
     codes = np.empty((len(schema.scalars), batch.num_rows), np.int16)
     for row, column in enumerate(schema.scalars):
         codes[row] = encode_column(column, batch.column(column.name))
-    return codes
+    return Records(codes, {column.name: encode_sets(column, batch.column(column.name)) for column in schema.sets})
 
 
 def encode_column(column: Column, array: pa.Array) -> Codes:

@@ -217,6 +217,11 @@ class Schema:
         """The columns that are encoded as codes, in the order of the code matrix."""
         return tuple(column for column in self.columns if not isinstance(column, IdSet))
 
+    @cached_property
+    def sets(self) -> tuple[IdSet, ...]:
+        """The columns of sets of ids."""
+        return tuple(column for column in self.columns if isinstance(column, IdSet))
+
     @property
     def unit_column(self) -> str | None:
         return None if self.unit == ROW_UNIT else self.unit

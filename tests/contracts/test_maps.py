@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import dpsketch as dps
 from dpsketch.maps.base import BoundMap, FeatureMap, Relation, Sums
 from dpsketch.maps.registry import MAPS, map_from_dict
+from dpsketch.records import Records
 from dpsketch.schema import Schema
 from tests_support import MIXED_SCHEMA
 
@@ -41,7 +42,7 @@ record = st.lists(st.integers(-32768, 32767), min_size=COLUMNS, max_size=COLUMNS
 
 def sums_of(bound: BoundMap, codes: np.ndarray) -> Sums:
     sums = np.zeros(bound.size, np.int64)
-    bound.accumulate(np.ascontiguousarray(codes, np.int16), sums)
+    bound.accumulate(Records(np.ascontiguousarray(codes, np.int16)), sums)
     return sums
 
 
@@ -122,7 +123,7 @@ def test_the_grid_bounds_are_attained() -> None:
     bound = dps.Grid(columns=["height"], width=2, rows=2).bind(MIXED_SCHEMA)
     codes = np.zeros((COLUMNS, 64), np.int16)
     codes[1] = np.linspace(-32767, 32767, 64)
-    features = bound.features(codes)
+    features = bound.features(Records(codes))
     change = features[:, None] - features[None, :]
     limit = bound.sensitivity(Relation.REPLACE_ONE)
     assert (np.abs(change).sum(axis=2).max(), (change**2).sum(axis=2).max()) == (limit.l1, limit.l2_squared)
@@ -134,7 +135,7 @@ def test_the_one_bit_bounds_are_attained() -> None:
     bound = dps.OneBitFourier(size=1, columns=["height"], radii=(200, 200)).bind(MIXED_SCHEMA)
     codes = np.zeros((COLUMNS, 65536), np.int16)
     codes[1] = np.arange(-32768, 32768)
-    features = bound.features(codes)
+    features = bound.features(Records(codes))
     limit = bound.sensitivity(Relation.ADD_REMOVE)
     assert set(np.abs(features).sum(axis=1)) == {limit.l1}
     assert set((features**2).sum(axis=1)) == {limit.l2_squared}
@@ -168,7 +169,7 @@ def test_a_record_is_a_pure_function_of_its_codes(bound: BoundMap, rng: np.rando
 @every_map
 def test_features_are_the_real_form_of_the_sums(bound: BoundMap, rng: np.random.Generator) -> None:
     codes = rng.integers(-32768, 32768, (COLUMNS, 300)).astype(np.int16)
-    error = np.abs(bound.features(codes).sum(axis=0) * bound.grid - sums_of(bound, codes))
+    error = np.abs(bound.features(Records(codes)).sum(axis=0) * bound.grid - sums_of(bound, codes))
     inner = getattr(bound.description, "map", bound.description)
     rounding = {"fourier": 0.53 * 300, "second_moments": 1e-12 * 300 * bound.grid}
     assert error.max() <= rounding.get(inner.name, 0)

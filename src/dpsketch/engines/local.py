@@ -7,17 +7,20 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
+from threading import Lock
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dpsketch.encoding import encode
 from dpsketch.engines.sources import Progress, read_batches
 from dpsketch.engines.units import UnitSelection
 from dpsketch.errors import RecipeError
-from dpsketch.maps.base import BoundMap, Sums
+from dpsketch.maps.base import LARGE, BoundMap, BoundTable, Sums
 from dpsketch.recipe import Recipe, declared_rows
-from dpsketch.schema import Codes, Schema
+from dpsketch.records import Records
+from dpsketch.schema import Schema
 from dpsketch.sketch.lineage import new_lineage
 from dpsketch.sketch.raw import RawPart, RawSketch, empty_sums
 
@@ -35,18 +38,18 @@ class Local:
         if schema.unit_column is not None:
             wanted.append(schema.unit_column)
         batches = self._slices(read_batches(source, wanted, progress))
-        with _Workers(maps, threads) as workers:
+        with _Workers(maps, declared_rows(schema), threads) as workers:
             if schema.unit_column is None:
                 for batch in batches:
                     workers.submit(lambda batch=batch: encode(schema, batch))  # type: ignore[misc]
             else:
-                selection = UnitSelection(len(schema.scalars), schema.max_rows_per_unit)
+                selection = UnitSelection(schema.max_rows_per_unit)
                 for batch in batches:
                     selection.add(batch.column(schema.unit_column), encode(schema, batch))
-                kept = selection.kept()
-                for start in range(0, kept.shape[1], self.batch_rows):
-                    part = kept[:, start : start + self.batch_rows].copy()
-                    workers.submit(lambda part=part: part)  # type: ignore[misc]
+                units, kept = selection.kept() or (np.empty(0, np.int64), None)
+                for start in range(0, len(units), self.batch_rows):
+                    part = np.arange(start, min(start + self.batch_rows, len(units)))
+                    workers.submit(lambda part=part: kept.take(part))  # type: ignore[misc, union-attr]
             return workers.total()
 
     def _slices(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -55,18 +58,54 @@ class Local:
                 yield batch.slice(start, self.batch_rows)
 
 
-class _Workers:
-    """A pool of threads, each adding to sums of its own; at most two batches a thread are in flight."""
+class _Accumulator:
+    """Sums of one map, filled by several threads.
 
-    def __init__(self, maps: tuple[BoundMap, ...], threads: int) -> None:
-        self._maps = maps
+    Small sums are private to a thread and added up at the end. Large ones are shared: a thread goes through the
+    table's blocks of rows, holding one lock at a time, each thread starting at another block.
+    """
+
+    def __init__(self, bound: BoundMap, rows: int, threads: int) -> None:
+        self._map = bound
+        self._table = bound if isinstance(bound, BoundTable) else None
+        shared = self._table is not None or bound.size >= LARGE
+        self._sums = [empty_sums(bound, rows) for _ in range(1 if shared else threads)]
+        blocks = min(2 * threads, self._table.rows) if self._table else 1
+        self._edges = [block * self._table.rows // blocks for block in range(blocks + 1)] if self._table else []
+        self._locks = [Lock() for _ in range(blocks if shared else threads)]
+
+    def add(self, records: Records, thread: int) -> None:
+        if self._table is None:
+            own = thread % len(self._sums)
+            with self._locks[own]:
+                self._map.accumulate(records, self._sums[own])
+            return
+        prepared = self._table.prepare(records)
+        blocks = len(self._locks)
+        for step in range(blocks):
+            block = (2 * thread + step) % blocks
+            with self._locks[block]:
+                first, last = self._edges[block : block + 2]
+                self._table.accumulate_rows(prepared, self._sums[0], first, last)
+
+    def total(self) -> Sums:
+        total = self._sums[0]
+        for sums in self._sums[1:]:
+            total += sums
+        return total
+
+
+class _Workers:
+    """A pool of threads; at most two batches a thread are in flight."""
+
+    def __init__(self, maps: tuple[BoundMap, ...], rows: int, threads: int) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="dpsketch")
         self._most = 2 * threads
         self._running: set[Future[None]] = set()
-        self._free: SimpleQueue[list[Sums]] = SimpleQueue()
-        self._all = [empty_sums(maps) for _ in range(threads)]
-        for sums in self._all:
-            self._free.put(sums)
+        self._accumulators = [_Accumulator(bound, rows, threads) for bound in maps]
+        self._free: SimpleQueue[int] = SimpleQueue()
+        for thread in range(threads):
+            self._free.put(thread)
 
     def __enter__(self) -> _Workers:
         return self
@@ -74,33 +113,29 @@ class _Workers:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def submit(self, codes: Callable[[], Codes]) -> None:
+    def submit(self, records: Callable[[], Records]) -> None:
         while len(self._running) >= self._most:
-            self._collect(FIRST_COMPLETED)
-        self._running.add(self._pool.submit(self._work, codes))
+            self._collect()
+        self._running.add(self._pool.submit(self._work, records))
 
     def total(self) -> list[Sums]:
         while self._running:
-            self._collect(FIRST_COMPLETED)
-        total = self._all[0]
-        for sums in self._all[1:]:
-            for mine, theirs in zip(total, sums, strict=True):
-                mine += theirs
-        return total
+            self._collect()
+        return [accumulator.total() for accumulator in self._accumulators]
 
-    def _collect(self, when: str) -> None:
-        done, self._running = wait(self._running, return_when=when)
+    def _collect(self) -> None:
+        done, self._running = wait(self._running, return_when=FIRST_COMPLETED)
         for future in done:
             future.result()
 
-    def _work(self, make_codes: Callable[[], Codes]) -> None:
-        codes = make_codes()
-        sums = self._free.get()
+    def _work(self, make_records: Callable[[], Records]) -> None:
+        records = make_records()
+        thread = self._free.get()
         try:
-            for bound, part in zip(self._maps, sums, strict=True):
-                bound.accumulate(codes, part)
+            for accumulator in self._accumulators:
+                accumulator.add(records, thread)
         finally:
-            self._free.put(sums)
+            self._free.put(thread)
 
 
 def accumulate(

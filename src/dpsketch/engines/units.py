@@ -9,6 +9,7 @@ Memory grows with the number of units: about 2·d + 100 bytes for each kept row.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpsketch.encoding import texts
-from dpsketch.schema import Codes
+from dpsketch.records import Records, concatenated
 
 _SLACK = 1 << 18
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -25,16 +26,14 @@ _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 class UnitSelection:
     """Collects batches; `kept()` gives the codes of the rows that count."""
 
-    def __init__(self, columns: int, most: int) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
         self._numbers: dict[bytes, int] = {}
-        self._units = np.empty(0, np.int64)
-        self._hashes = np.empty(0, np.uint64)
-        self._codes = np.empty((columns, 0), np.int16)
-        self._waiting: list[tuple[NDArray[np.int64], NDArray[np.uint64], Codes]] = []
+        self._kept: _Rows | None = None
+        self._waiting: list[_Rows] = []
         self._waiting_rows = 0
 
-    def add(self, units: pa.Array, codes: Codes) -> None:
+    def add(self, units: pa.Array, records: Records) -> None:
         """Take the rows of one batch, in any order, from one thread at a time."""
         encoded = texts(units).view(pa.large_binary()).dictionary_encode()
         names = encoded.dictionary.to_pylist()
@@ -42,41 +41,56 @@ class UnitSelection:
         keys = np.array([_key(name) for name in names], np.uint64)
         present = pc.is_valid(encoded.indices).to_numpy(zero_copy_only=False)
         index = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)[present]
-        codes = codes[:, present]
-        if not len(index):
-            return
-        self._waiting.append((numbers[index], _row_hashes(keys[index], codes), codes))
+        records = records.take(np.flatnonzero(present))
+        self._waiting.append(_Rows(numbers[index], _row_hashes(keys[index] if len(keys) else keys, records), records))
         self._waiting_rows += len(index)
-        if self._waiting_rows > len(self._units) + _SLACK:
+        if self._waiting_rows > _SLACK + (0 if self._kept is None else len(self._kept.units)):
             self._select()
 
-    def kept(self) -> Codes:
+    def kept(self) -> tuple[NDArray[np.int64], Records] | None:
+        """Unit numbers, rising, and the records that count; None if there was no batch at all."""
         self._select()
-        return np.ascontiguousarray(self._codes)
+        return None if self._kept is None else (self._kept.units, self._kept.records)
 
     def _select(self) -> None:
-        units = np.concatenate([self._units] + [entry[0] for entry in self._waiting])
-        hashes = np.concatenate([self._hashes] + [entry[1] for entry in self._waiting])
-        codes = np.concatenate([self._codes] + [entry[2] for entry in self._waiting], axis=1)
+        every = self._waiting if self._kept is None else [self._kept, *self._waiting]
+        if not every:
+            return
+        units = np.concatenate([rows.units for rows in every])
+        hashes = np.concatenate([rows.hashes for rows in every])
+        records = concatenated([rows.records for rows in every])
         self._waiting, self._waiting_rows = [], 0
+        codes = records.codes
         content = [np.ascontiguousarray(codes.T).view(f"S{2 * len(codes)}").ravel()] if len(codes) else []
         order = np.lexsort((*content, hashes, units))
         sorted_units = units[order]
         firsts = np.flatnonzero(np.diff(sorted_units, prepend=-1))
         rank = np.arange(len(order)) - np.repeat(firsts, np.diff(firsts, append=len(order)))
         chosen = order[rank < self._most]
-        self._units, self._hashes, self._codes = units[chosen], hashes[chosen], codes[:, chosen]
+        self._kept = _Rows(units[chosen], hashes[chosen], records.take(chosen))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Records with the numbers of their units and the hashes of their contents."""
+
+    units: NDArray[np.int64]
+    hashes: NDArray[np.uint64]
+    records: Records
 
 
 def _key(unit: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(unit, digest_size=8, key=b"dpsketch units 1").digest(), "little")
 
 
-def _row_hashes(keys: NDArray[np.uint64], codes: Codes) -> NDArray[np.uint64]:
-    """A 64-bit mix of the unit's key and every code: spreads the choice evenly over a unit's rows."""
+def _row_hashes(keys: NDArray[np.uint64], records: Records) -> NDArray[np.uint64]:
+    """A 64-bit mix of the unit's key, every code and every set: spreads the choice evenly over a unit's rows."""
     hashes = _mix(keys)
-    for row in codes:
+    for row in records.codes:
         hashes = _mix(hashes ^ row.view(np.uint16).astype(np.uint64))
+    for column in records.sets.values():
+        totals = np.concatenate([[np.uint64(0)], np.cumsum(_mix(column.ids.astype(np.uint64)), dtype=np.uint64)])
+        hashes = _mix(hashes ^ (totals[column.offsets[1:]] - totals[column.offsets[:-1]]))
     return hashes
 
 

@@ -23,6 +23,7 @@ from dpsketch.learn.tables import TableEstimator
 from dpsketch.maps.fourier import BoundFourier
 from dpsketch.maps.histogram import Binning
 from dpsketch.maps.one_bit import BoundOneBitFourier
+from dpsketch.records import Records
 from dpsketch.schema import Floats, Schema
 from dpsketch.sketch.released import ReleasedPart
 
@@ -79,7 +80,7 @@ class MomentEstimator:
         for name in self.columns:
             every[self._schema.index(name)] = codes[name]
         groups_at_points = scipy.sparse.hstack(blocks, format="csr") if blocks else scipy.sparse.csr_array((POINTS, 0))
-        return _Points(Frame(self._schema, codes), groups, groups_at_points, self._fourier.features(every).T)
+        return _Points(Frame(self._schema, codes), groups, groups_at_points, self._fourier.features(Records(every)).T)
 
     def _distribution(self, name: str) -> tuple[Binning, Floats]:
         """Bins and their shares among the points."""

@@ -17,9 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import RecipeError
-from dpsketch.schema import Codes, Floats, Schema
+from dpsketch.records import Records
+from dpsketch.schema import Floats, Schema
 
 Sums = NDArray[np.int64]
+LARGE = 1 << 22  # sums; from here on counters take four bytes where they fit, and are shared between threads
 
 
 class Relation(StrEnum):
@@ -65,6 +67,7 @@ class BoundMap(ABC):
     size: int
     largest: int
     grid: int = 1  # integer features are the real ones times `grid`
+    narrow: bool = False  # whether `accumulate` also takes int32 sums
 
     def __init__(self, description: FeatureMap, schema: Schema, columns: tuple[str, ...]) -> None:
         self.description = description
@@ -72,11 +75,11 @@ class BoundMap(ABC):
         self._facts = [schema.column(name).to_dict() | {"name": name} for name in columns]
 
     @abstractmethod
-    def accumulate(self, codes: Codes, sums: Sums) -> None:
-        """Add the features of every record (a matrix column of `codes`) to `sums`, modulo 2^64."""
+    def accumulate(self, records: Records, sums: Sums) -> None:
+        """Add the features of every record to `sums`, modulo 2^64."""
 
     @abstractmethod
-    def features(self, codes: Codes) -> Floats:
+    def features(self, records: Records) -> Floats:
         """Real features of each record, from the same quantised parameters: one matrix row a record."""
 
     @abstractmethod
@@ -103,6 +106,28 @@ class BoundMap(ABC):
         """Equal only if two sketches may be added: same map, version, columns and parameters."""
         facts = json.dumps([self.description.to_dict(), self._facts], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(facts.encode() + b"\0" + self.parameters()).hexdigest()
+
+
+class BoundTable(BoundMap):
+    """A map whose sums are `rows` tables of `width` counters, each of which can be filled on its own.
+
+    Threads own rows of one shared table, so that a large one is held once.
+    """
+
+    rows: int
+    width: int
+    narrow = True
+
+    @abstractmethod
+    def prepare(self, records: Records) -> Any:
+        """What all rows need of the records."""
+
+    @abstractmethod
+    def accumulate_rows(self, prepared: Any, sums: Sums, first: int, last: int) -> None:
+        """Add the records to rows first .. last-1 of the whole table `sums`."""
+
+    def accumulate(self, records: Records, sums: Sums) -> None:
+        self.accumulate_rows(self.prepare(records), sums, 0, self.rows)
 
 
 def check_whole(owner: str, name: str, value: object, low: int, high: int) -> None:

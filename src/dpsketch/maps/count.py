@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from dpsketch.maps.base import BoundMap, FeatureMap, Relation, Sensitivity, Sums
-from dpsketch.schema import Codes, Floats, Schema
+from dpsketch.records import Records
+from dpsketch.schema import Floats, Schema
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,11 @@ class BoundCount(BoundMap):
     size = 1
     largest = 1
 
-    def accumulate(self, codes: Codes, sums: Sums) -> None:
-        sums[0] += codes.shape[1]
+    def accumulate(self, records: Records, sums: Sums) -> None:
+        sums[0] += len(records)
 
-    def features(self, codes: Codes) -> Floats:
-        return np.ones((codes.shape[1], 1))
+    def features(self, records: Records) -> Floats:
+        return np.ones((len(records), 1))
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         return Sensitivity(1, 1) if relation is Relation.ADD_REMOVE else Sensitivity(0, 0)

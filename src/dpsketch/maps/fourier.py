@@ -23,7 +23,8 @@ from dpsketch.maps.base import (
 )
 from dpsketch.maps.draw import PublicStream
 from dpsketch.precise import precise
-from dpsketch.schema import SPAN, Codes, Floats, Schema
+from dpsketch.records import Records
+from dpsketch.schema import SPAN, Floats, Schema
 
 GRID = 32768
 # Largest |cos|, |cos|+|sin| and cos²+sin² of the frozen kernel: tests/unit/maps/test_fourier.py goes through
@@ -76,10 +77,10 @@ class BoundFourier(BoundMap):
         self.frequencies = draw_frequencies(description, len(self.columns))
         self._rows = np.array([schema.index(name) for name in self.columns])
 
-    def accumulate(self, codes: Codes, sums: Sums) -> None:
+    def accumulate(self, records: Records, sums: Sums) -> None:
         from dpsketch.maps.kernels import fourier_sums
 
-        fourier_sums(codes, self._rows, *self._halves, np.empty(0, np.int32), sums)
+        fourier_sums(records.codes, self._rows, *self._halves, np.empty(0, np.int32), sums)
 
     @cached_property
     def _halves(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -87,10 +88,10 @@ class BoundFourier(BoundMap):
 
         return split_frequencies(self.frequencies)
 
-    def features(self, codes: Codes) -> Floats:
+    def features(self, records: Records) -> Floats:
         """Cosines in the even columns, sines in the odd ones, of the quantised frequencies."""
-        phases = codes[self._rows].T.astype(np.float64) @ (self.frequencies.T * (2 * np.pi / _TURN))
-        features = np.empty((codes.shape[1], self.size))
+        phases = records.codes[self._rows].T.astype(np.float64) @ (self.frequencies.T * (2 * np.pi / _TURN))
+        features = np.empty((len(records), self.size))
         np.cos(phases, out=features[:, 0::2])
         np.sin(phases, out=features[:, 1::2])
         return features

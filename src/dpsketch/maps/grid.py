@@ -20,6 +20,7 @@ from dpsketch.maps.base import (
     chosen_columns,
 )
 from dpsketch.maps.draw import PublicStream
+from dpsketch.records import Records
 from dpsketch.schema import Codes, Floats, Schema
 
 MOST_COUNTERS = 2**31
@@ -91,10 +92,10 @@ class BoundGrid(BoundMap):
         self._shift = np.uint64(64 - (self.width.bit_length() - 1))
         self._columns = np.array([schema.index(name) for name in self.columns])
 
-    def accumulate(self, codes: Codes, sums: Sums) -> None:
+    def accumulate(self, records: Records, sums: Sums) -> None:
         from dpsketch.maps.kernels import grid_sums
 
-        grid_sums(codes, self._columns, self.levels, self.salts, self._shift, sums)
+        grid_sums(records.codes, self._columns, self.levels, self.salts, self._shift, sums)
 
     def cells(self, codes: Codes, level: int) -> NDArray[np.int64]:
         """Cell of each record along each column at a level: one matrix row a column; 2^level is missing."""
@@ -116,11 +117,11 @@ class BoundGrid(BoundMap):
         first = (position * self.rows + np.arange(self.rows)) * self.width
         return slots + first[:, None], signs
 
-    def features(self, codes: Codes) -> Floats:
-        features = np.zeros((codes.shape[1], self.size))
+    def features(self, records: Records) -> Floats:
+        features = np.zeros((len(records), self.size))
         for position, level in enumerate(self.levels.tolist()):
-            index, sign = self.counters(self.cells(codes, level), position)
-            features[np.arange(codes.shape[1]), index] = sign
+            index, sign = self.counters(self.cells(records.codes, level), position)
+            features[np.arange(len(records)), index] = sign
         return features
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:

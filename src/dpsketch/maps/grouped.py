@@ -9,6 +9,7 @@ import numpy as np
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, FeatureMap, Relation, Sensitivity, Sums
+from dpsketch.records import Records
 from dpsketch.schema import Codes, Floats, Schema
 
 MOST_GROUPS = 10_000
@@ -66,18 +67,18 @@ class BoundGrouped(BoundMap):
         self._column = schema.column(description.column)
         self._row = schema.index(description.column)
 
-    def accumulate(self, codes: Codes, sums: Sums) -> None:
-        group = self._group(codes)
+    def accumulate(self, records: Records, sums: Sums) -> None:
+        group = self._group(records.codes)
         parts = sums.reshape(self.groups, self.inner.size)
         order = np.argsort(group, kind="stable")
         present, starts = np.unique(group[order], return_index=True)
         for label, members in zip(present, np.split(order, starts[1:]), strict=True):
-            self.inner.accumulate(np.ascontiguousarray(codes[:, members]), parts[label])
+            self.inner.accumulate(records.take(members), parts[label])
 
-    def features(self, codes: Codes) -> Floats:
-        every = np.zeros((codes.shape[1], self.groups, self.inner.size))
-        every[np.arange(codes.shape[1]), self._group(codes)] = self.inner.features(codes)
-        return every.reshape(codes.shape[1], self.size)
+    def features(self, records: Records) -> Floats:
+        every = np.zeros((len(records), self.groups, self.inner.size))
+        every[np.arange(len(records)), self._group(records.codes)] = self.inner.features(records)
+        return every.reshape(len(records), self.size)
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         alone = self.inner.record_sensitivity(Relation.ADD_REMOVE)

@@ -22,6 +22,7 @@ from dpsketch.maps.base import (
     check_whole,
     chosen_columns,
 )
+from dpsketch.records import Records
 from dpsketch.schema import HIGHEST, MISSING, Codes, Column, Floats, Schema
 
 MOST_CELLS = 2**31
@@ -129,10 +130,10 @@ class BoundHistogram(BoundMap):
     def _lookups(self) -> NDArray[np.uint16]:
         return np.stack([self.binnings[name].lookup for name in self.columns])
 
-    def accumulate(self, codes: Codes, sums: Sums) -> None:
+    def accumulate(self, records: Records, sums: Sums) -> None:
         from dpsketch.maps.kernels import histogram_sums
 
-        histogram_sums(codes, self._rows, self._lookups, self._members, self._strides, self.offsets[:-1], sums)
+        histogram_sums(records.codes, self._rows, self._lookups, self._members, self._strides, self.offsets[:-1], sums)
 
     def cells(self, codes: Codes) -> NDArray[np.int64]:
         """Index into the sums of each record's cell in each table: one matrix row a table."""
@@ -140,9 +141,9 @@ class BoundHistogram(BoundMap):
         found = (bins.astype(np.int64)[self._members] * self._strides[:, :, None]).sum(axis=1)
         return found + self.offsets[:-1, None]
 
-    def features(self, codes: Codes) -> Floats:
-        one_hot = np.zeros((codes.shape[1], self.size))
-        one_hot[np.arange(codes.shape[1]), self.cells(codes)] = 1.0
+    def features(self, records: Records) -> Floats:
+        one_hot = np.zeros((len(records), self.size))
+        one_hot[np.arange(len(records)), self.cells(records.codes)] = 1.0
         return one_hot
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:

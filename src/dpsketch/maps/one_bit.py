@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from dpsketch.maps.base import BoundMap, FeatureMap, Relation, Sensitivity, Sums, chosen_columns
 from dpsketch.maps.draw import PublicStream
 from dpsketch.maps.fourier import check_frequencies, draw_frequencies, frequencies_length
-from dpsketch.schema import Codes, Floats, Schema
+from dpsketch.records import Records
+from dpsketch.schema import Floats, Schema
 
 
 @dataclass(frozen=True)
@@ -58,15 +59,15 @@ class BoundOneBitFourier(BoundMap):
 
         return split_frequencies(self.frequencies)
 
-    def accumulate(self, codes: Codes, sums: Sums) -> None:
+    def accumulate(self, records: Records, sums: Sums) -> None:
         from dpsketch.maps.kernels import fourier_sums
 
-        fourier_sums(codes, self._rows, *self._halves, self.dithers, sums)
+        fourier_sums(records.codes, self._rows, *self._halves, self.dithers, sums)
 
-    def features(self, codes: Codes) -> Floats:
+    def features(self, records: Records) -> Floats:
         """Signs of the cosine in the even columns, of the sine in the odd ones, exactly those that are summed."""
-        phases = codes[self._rows].T.astype(np.int64) @ self.frequencies.T.astype(np.int64) + self.dithers
-        features = np.empty((codes.shape[1], self.size))
+        phases = records.codes[self._rows].T.astype(np.int64) @ self.frequencies.T.astype(np.int64) + self.dithers
+        features = np.empty((len(records), self.size))
         features[:, 0::2] = _signs(phases + (1 << 30))
         features[:, 1::2] = _signs(phases)
         return features

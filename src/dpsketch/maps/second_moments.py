@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, FeatureMap, Relation, Sensitivity, Sums, check_columns, chosen_columns
+from dpsketch.records import Records
 from dpsketch.schema import HIGHEST, MISSING, Codes, Floats, Schema
 
 MOST_COLUMNS = 4096
@@ -59,10 +60,10 @@ class BoundSecondMoments(BoundMap):
         self.largest = self.grid = self.ball**2
         self._rows = np.array([schema.index(name) for name in self.columns])
 
-    def accumulate(self, codes: Codes, sums: Sums) -> None:
+    def accumulate(self, records: Records, sums: Sums) -> None:
         from dpsketch.maps.kernels import second_moment_sums
 
-        second_moment_sums(codes, self._rows, self.ball, sums)
+        second_moment_sums(records.codes, self._rows, self.ball, sums)
 
     def clipped(self, codes: Codes) -> NDArray[np.int64]:
         """The integer records that are multiplied: one matrix row a column."""
@@ -74,11 +75,11 @@ class BoundSecondMoments(BoundMap):
         shortened = np.sign(numbers) * (np.abs(numbers) * self.ball // np.maximum(length, 1))
         return np.where(length > self.ball, shortened, numbers)
 
-    def features(self, codes: Codes) -> Floats:
+    def features(self, records: Records) -> Floats:
         """Products over the squared radius of the ball."""
-        records = self.clipped(codes)
+        numbers = self.clipped(records.codes)
         first, second = np.triu_indices(len(self.columns))
-        return (records[first] * records[second]).T / self.grid
+        return (numbers[first] * numbers[second]).T / self.grid
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         times = 1 if relation is Relation.ADD_REMOVE else 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpsketch.maps.base import BoundMap, Sums
+from dpsketch.maps.base import LARGE, BoundMap, Sums
 from dpsketch.recipe import Recipe
 from dpsketch.schema import Schema
 from dpsketch.sketch import file
@@ -64,5 +64,7 @@ class RawSketch:
         return cls(contents.schema, contents.recipe, parts, lineage)
 
 
-def empty_sums(maps: tuple[BoundMap, ...]) -> list[Sums]:
-    return [np.zeros(bound.size, np.int64) for bound in maps]
+def empty_sums(bound: BoundMap, rows: int) -> Sums:
+    """Zeros, in four bytes for a large table of counters whose declared rows fit; both are public."""
+    narrow = bound.narrow and bound.size >= LARGE and rows * bound.largest < 2**31
+    return np.zeros(bound.size, np.int32 if narrow else np.int64)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import dpsketch as dps
 from dpsketch.engines.units import UnitSelection
 from dpsketch.errors import MergeError
+from dpsketch.records import Records
 
 FACTS = {
     "privacy": {"rows": 100, "unit": "id", "max_rows_per_unit": 2},
@@ -57,19 +58,19 @@ def test_ids_are_compared_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_equal_hashes_are_ordered_by_content(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpsketch.engines.units._row_hashes", lambda keys, codes: np.zeros(codes.shape[1], np.uint64))
+    monkeypatch.setattr("dpsketch.engines.units._row_hashes", lambda keys, records: np.zeros(len(records), np.uint64))
     rows: list[tuple[str | None, int]] = [("a", x) for x in (5, 3, 9, 1)]
     assert sums(rows) == sums(rows[::-1])
 
 
 def test_long_inputs_are_compacted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpsketch.engines.units._SLACK", 10)
-    selection = UnitSelection(1, 2)
+    selection = UnitSelection(2)
     for start in range(0, 400, 20):
         codes = np.arange(start, start + 20, dtype=np.int16)[None, :]
-        selection.add(pa.array([f"u{i % 5}" for i in range(20)]), codes)
+        selection.add(pa.array([f"u{i % 5}" for i in range(20)]), Records(codes))
         assert selection._waiting_rows <= 30
-    assert selection.kept().shape == (1, 10)
+    assert selection.kept()[1].codes.shape == (1, 10)
 
 
 def test_the_choice_is_spread_over_a_units_rows() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from dpsketch.maps import fourier
 from dpsketch.maps.fourier import Fourier
 from dpsketch.maps.kernels import cosine_bounds
+from dpsketch.records import Records
 from dpsketch.schema import Schema
 
 
@@ -29,8 +30,8 @@ def test_sums_match_the_real_features(rng: np.random.Generator, schema: Schema) 
         bound = Fourier(size=size, seed=1, columns=["age", "height", "sex"]).bind(schema)
         codes = rng.integers(-32768, 32768, (6, 1300)).astype(np.int16)
         sums = np.zeros(bound.size, np.int64)
-        bound.accumulate(codes, sums)
-        exact = bound.features(codes).sum(axis=0) * bound.grid
+        bound.accumulate(Records(codes), sums)
+        exact = bound.features(Records(codes)).sum(axis=0) * bound.grid
         assert np.abs(sums - exact).max() <= 1300 * 0.53
 
 
@@ -39,7 +40,7 @@ def test_the_features_average_to_a_kernel(schema: Schema) -> None:
     bound = Fourier(size=2000, columns=["age", "height"], radii=(2, 30)).bind(schema)
     codes = np.zeros((6, 3), np.int16)
     codes[0] = [0, 300, 20000]
-    features = bound.features(codes)
+    features = bound.features(Records(codes))
     kernel = features @ features.T / 2000
     assert np.allclose(np.diag(kernel), 1)
     assert kernel[0, 1] > 0.98
@@ -48,11 +49,12 @@ def test_the_features_average_to_a_kernel(schema: Schema) -> None:
 
 TARGETS = """
 import hashlib, numpy as np, dpsketch as dps
+from dpsketch.records import Records
 columns = {f"c{j}": {"kind": "number", "lower": 0, "upper": 1} for j in range(7)}
 bound = dps.Fourier(size=20, seed=5).bind(dps.Schema.from_dict({"columns": columns}))
 codes = (np.arange(7 * 999).reshape(7, 999) * 7919 % 65536 - 32768).astype(np.int16)
 sums = np.zeros(bound.size, np.int64)
-bound.accumulate(codes, sums)
+bound.accumulate(Records(codes), sums)
 print(hashlib.sha256(sums.tobytes()).hexdigest())
 """
 

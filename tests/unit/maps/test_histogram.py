@@ -5,6 +5,7 @@ from itertools import combinations
 import numpy as np
 
 from dpsketch.maps.histogram import Binning, Histogram
+from dpsketch.records import Records
 from dpsketch.schema import HIGHEST, LOWEST, MISSING, Boolean, Category, Integer, Number, Schema
 
 
@@ -31,8 +32,8 @@ def test_tables_match_a_direct_count(rng: np.random.Generator, schema: Schema) -
     levels = [rng.integers(-1, column.levels, 700) for column in schema.scalars]
     codes = np.stack([column.codes_of(level) for column, level in zip(schema.scalars, levels, strict=True)])
     sums = np.zeros(bound.size, np.int64)
-    bound.accumulate(codes, sums)
-    assert (bound.features(codes).sum(axis=0) == sums).all()
+    bound.accumulate(Records(codes), sums)
+    assert (bound.features(Records(codes)).sum(axis=0) == sums).all()
     for table, names in enumerate(bound.tables):
         expected = np.zeros(bound.shape(table), np.int64)
         bins = [bound.binnings[n].lookup[codes[schema.index(n)].astype(int) - MISSING] for n in names]
