@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from dpsketch.learn.view import View
     from dpsketch.learn.view import open_view as open
     from dpsketch.maps.count import Count
+    from dpsketch.maps.embedding import Embedding
     from dpsketch.maps.fourier import Fourier
     from dpsketch.maps.grid import Grid
     from dpsketch.maps.grouped import Grouped
+    from dpsketch.maps.hashes import Euclidean, Factor, InnerProduct, MinHash, Product, SignedProjection
     from dpsketch.maps.histogram import Histogram
     from dpsketch.maps.one_bit import OneBitFourier
+    from dpsketch.maps.race import Race
     from dpsketch.maps.second_moments import SecondMoments
     from dpsketch.privacy.budget import Budget
     from dpsketch.privacy.ledger import Ledger
@@ -31,19 +34,27 @@ __all__ = [
     "Budget",
     "Count",
     "DpsketchError",
+    "Embedding",
+    "Euclidean",
+    "Factor",
     "Fourier",
     "Grid",
     "Grouped",
     "Histogram",
+    "InnerProduct",
     "Ledger",
     "Local",
+    "MinHash",
     "OneBitFourier",
     "Part",
+    "Product",
+    "Race",
     "RawSketch",
     "Recipe",
     "ReleasedSketch",
     "Schema",
     "SecondMoments",
+    "SignedProjection",
     "View",
     "accumulate",
     "open",
@@ -56,19 +67,27 @@ _HOMES = {
     "Budget": "privacy.budget",
     "Count": "maps.count",
     "DpsketchError": "errors",
+    "Embedding": "maps.embedding",
+    "Euclidean": "maps.hashes",
+    "Factor": "maps.hashes",
     "Fourier": "maps.fourier",
     "Grid": "maps.grid",
     "Grouped": "maps.grouped",
     "Histogram": "maps.histogram",
+    "InnerProduct": "maps.hashes",
     "Ledger": "privacy.ledger",
     "Local": "engines.local",
+    "MinHash": "maps.hashes",
     "OneBitFourier": "maps.one_bit",
     "Part": "recipe",
+    "Product": "maps.hashes",
+    "Race": "maps.race",
     "RawSketch": "sketch.raw",
     "Recipe": "recipe",
     "ReleasedSketch": "sketch.released",
     "Schema": "schema",
     "SecondMoments": "maps.second_moments",
+    "SignedProjection": "maps.hashes",
     "View": "learn.view",
     "accumulate": "engines.local",
     "open": "learn.view",

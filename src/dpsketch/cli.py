@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError
+from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError, RecipeError
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, decimal_text
 from dpsketch.schema import Schema
 from dpsketch.sketch.file import read_header
@@ -23,6 +23,7 @@ from dpsketch.sketch.statement import statement_text
 
 if TYPE_CHECKING:
     from dpsketch.learn.sql import Table
+    from dpsketch.privacy.ledger import Ledger
     from dpsketch.sketch.raw import RawSketch
 
 app = typer.Typer(
@@ -44,6 +45,12 @@ Epsilon = Annotated[float, typer.Option(help="Privacy budget of this release.")]
 Frequencies = Annotated[
     int | None, typer.Option(help="Number of Fourier frequencies; by default from rows and epsilon.")
 ]
+RecipePath = Annotated[
+    Path | None, typer.Option("--recipe", help="TOML file with the maps and their shares; by default a general recipe.")
+]
+LedgerPath = Annotated[str | None, typer.Option(help="Ledger file; created if absent.")]
+Dataset = Annotated[str | None, typer.Option(help="Name in the ledger; by default the table's file name.")]
+NotPrivate = Annotated[bool, typer.Option("--not-private", help="For studies: no noise, needs epsilon inf.")]
 Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 
@@ -63,13 +70,14 @@ def accumulate(
     schema: SchemaPath,
     output: Output,
     epsilon: Epsilon,
+    recipe: RecipePath = None,
     rows: Rows = None,
     frequencies: Frequencies = None,
     force: Force = False,
 ) -> None:
     """Read a table into a raw sketch: exact, secret, mergeable. EPSILON only chooses sizes; nothing is spent."""
     _free(output, force)
-    _accumulated(table, schema, Budget(epsilon), rows, frequencies).save(output, force)
+    _accumulated(table, schema, Budget(epsilon), recipe, rows, frequencies).save(output, force)
     err.print(f"{output}: raw sketch, NOT PRIVATE. Keep it secret; release it with: dpsketch release {output} …")
 
 
@@ -79,32 +87,19 @@ def release(
     output: Output,
     epsilon: Epsilon,
     schema: Annotated[Path | None, typer.Option("--schema", help="TOML file with the table's public facts.")] = None,
-    ledger: Annotated[str | None, typer.Option(help="Ledger file; created if absent.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="Name in the ledger; by default the table's file name.")] = None,
+    recipe: RecipePath = None,
+    ledger: LedgerPath = None,
+    dataset: Dataset = None,
     rows: Rows = None,
     frequencies: Frequencies = None,
-    not_private: Annotated[
-        bool, typer.Option("--not-private", help="For studies: no noise, needs epsilon inf.")
-    ] = False,
+    not_private: NotPrivate = False,
     force: Force = False,
 ) -> None:
     """Sketch a table, add noise once, and write the released sketch."""
-    from dpsketch.privacy.ledger import Ledger
     from dpsketch.sketch.raw import RawSketch
-    from dpsketch.sketch.release import release as release_raw
 
-    budget = Budget(epsilon)
     _free(output, force)
-    if not_private == budget.private:
-        raise BudgetError(
-            "a file without privacy needs both --epsilon inf and --not-private",
-            "pass both, or neither for a private release",
-        )
-    if not budget.private and ledger is not None:
-        raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
-    if budget.private and ledger is None:
-        raise BudgetError("a private release needs a ledger", "pass --ledger ledger.db; it is created if absent")
-    book = None if ledger is None else Ledger(ledger)
+    budget, book = _spending(epsilon, ledger, not_private)
     name = dataset or table.name.split(".")[0]
     if table.suffix == ".raw":
         raw = RawSketch.load(table)
@@ -112,17 +107,48 @@ def release(
         if schema is None:
             raise FileError("a table needs --schema", "dpsketch init TABLE > schema.toml writes a template")
         facts = Schema.load(schema)
-        if book is not None and budget.private:
+        if book is not None:
             book.check(name, budget.exact_epsilon, facts.unit, facts.max_rows_per_unit)
-        raw = _accumulated(table, schema, budget, rows, frequencies)
-    release_raw(raw, budget, book, name).save(output, force)
-    if budget.private:
-        err.print(
-            f"{output}: released with epsilon {decimal_text(budget.exact_epsilon)}, recorded for dataset '{name}'."
-        )
-        err.print(f'Next: dpsketch show {output}, dpsketch ask {output} "select count(*) from sketch"')
-    else:
-        err.print(f"{output}: NOT PRIVATE, for studies only.")
+        raw = _accumulated(table, schema, budget, recipe, rows, frequencies)
+    _release(raw, budget, book, name, output, force)
+
+
+@app.command()
+def graph(
+    edges: Annotated[Path, typer.Argument(help="CSV or Parquet edge list, or a folder of them.")],
+    nodes: Annotated[int, typer.Option(help="Public number of nodes; ids are 0 to NODES-1.")],
+    output: Output,
+    epsilon: Epsilon,
+    repetitions: Annotated[int, typer.Option(help="Rows of the table of counters.")] = 200,
+    width: Annotated[int, typer.Option(help="Counters in a row of the table.")] = 100_000,
+    seed: Annotated[int, typer.Option(help="Public seed of the hashes.")] = 0,
+    source: Annotated[str, typer.Option(help="Column of the node whose list an edge belongs to.")] = "src",
+    target: Annotated[str, typer.Option(help="Column of the neighbour.")] = "dst",
+    undirected: Annotated[bool, typer.Option("--undirected", help="Count every edge in both directions.")] = False,
+    ledger: LedgerPath = None,
+    dataset: Dataset = None,
+    not_private: NotPrivate = False,
+    force: Force = False,
+) -> None:
+    """Release the neighbour sets of a graph, for Jaccard densities. One neighbour list is protected, not a node."""
+    from dpsketch.engines.graph import COLUMN, neighbour_sets
+    from dpsketch.engines.local import accumulate as accumulate_table
+    from dpsketch.maps.hashes import MinHash
+    from dpsketch.maps.race import Race
+    from dpsketch.recipe import Part, Recipe
+
+    _free(output, force)
+    budget, book = _spending(epsilon, ledger, not_private)
+    name = dataset or edges.name.split(".")[0]
+    facts = Schema.from_dict({"privacy": {"rows": nodes}, "columns": {COLUMN: {"kind": "set", "universe": nodes}}})
+    recipe = Recipe([Part(Race(rows=repetitions, width=width, seed=seed, hash=MinHash()), 1.0)])
+    recipe.bind(facts)
+    if book is not None:
+        book.check(name, budget.exact_epsilon, facts.unit, facts.max_rows_per_unit)
+    with _progress() as report:
+        sets = neighbour_sets(edges, nodes, source, target, undirected, report)
+        raw = accumulate_table(sets, facts, recipe)
+    _release(raw, budget, book, name, output, force)
 
 
 @app.command()
@@ -222,14 +248,51 @@ def demo(folder: Annotated[Path, typer.Argument(help="Where to write the demo's 
     run_demo(folder, out)
 
 
-def _accumulated(table: Path, schema: Path, budget: Budget, rows: int | None, frequencies: int | None) -> RawSketch:
+def _accumulated(
+    table: Path, schema: Path, budget: Budget, recipe: Path | None, rows: int | None, frequencies: int | None
+) -> RawSketch:
     from dpsketch.engines.local import accumulate as accumulate_table
     from dpsketch.recipe import Recipe
 
     facts = Schema.load(schema)
-    recipe = Recipe.general(facts, rows, budget, frequencies)
+    if recipe is None:
+        chosen = Recipe.general(facts, rows, budget, frequencies)
+    elif frequencies is not None:
+        raise RecipeError("--frequencies is for the general recipe", "set size in the recipe file instead")
+    else:
+        chosen = Recipe(Recipe.load(recipe).parts, rows)
     with _progress() as report:
-        return accumulate_table(table, facts, recipe, progress=report)
+        return accumulate_table(table, facts, chosen, progress=report)
+
+
+def _spending(epsilon: float, ledger: str | None, not_private: bool) -> tuple[Budget, Ledger | None]:
+    """The budget and the ledger, if the release may take place with them."""
+    from dpsketch.privacy.ledger import Ledger
+
+    budget = Budget(epsilon)
+    if not_private == budget.private:
+        raise BudgetError(
+            "a file without privacy needs both --epsilon inf and --not-private",
+            "pass both, or neither for a private release",
+        )
+    if not budget.private and ledger is not None:
+        raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
+    if budget.private and ledger is None:
+        raise BudgetError("a private release needs a ledger", "pass --ledger ledger.db; it is created if absent")
+    return budget, None if ledger is None else Ledger(ledger)
+
+
+def _release(raw: RawSketch, budget: Budget, book: Ledger | None, name: str, output: Path, force: bool) -> None:
+    from dpsketch.sketch.release import release as release_raw
+
+    release_raw(raw, budget, book, name).save(output, force)
+    if budget.private:
+        err.print(
+            f"{output}: released with epsilon {decimal_text(budget.exact_epsilon)}, recorded for dataset '{name}'."
+        )
+        err.print(f'Next: dpsketch show {output}, dpsketch ask {output} "select count(*) from sketch"')
+    else:
+        err.print(f"{output}: NOT PRIVATE, for studies only.")
 
 
 @contextmanager

@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +17,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpsketch.errors import SourceError
-from dpsketch.precise import precise
+from dpsketch.levels import number_levels, spread
 from dpsketch.records import IdSets, Records
 from dpsketch.schema import (
     OTHER,
-    SPAN,
     Boolean,
     Category,
     Codes,
@@ -69,16 +67,26 @@ def encode_sets(column: IdSet, array: pa.Array) -> IdSets:
         raise SourceError(
             f"column '{column.name}' is a set of ids, but the table holds {array.type}", "store it as lists"
         )
-    values = _plain(array.flatten())
-    numbers = _numbers(values)
-    inside = (numbers >= 0) & (numbers < column.universe)
-    ids = np.where(inside, numbers, column.universe).astype(np.int64)
+    numbers = whole_numbers(array.flatten())
+    ids = np.where((numbers >= 0) & (numbers < column.universe), numbers, column.universe)
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    rows = np.repeat(np.arange(len(array)), lengths)
-    kept = np.unique(rows * (column.universe + 1) + ids)
+    kept = np.repeat(np.arange(len(array)), lengths) * (column.universe + 1) + ids
+    if (kept[1:] <= kept[:-1]).any():
+        kept = np.unique(kept)
     counts = np.bincount(kept // (column.universe + 1), minlength=len(array))
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return IdSets(offsets, (kept % (column.universe + 1)).astype(np.int32))
+
+
+def whole_numbers(array: pa.Array) -> NDArray[np.int64]:
+    """Cells as whole numbers; what is none, or beyond 2^53, is −1."""
+    array = _plain(array)
+    if pa.types.is_signed_integer(array.type):
+        numbers: NDArray[np.int64] = pc.fill_null(array.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+        return numbers
+    real = _numbers(array)
+    whole = (real == np.rint(real)) & (np.abs(real) < 2.0**53)
+    return np.where(whole, real, -1).astype(np.int64)
 
 
 def texts(array: pa.Array) -> pa.Array:
@@ -147,13 +155,13 @@ def _is_text(array: pa.Array) -> bool:
 def _levels(column: Column, array: pa.Array) -> NDArray[np.int64]:
     match column:
         case Number():
-            return _linear(column, _with_missing(_numbers(array), column.missing))
+            return number_levels(column, _with_missing(_numbers(array), column.missing))
         case Integer():
             numbers = _with_missing(_numbers(array), column.missing)
-            return _spread(numbers, float(column.lower), float(column.upper), column.levels - 1)
+            return spread(numbers, float(column.lower), float(column.upper), column.levels - 1)
         case Datetime():
             low, high = column.bounds
-            return _spread(_moments(array), low, high, column.levels - 1)
+            return spread(_moments(array), low, high, column.levels - 1)
         case Category():
             text = texts(array)
             found = pc.index_in(text, value_set=pa.array(column.labels, pa.large_string()))
@@ -171,48 +179,6 @@ def _is_null(array: pa.Array) -> NDArray[np.bool_]:
 
 def _with_missing(numbers: Floats, replacement: float | None) -> Floats:
     return numbers if replacement is None else np.where(np.isnan(numbers), float(replacement), numbers)
-
-
-def _linear(column: Number, numbers: Floats) -> NDArray[np.int64]:
-    if column.transform is None:
-        return _spread(numbers, column.lower, column.upper, SPAN)
-    levels = np.searchsorted(thresholds(column.transform, column.lower, column.upper), numbers, side="right")
-    return np.where(np.isnan(numbers), -1, levels)
-
-
-def _spread(numbers: Floats, low: float, high: float, steps: int) -> NDArray[np.int64]:
-    """Nearest of steps+1 levels; only correctly rounded operations, so the same on every machine."""
-    missing = np.isnan(numbers)
-    clamped = np.where(missing, low, np.minimum(np.maximum(numbers, low), high))
-    levels = np.rint((clamped - low) / (high - low) * steps).astype(np.int64)
-    return np.where(missing, -1, np.minimum(np.maximum(levels, 0), steps))
-
-
-@lru_cache(maxsize=256)
-def thresholds(transform: str, lower: float, upper: float) -> Floats:
-    """Boundaries between the levels of a log or asinh column, each correctly rounded.
-
-    Comparison with these replaces a libm call, whose last bit differs between machines. The levels are
-    evenly spaced in log or asinh, so their images follow a recurrence in fixed-point integers.
-    """
-    bits = 300 + abs(math.frexp(lower)[1]) + abs(math.frexp(upper)[1])  # of fraction: 200 significant ones everywhere
-    with precise(bits + 1200) as exact:
-        image = exact.log if transform == "log" else exact.asinh
-        start, end = image(exact.mpf(lower)), image(exact.mpf(upper))
-        step = (end - start) / SPAN
-        first = start + step / 2
-        grow, up, shrink, down = (int(exact.ldexp(exact.exp(power), bits)) for power in (first, step, -first, -step))
-    unit = 1 << bits
-    bounds = np.empty(SPAN)
-    if transform == "log":
-        for level in range(SPAN):
-            bounds[level] = grow / unit
-            grow = grow * up >> bits
-        return bounds
-    for level in range(SPAN):
-        bounds[level] = (grow - shrink) / (2 * unit)
-        grow, shrink = grow * up >> bits, shrink * down >> bits
-    return bounds
 
 
 def _numbers(array: pa.Array) -> Floats:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 from dpsketch.errors import RecipeError, SchemaError
@@ -14,7 +16,7 @@ from dpsketch.maps.base import BoundMap, FeatureMap
 from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
 from dpsketch.maps.histogram import Histogram
-from dpsketch.maps.registry import map_from_dict
+from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.privacy.budget import Budget
 from dpsketch.schema import Schema
 
@@ -85,6 +87,28 @@ class Recipe:
         return cls(parts)
 
     @classmethod
+    def load(cls, path: str | Path) -> Recipe:
+        """Read a TOML recipe: one [[parts]] section a map, with its share; see docs/recipes.md."""
+        path = Path(path)
+        try:
+            facts = tomllib.loads(path.read_bytes().decode("utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise RecipeError(f"{path}: cannot be read: {reason}") from None
+        except tomllib.TOMLDecodeError as error:
+            raise RecipeError(f"{path}: not valid TOML: {error}") from None
+        parts = facts.get("parts")
+        if set(facts) != {"parts"} or not isinstance(parts, list) or not all(isinstance(p, Mapping) for p in parts):
+            raise RecipeError(f"{path}: a recipe is a list of [[parts]] sections", "start each with [[parts]]")
+        for part in parts:
+            if not isinstance(part.get("map"), str) or "share" not in part:
+                raise RecipeError(f"{path}: every part needs map and share", 'write map = "race" and share = 1.0')
+        try:
+            return cls.from_dict({"parts": [_versioned(part) for part in parts]})
+        except RecipeError as error:
+            raise RecipeError(f"{path}: {error.fact}", error.hint) from None
+
+    @classmethod
     def general(
         cls, schema: Schema, rows: int | None = None, budget: Budget | None = None, frequencies: int | None = None
     ) -> Recipe:
@@ -113,6 +137,17 @@ class Recipe:
             ],
             rows,
         )
+
+
+def _versioned(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A part as a person writes it: the current version of its map, also inside `of`."""
+    facts = dict(part)
+    kind = MAPS.get(str(facts.get("map")))
+    if kind is not None:
+        facts.setdefault("version", kind.version)
+    if isinstance(facts.get("of"), Mapping):
+        facts["of"] = _versioned(facts["of"])
+    return facts
 
 
 def declared_rows(schema: Schema, rows: int | None = None) -> int:

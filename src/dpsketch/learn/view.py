@@ -16,6 +16,7 @@ from dpsketch.errors import QueryError
 from dpsketch.learn import sql
 from dpsketch.learn.answer import Answer, Estimate
 from dpsketch.learn.expressions import find_column, parse_condition
+from dpsketch.learn.kernel_sums import KernelSums
 from dpsketch.learn.moments import MomentEstimator
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.selection import Estimator, Selection, answer_in_units, check_arithmetic, column_number
@@ -23,6 +24,7 @@ from dpsketch.learn.tables import TableEstimator
 from dpsketch.maps.fourier import BoundFourier
 from dpsketch.maps.histogram import BoundHistogram
 from dpsketch.maps.one_bit import BoundOneBitFourier
+from dpsketch.maps.race import BoundRace
 from dpsketch.schema import Column, Datetime, Schema
 from dpsketch.sketch.released import ReleasedSketch
 
@@ -131,6 +133,23 @@ class View:
         ones = Estimate(np.ones(len(found)), np.zeros((len(found), 1)))
         return _matrix(found, ones, blocks)
 
+    def kernel_sum(self, points: Any, method: str = "mean", part: int | None = None) -> Answer:
+        """Σ k(x, point) over the records x for each point, from a RACE part and with the kernel of its hash.
+
+        `points` is a matrix with one row a point and the part's columns in their units, a mapping or data frame of
+        columns, or, for MinHash, a list of lists of ids. `part` is the place in the recipe, needed if several would do.
+        """
+        if part is None:
+            if len(self._kernels) != 1:
+                raise QueryError(
+                    "this release holds " + ("several RACE parts" if self._kernels else "no RACE part"),
+                    f"say which: part={next(iter(self._kernels))}" if self._kernels else "add Part(Race(), share=1)",
+                )
+            part = next(iter(self._kernels))
+        if part not in self._kernels:
+            raise QueryError(f"part {part} is not a RACE part", f"RACE parts: {', '.join(map(str, self._kernels))}")
+        return self._kernels[part].at(points, method)
+
     def sql(self, text: str) -> sql.Table:
         """Answer a select statement; see docs/answers.md for what it may hold."""
         return sql.run(self, text)
@@ -167,6 +186,14 @@ class View:
             if isinstance(part.map, BoundHistogram)
             for table in range(len(part.map.tables))
         ]
+
+    @cached_property
+    def _kernels(self) -> dict[int, KernelSums]:
+        return {
+            place: KernelSums(self.schema, part)
+            for place, part in enumerate(self.released.parts)
+            if isinstance(part.map, BoundRace)
+        }
 
     @cached_property
     def _moments(self) -> list[MomentEstimator]:

@@ -69,11 +69,7 @@ class BoundSecondMoments(BoundMap):
         """The integer records that are multiplied: one matrix row a column."""
         numbers = codes[self._rows].astype(np.int64)
         numbers[numbers == MISSING] = 0
-        square = (numbers**2).sum(axis=0)
-        length = np.sqrt(square.astype(np.float64)).astype(np.int64)
-        length += length**2 < square  # upwards; float64 is exact enough for at most one step
-        shortened = np.sign(numbers) * (np.abs(numbers) * self.ball // np.maximum(length, 1))
-        return np.where(length > self.ball, shortened, numbers)
+        return clip_to_ball(numbers, self.ball)
 
     def features(self, records: Records) -> Floats:
         """Products over the squared radius of the ball."""
@@ -85,3 +81,12 @@ class BoundSecondMoments(BoundMap):
         times = 1 if relation is Relation.ADD_REMOVE else 2
         l1 = times * (len(self.columns) + 1) * self.ball**2 // 2
         return Sensitivity(l1, times * self.ball**4)
+
+
+def clip_to_ball(numbers: NDArray[np.int64], ball: int) -> NDArray[np.int64]:
+    """Records (matrix columns) no longer than `ball`: divisions round towards zero, lengths upwards."""
+    square = (numbers**2).sum(axis=0)
+    length = np.sqrt(square.astype(np.float64)).astype(np.int64)
+    length += length**2 < square  # float64 is exact enough for at most one step
+    shortened = np.sign(numbers) * (np.abs(numbers) * ball // np.maximum(length, 1))
+    return np.where(length > ball, shortened, numbers)

@@ -1,0 +1,86 @@
+"""An edge list to sets of neighbours, out of core: one record for each node that has an edge.
+
+Edges are spread over scratch files by a hash of their source, so that each file fits memory; a file is then sorted
+and its nodes' sets come out whole. The scratch folder holds the edges themselves: it is readable by its owner only,
+and removed at the end. Memory does not grow with the number of edges, only with the largest file.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpsketch.encoding import whole_numbers
+from dpsketch.engines.sources import Progress, read_batches
+from dpsketch.errors import SourceError
+
+FILES = 64
+MOST_NODES = 2**31 - 2
+COLUMN = "neighbours"
+_ROWS = 1 << 16
+
+
+def neighbour_sets(
+    edges: Any,
+    nodes: int,
+    source: str = "src",
+    target: str = "dst",
+    undirected: bool = False,
+    progress: Progress | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Batches with one column, `neighbours`, of the targets of each source; node ids are 0 .. nodes-1.
+
+    An edge whose source is not a node is left out, as a row without a unit is; a target that is not a node is kept as
+    the overflow id. With `undirected`, each edge counts in both directions.
+    """
+    if isinstance(nodes, bool) or not isinstance(nodes, int) or not 1 <= nodes <= MOST_NODES:
+        raise SourceError(f"nodes must be a whole number from 1 to {MOST_NODES}, got {nodes!r} instead")
+    with tempfile.TemporaryDirectory(prefix="dpsketch-graph-") as folder:
+        paths = [Path(folder) / str(place) for place in range(FILES)]
+        with ExitStack() as stack:
+            files = [stack.enter_context(open(path, "wb")) for path in paths]
+            for batch in read_batches(edges, [source, target], progress or (lambda share: None)):
+                sources, targets = (_ids(batch.column(name), nodes) for name in (source, target))
+                _spill(sources, targets, nodes, files)
+                if undirected:
+                    _spill(targets, sources, nodes, files)
+        for path in paths:
+            pairs = np.unique(np.fromfile(path, np.uint64))
+            path.unlink()
+            yield from _batches(pairs)
+
+
+def _ids(column: pa.Array, nodes: int) -> NDArray[np.uint64]:
+    ids = whole_numbers(column)
+    return np.where((ids >= 0) & (ids < nodes), ids, nodes).astype(np.uint64)
+
+
+def _spill(sources: NDArray[np.uint64], targets: NDArray[np.uint64], nodes: int, files: Sequence[BinaryIO]) -> None:
+    """Append each pair to the file of its source."""
+    inside = sources < nodes
+    pairs = sources[inside] << np.uint64(32) | targets[inside]
+    place = ((sources[inside] * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(56)).astype(np.uint8) % FILES
+    order = np.argsort(place, kind="stable")
+    pairs = pairs[order]
+    edges = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=FILES))])
+    for file, start, stop in zip(files, edges[:-1], edges[1:], strict=True):
+        file.write(pairs[start:stop].data)
+
+
+def _batches(pairs: NDArray[np.uint64]) -> Iterator[pa.RecordBatch]:
+    """Sorted pairs as lists, one for each source."""
+    sources = pairs >> np.uint64(32)
+    targets = (pairs & np.uint64(0xFFFFFFFF)).astype(np.int32)
+    starts = np.append(np.flatnonzero(np.diff(sources, prepend=np.uint64(2**63))), len(pairs)).astype(np.int64)
+    for first in range(0, len(starts) - 1, _ROWS):
+        offsets = starts[first : first + _ROWS + 1]
+        ids = pa.array(targets[offsets[0] : offsets[-1]])
+        sets = pa.LargeListArray.from_arrays(pa.array(offsets - offsets[0]), ids)
+        yield pa.RecordBatch.from_arrays([sets], names=[COLUMN])

@@ -1,0 +1,55 @@
+"""Numbers to levels: the same rule for the cells of a table and for the points of a question."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.precise import precise
+from dpsketch.schema import SPAN, Floats, Number
+
+
+def number_levels(column: Number, numbers: Floats) -> NDArray[np.int64]:
+    """Nearest level of each number, clamped to the bounds; −1 for not-a-number."""
+    if column.transform is None:
+        return spread(numbers, column.lower, column.upper, SPAN)
+    levels = np.searchsorted(thresholds(column.transform, column.lower, column.upper), numbers, side="right")
+    return np.where(np.isnan(numbers), -1, levels)
+
+
+def spread(numbers: Floats, low: float, high: float, steps: int) -> NDArray[np.int64]:
+    """Nearest of steps+1 levels; only correctly rounded operations, so the same on every machine."""
+    missing = np.isnan(numbers)
+    clamped = np.where(missing, low, np.minimum(np.maximum(numbers, low), high))
+    levels = np.rint((clamped - low) / (high - low) * steps).astype(np.int64)
+    return np.where(missing, -1, np.minimum(np.maximum(levels, 0), steps))
+
+
+@lru_cache(maxsize=256)
+def thresholds(transform: str, lower: float, upper: float) -> Floats:
+    """Boundaries between the levels of a log or asinh column, each correctly rounded.
+
+    Comparison with these replaces a libm call, whose last bit differs between machines. The levels are
+    evenly spaced in log or asinh, so their images follow a recurrence in fixed-point integers.
+    """
+    bits = 300 + abs(math.frexp(lower)[1]) + abs(math.frexp(upper)[1])  # of fraction: 200 significant ones everywhere
+    with precise(bits + 1200) as exact:
+        image = exact.log if transform == "log" else exact.asinh
+        start, end = image(exact.mpf(lower)), image(exact.mpf(upper))
+        step = (end - start) / SPAN
+        first = start + step / 2
+        grow, up, shrink, down = (int(exact.ldexp(exact.exp(power), bits)) for power in (first, step, -first, -step))
+    unit = 1 << bits
+    bounds = np.empty(SPAN)
+    if transform == "log":
+        for level in range(SPAN):
+            bounds[level] = grow / unit
+            grow = grow * up >> bits
+        return bounds
+    for level in range(SPAN):
+        bounds[level] = (grow - shrink) / (2 * unit)
+        grow, shrink = grow * up >> bits, shrink * down >> bits
+    return bounds

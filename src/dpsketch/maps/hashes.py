@@ -1,0 +1,209 @@
+"""Families of locality-sensitive hashes: how likely two records are to collide is a kernel of the two.
+
+Each class is a public description of plain values; `maps.race` draws the hash functions and evaluates them.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpsketch.errors import RecipeError
+from dpsketch.maps.base import check_columns, check_whole
+from dpsketch.schema import Floats
+
+MOST_FACTORS = 16
+
+
+class HashFamily(ABC):
+    """Public description of a family."""
+
+    family: ClassVar[str]
+    hashes: int  # projections or permutations for each row of the table
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"family": self.family} | asdict(self)  # type: ignore[call-overload]
+
+
+@dataclass(frozen=True)
+class Euclidean(HashFamily):
+    """Bins of random projections, `power` of them concatenated; the kernel falls with Euclidean distance.
+
+    One bin is `bandwidth` wide: in widths of the declared bounds if `scaled`, else in the columns' own units.
+    Source: race §2.3 (p-stable hashes).
+    """
+
+    bandwidth: float = 0.1
+    power: int = 1
+    scaled: bool = True
+
+    family: ClassVar[str] = "euclidean"
+
+    def __post_init__(self) -> None:
+        check_whole("Euclidean", "power", self.power, 1, 64)
+        if isinstance(self.bandwidth, bool) or not isinstance(self.bandwidth, Real) or not 0 < self.bandwidth < 1e15:
+            raise RecipeError(f"Euclidean: bandwidth must be a number above 0, got {self.bandwidth!r} instead")
+        if not isinstance(self.scaled, bool):
+            raise RecipeError(f"Euclidean: scaled must be true or false, got {self.scaled!r} instead")
+        object.__setattr__(self, "bandwidth", float(self.bandwidth))
+
+    @property
+    def hashes(self) -> int:  # type: ignore[override]
+        return self.power
+
+    def kernel(self, distance: Floats) -> Floats:
+        """Probability that two points at this distance collide in one row of the table."""
+        from scipy.special import ndtr
+
+        ratio = self.bandwidth / np.maximum(np.asarray(distance, np.float64), 1e-9 * self.bandwidth)
+        once = 2 * ndtr(ratio) - 1 - np.sqrt(2 / np.pi) / ratio * -np.expm1(-0.5 * ratio**2)
+        return once**self.power
+
+
+@dataclass(frozen=True)
+class SignedProjection(HashFamily):
+    """Signs of `bits` random projections about the middle of the bounds; the kernel falls with the angle.
+
+    Source: race §2.3 (signed random projections).
+    """
+
+    bits: int = 8
+
+    family: ClassVar[str] = "signed_projection"
+
+    def __post_init__(self) -> None:
+        check_whole("SignedProjection", "bits", self.bits, 1, 30)
+
+    @property
+    def hashes(self) -> int:  # type: ignore[override]
+        return self.bits
+
+    def kernel(self, angle: Floats) -> Floats:
+        """Probability that two points at this angle (radians) collide."""
+        return (1 - np.asarray(angle, np.float64) / math.pi) ** self.bits
+
+
+@dataclass(frozen=True)
+class InnerProduct(HashFamily):
+    """Signed projections of records and queries completed to equal length in different coordinates: the kernel
+    (1 − arccos(x·q / radius²)/π)^bits grows with the inner product itself, not with the angle.
+
+    Records and queries are clipped to the ball of `radius`, in half-widths of the bounds. Source: race §4.
+    """
+
+    bits: int = 4
+    radius: float = 1.0
+
+    family: ClassVar[str] = "inner_product"
+
+    def __post_init__(self) -> None:
+        check_whole("InnerProduct", "bits", self.bits, 1, 30)
+        if isinstance(self.radius, bool) or not isinstance(self.radius, Real) or not 0.01 <= self.radius <= 1:
+            raise RecipeError(f"InnerProduct: radius must be a number from 0.01 to 1, got {self.radius!r} instead")
+        object.__setattr__(self, "radius", float(self.radius))
+
+    @property
+    def hashes(self) -> int:  # type: ignore[override]
+        return self.bits
+
+    def kernel(self, product: Floats) -> Floats:
+        """Probability that a record and a query with this inner product, over radius², collide."""
+        return (1 - np.arccos(np.clip(product, -1, 1)) / math.pi) ** self.bits
+
+
+@dataclass(frozen=True)
+class MinHash(HashFamily):
+    """The least of a random permutation of a set's ids; the kernel is the Jaccard similarity to `power`.
+
+    Two empty sets are alike. Source: race §2.3 (MinHash).
+    """
+
+    power: int = 1
+
+    family: ClassVar[str] = "minhash"
+
+    def __post_init__(self) -> None:
+        check_whole("MinHash", "power", self.power, 1, 64)
+
+    @property
+    def hashes(self) -> int:  # type: ignore[override]
+        return self.power
+
+    def kernel(self, similarity: Floats) -> Floats:
+        return np.asarray(similarity, np.float64) ** self.power
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One family on some columns."""
+
+    hash: HashFamily
+    columns: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.hash, HashFamily) or isinstance(self.hash, Product):
+            raise RecipeError(f"Factor: hash must be a family such as Euclidean(), got {self.hash!r} instead")
+        columns = check_columns("Factor", self.columns)
+        if columns is None:
+            raise RecipeError("Factor: columns must name at least one column, each once")
+        object.__setattr__(self, "columns", columns)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"hash": self.hash.to_dict(), "columns": list(self.columns)}
+
+
+@dataclass(frozen=True)
+class Product(HashFamily):
+    """Several families on groups of columns: two records collide if all collide, so the kernels multiply."""
+
+    factors: tuple[Factor, ...]
+
+    family: ClassVar[str] = "product"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.factors, list | tuple) or not all(isinstance(f, Factor) for f in self.factors):
+            raise RecipeError("Product: factors must be a list of Factor(hash, columns)")
+        if not 1 <= len(self.factors) <= MOST_FACTORS:
+            raise RecipeError(f"Product: from 1 to {MOST_FACTORS} factors, got {len(self.factors)} instead")
+        object.__setattr__(self, "factors", tuple(self.factors))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"family": self.family, "factors": [factor.to_dict() for factor in self.factors]}
+
+
+FAMILIES: dict[str, type[HashFamily]] = {
+    kind.family: kind for kind in (Euclidean, SignedProjection, InnerProduct, MinHash, Product)
+}
+
+
+def hash_from_dict(facts: object) -> HashFamily:
+    """Inverse of `HashFamily.to_dict`; every parameter is checked by the family itself."""
+    if isinstance(facts, HashFamily):
+        return facts
+    values = dict(facts) if isinstance(facts, Mapping) else {}
+    name = values.pop("family", None)
+    if not isinstance(name, str) or name not in FAMILIES:
+        raise RecipeError(f"there is no hash family called {name!r}", f"the families are {', '.join(FAMILIES)}")
+    kind = FAMILIES[name]
+    if kind is Product:
+        factors = values.get("factors")
+        if not isinstance(factors, list | tuple) or not all(isinstance(factor, Mapping) for factor in factors):
+            raise RecipeError("hash product: factors must be a list of hash and columns")
+        values["factors"] = tuple(_factor(factor) for factor in factors)
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    if set(values) - known or (kind is Product and set(values) != known):
+        raise RecipeError(f"hash {name}: wrong parameters", f"its parameters are {', '.join(sorted(known))}")
+    return kind(**values)
+
+
+def _factor(facts: Mapping[str, Any]) -> Factor:
+    if set(facts) != {"hash", "columns"}:
+        raise RecipeError("hash product: every factor needs hash and columns, nothing else")
+    inner = hash_from_dict(facts["hash"])
+    return Factor(inner, facts["columns"])

@@ -1,0 +1,438 @@
+"""RACE: tables of counters indexed by locality-sensitive hashes; a counter estimates a kernel sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.errors import RecipeError
+from dpsketch.maps.base import (
+    BoundTable,
+    FeatureMap,
+    Relation,
+    Sensitivity,
+    Sums,
+    check_columns,
+    check_whole,
+)
+from dpsketch.maps.draw import PublicStream
+from dpsketch.maps.embedding import Embedding, embedding_from_dict
+from dpsketch.maps.hashes import (
+    Euclidean,
+    Factor,
+    HashFamily,
+    InnerProduct,
+    MinHash,
+    Product,
+    SignedProjection,
+    hash_from_dict,
+)
+from dpsketch.maps.second_moments import clip_to_ball
+from dpsketch.records import Records
+from dpsketch.schema import HIGHEST, MISSING, SPAN, Codes, Datetime, Floats, IdSet, Number, Schema
+
+MOST_COUNTERS = 2**31
+MOST_PARAMETERS = 2**25
+MOST_WEIGHT = HIGHEST
+SIGN = -1  # in place of a shift: the projection gives one bit
+_LANES = 128  # rows of the table for which sets are hashed together
+_FEW = 16  # queries; fewer are faster one by one
+_STEEPEST = 24  # bits below one bin
+
+
+@dataclass(frozen=True)
+class Race(FeatureMap):
+    """`rows` tables of `width` counters; a record adds its weight to one counter of each, chosen by `hash`.
+
+    Without `weight` every record adds one. `weight` names a column: of a number a record adds its place in the bounds,
+    from −1 to 1; of a category or boolean the entry of `weights` for its label. Missing cells add nothing.
+    A missing cell of a hashed column counts as the middle of its bounds. With `embedding`, a public one, its outputs
+    are hashed in place of the columns; a bandwidth is then in widths of an output's range.
+    """
+
+    columns: tuple[str, ...] | None = None
+    rows: int = 500
+    width: int = 1000
+    seed: int = 0
+    hash: HashFamily = field(default_factory=Euclidean)
+    weight: str | None = None
+    weights: tuple[int, ...] | None = None
+    embedding: Embedding | None = None
+
+    name: ClassVar[str] = "race"
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hash", hash_from_dict(self.hash))
+        object.__setattr__(self, "columns", check_columns("Race", self.columns))
+        check_whole("Race", "rows", self.rows, 1, 10**6)
+        check_whole("Race", "width", self.width, 2, 2**30)
+        check_whole("Race", "seed", self.seed, 0, 2**64 - 1)
+        if isinstance(self.hash, Product) and self.columns is not None:
+            raise RecipeError("Race: a product names the columns of each factor", "leave out columns")
+        if self.embedding is not None:
+            object.__setattr__(self, "embedding", embedding_from_dict(self.embedding))
+            if isinstance(self.hash, Product | MinHash) or (isinstance(self.hash, Euclidean) and not self.hash.scaled):
+                raise RecipeError(
+                    "Race: an embedding is hashed by a scaled Euclidean, SignedProjection or InnerProduct",
+                    "the outputs of an embedding have no units of a column",
+                )
+        if self.weight is not None and not isinstance(self.weight, str):
+            raise RecipeError(f"Race: weight must be a column's name, got {self.weight!r} instead")
+        if self.weights is not None:
+            if self.weight is None:
+                raise RecipeError("Race: weights are given but no weight column", "name it: weight='column'")
+            if not isinstance(self.weights, list | tuple) or not any(self.weights):
+                raise RecipeError("Race: weights must be a list of whole numbers, not all zero")
+            for number in self.weights:
+                check_whole("Race", "each of weights", number, -MOST_WEIGHT, MOST_WEIGHT)
+            object.__setattr__(self, "weights", tuple(self.weights))
+
+    def factors(self, schema: Schema) -> tuple[Factor, ...]:
+        """Families and their columns, checked against the schema."""
+        if isinstance(self.hash, Product):
+            factors = self.hash.factors
+        elif isinstance(self.hash, MinHash) and self.columns is None:
+            if len(schema.sets) != 1:
+                raise RecipeError("Race: MinHash needs the name of a set column", "pass columns=['neighbours']")
+            factors = (Factor(self.hash, (schema.sets[0].name,)),)
+        else:
+            names = self.columns or tuple(column.name for column in schema.scalars if column.name != self.weight)
+            if not names:
+                raise RecipeError("Race: there is no number, category or boolean column to hash", "use hash=MinHash()")
+            factors = (Factor(self.hash, names),)
+        for factor in factors:
+            sets = [name for name in factor.columns if isinstance(schema.column(name), IdSet)]
+            if isinstance(factor.hash, MinHash):
+                if len(factor.columns) != 1 or not sets:
+                    raise RecipeError(
+                        f"Race: MinHash hashes one set column, got {', '.join(factor.columns)}",
+                        'declare the column with kind = "set" and its universe, or use Euclidean()',
+                    )
+            elif sets:
+                raise RecipeError(
+                    f"Race: {factor.hash.family} cannot hash the set column '{sets[0]}'", "use hash=MinHash() for it"
+                )
+        if self.embedding is not None and self.embedding.inputs != len(factors[0].columns):
+            raise RecipeError(
+                f"Race: the embedding takes {self.embedding.inputs} columns, got {len(factors[0].columns)}",
+                "name the columns that it was fitted on, in their order",
+            )
+        return factors
+
+    def length(self, schema: Schema) -> int:
+        counters = self.rows * self.width
+        if counters > MOST_COUNTERS:
+            raise RecipeError(f"Race: {counters} counters are more than {MOST_COUNTERS}", "lower rows or width")
+        widths = [
+            len(factor.columns) if self.embedding is None else self.embedding.outputs for factor in self.factors(schema)
+        ]
+        parameters = sum(
+            self.rows * factor.hash.hashes * (width + 2)
+            for factor, width in zip(self.factors(schema), widths, strict=True)
+        )
+        if parameters > MOST_PARAMETERS:
+            raise RecipeError(
+                f"Race: {self.rows} rows of these hashes need more than {MOST_PARAMETERS} numbers",
+                "lower rows, or the power or bits of the hash, or name fewer columns",
+            )
+        return counters
+
+    def bind(self, schema: Schema) -> BoundRace:
+        return BoundRace(self, schema)
+
+    def to_dict(self) -> dict[str, Any]:
+        embedding = None if self.embedding is None else self.embedding.to_dict()
+        facts = super().to_dict() | {"hash": self.hash.to_dict(), "embedding": embedding}
+        return {key: value for key, value in facts.items() if value is not None or key == "columns"}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A batch as the hash kernels take it: int16 numbers to project, sets, weights (none: one each)."""
+
+    inputs: Codes
+    sets: Mapping[str, Any]
+    weights: NDArray[np.int32]
+
+
+class BoundRace(BoundTable):
+    """Guarantee: a record adds one integer w to one counter of each of R rows, so with M = max |w| L1 = R·M and
+    L2² = R·M² for a row more or less; for a row replaced 2R·M and R·max(2M², (max w − min w)²).
+    Source: race Thm 3.2; docs/proofs/race.md.
+    """
+
+    def __init__(self, description: Race, schema: Schema) -> None:
+        factors = description.factors(schema)
+        names = list(dict.fromkeys(name for factor in factors for name in factor.columns))
+        if description.weight is not None and description.weight not in names:
+            names.append(description.weight)
+        super().__init__(description, schema, tuple(names))
+        self.size = description.length(schema)
+        self.rows, self.width = description.rows, description.width
+        self.unit_increments = description.weight is None
+        self._weigh = None if description.weight is None else _Weigher(description, schema)
+        self.largest = 1 if self._weigh is None else self._weigh.largest
+        self.grid = 1 if self._weigh is None else self._weigh.grid
+        self.factors = factors
+        self.projected = tuple(
+            _Projection(factor, schema, description, PublicStream(f"race projections {place}", description.seed))
+            for place, factor in enumerate(factors)
+            if not isinstance(factor.hash, MinHash)
+        )
+        self.minhashed = tuple(
+            _Permutations(factor, description.rows, PublicStream(f"race permutations {place}", description.seed))
+            for place, factor in enumerate(factors)
+            if isinstance(factor.hash, MinHash)
+        )
+        words = PublicStream("race salts", description.seed).words(self.rows)
+        self.salts = (words >> np.uint64(32)).astype(np.uint32)
+        alone = factors[0].hash if len(factors) == 1 else None
+        # As many counters as codes: the code itself is the place, and nothing collides by accident.
+        self.direct = isinstance(alone, SignedProjection | InnerProduct) and self.width == 1 << alone.bits
+
+    def prepare(self, records: Records, query: bool = False) -> Prepared:
+        inputs = [projection.inputs(records.codes, query) for projection in self.projected]
+        stacked = inputs[0] if len(inputs) == 1 else np.concatenate(inputs) if inputs else np.empty((0, 0), np.int16)
+        weights = np.empty(0, np.int32) if query or self._weigh is None else self._weigh(records.codes)
+        return Prepared(np.ascontiguousarray(stacked), records.sets, weights)
+
+    def accumulate_rows(self, prepared: Prepared, sums: Sums, first: int, last: int) -> None:
+        from dpsketch.maps.race_kernels import projected_sums, scatter_keys
+
+        if not self.minhashed:
+            common = (*self._halves, *self._parameters, self.width, self.direct)
+            projected_sums(prepared.inputs, *common, prepared.weights, first, last, sums)
+            return
+        for start in range(first, last, _LANES):
+            keys = self._keys(prepared, start, min(start + _LANES, last))
+            scatter_keys(keys, self.width, prepared.weights, start, sums)
+
+    def totals(self, records: Records, sums: Sums, groups: int) -> tuple[NDArray[np.int64], Floats]:
+        """Counters of each record as a query, summed over `groups` consecutive groups of rows (group g has the rows r
+        with ⌊r·groups/rows⌋ = g): one matrix row a group; and the sums of their squares.
+        """
+        from dpsketch.maps.race_kernels import key_totals, projected_totals
+
+        totals, squares = np.zeros((groups, len(records)), np.int64), np.zeros(len(records))
+        prepared = self.prepare(records, query=True)
+        if self.minhashed or len(records) < _FEW:
+            key_totals(self._keys(prepared, 0, self.rows), self.width, self.direct, sums, totals, squares)
+        else:
+            halves, parameters = self._halves, self._parameters
+            projected_totals(prepared.inputs, *halves, *parameters, self.width, self.direct, sums, totals, squares)
+        return totals, squares
+
+    def features(self, records: Records) -> Floats:
+        keys = self._keys(self.prepare(records), 0, self.rows).astype(np.uint64)
+        places = (keys if self.direct else keys * np.uint64(self.width) >> np.uint64(32)).astype(np.int64)
+        features = np.zeros((len(records), self.rows, self.width))
+        weights = np.ones(len(records)) if self._weigh is None else self._weigh(records.codes) / self.grid
+        np.put_along_axis(features, places[:, :, None], weights[:, None, None], axis=2)
+        return features.reshape(len(records), self.size)
+
+    def record_sensitivity(self, relation: Relation) -> Sensitivity:
+        most = self.largest
+        if relation is Relation.ADD_REMOVE:
+            return Sensitivity(self.rows * most, self.rows * most**2)
+        spread = most if self._weigh is None else self._weigh.spread
+        return Sensitivity(2 * self.rows * most, self.rows * max(2 * most**2, spread**2))
+
+    def parameters(self) -> bytes:
+        parts = [self.salts.astype("<u4").tobytes()]
+        for projection in self.projected:
+            parts += [projection.coefficients.astype("<i4").tobytes(), projection.offsets.astype("<i4").tobytes()]
+            parts.append(projection.shift.to_bytes(1, "little", signed=True))
+        for permutations in self.minhashed:
+            parts += [permutations.factors.astype("<u4").tobytes(), permutations.masks.astype("<u4").tobytes()]
+        return b"".join(parts)
+
+    def _keys(self, prepared: Prepared, first: int, last: int) -> NDArray[np.uint32]:
+        from dpsketch.maps.race_kernels import fold_sets, projected_keys
+
+        if self.projected:
+            keys = np.empty((prepared.inputs.shape[1], last - first), np.uint32)
+            projected_keys(prepared.inputs, self._coefficients, *self._parameters, self.direct, first, keys)
+        else:
+            count = len(prepared.sets[self.minhashed[0].column].offsets) - 1
+            keys = np.repeat(self.salts[None, first:last], count, axis=0)
+        for permutations in self.minhashed:
+            sets = prepared.sets[permutations.column]
+            for factors, masks in zip(permutations.factors, permutations.masks, strict=True):
+                fold_sets(sets.offsets, sets.ids, factors[first:last], masks[first:last], keys)
+        return keys
+
+    @cached_property
+    def _coefficients(self) -> NDArray[np.int32]:
+        """Of all projections, row by row of the table, with zeros outside a factor's own inputs."""
+        each = sum(projection.hashes for projection in self.projected)
+        width = sum(projection.dimension for projection in self.projected)
+        coefficients = np.zeros((self.rows, each, width), np.int32)
+        hash_, column = 0, 0
+        for projection in self.projected:
+            hash_, column = hash_ + projection.hashes, column + projection.dimension
+            coefficients[:, hash_ - projection.hashes : hash_, column - projection.dimension : column] = (
+                projection.coefficients
+            )
+        return coefficients.reshape(-1, width)
+
+    @cached_property
+    def _halves(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        from dpsketch.maps.phases import FREQUENCIES, split_frequencies
+
+        # Blocks of rows may start anywhere and reach past the last projection.
+        return split_frequencies(np.pad(self._coefficients, ((0, FREQUENCIES), (0, 0))))
+
+    @cached_property
+    def _parameters(self) -> tuple[NDArray[Any], ...]:
+        """Offsets of all projections; shift of each projection of a row and whether it is its factor's last; salts."""
+        offsets = np.concatenate([projection.offsets for projection in self.projected], axis=1)
+        shifts = [projection.shift for projection in self.projected for _ in range(projection.hashes)]
+        ends = [j == p.hashes - 1 for p in self.projected for j in range(p.hashes)]
+        return np.ascontiguousarray(offsets).ravel(), np.array(shifts, np.int32), np.array(ends), self.salts
+
+
+class _Projection:
+    """The random projections of one factor: integer coefficients on int16 inputs, modulo 2^32."""
+
+    def __init__(self, factor: Factor, schema: Schema, race: Race, stream: PublicStream) -> None:
+        self._hash, self._embedding = factor.hash, race.embedding
+        self._rows = np.array([schema.index(name) for name in factor.columns])
+        width = len(factor.columns) if race.embedding is None else race.embedding.outputs
+        self.dimension = width + 2 * isinstance(factor.hash, InnerProduct)
+        self.hashes = factor.hash.hashes
+        shape = (race.rows, self.hashes, self.dimension)
+        normals = stream.normals(math.prod(shape)).reshape(shape)
+        self.offsets = np.zeros(shape[:2], np.int32)
+        if isinstance(factor.hash, Euclidean):
+            spans = (
+                _spans(factor, factor.hash, schema)
+                if race.embedding is None
+                else _output_spans(race.embedding, factor.hash)
+            )
+            scales, self.shift = _bin_scales(spans)
+            self.coefficients = np.rint(normals * scales).astype(np.int32)
+            words = stream.words(race.rows * self.hashes).reshape(shape[:2])
+            self.offsets = (words >> np.uint64(64 - self.shift)).astype(np.int32)
+        else:
+            self.shift = SIGN
+            self.coefficients = _sign_coefficients(normals)
+
+    def inputs(self, codes: Codes, query: bool) -> Codes:
+        """What is projected: the codes, missing ones in the middle; completed to equal length for inner products."""
+        chosen = codes[self._rows]
+        chosen[chosen == MISSING] = 0
+        if self._embedding is not None:
+            chosen = self._embedding(chosen)
+        if not isinstance(self._hash, InnerProduct):
+            return chosen
+        ball = int(HIGHEST * self._hash.radius)
+        numbers = clip_to_ball(chosen.astype(np.int64), ball)
+        rest = ball**2 - (numbers**2).sum(axis=0)
+        missing = np.floor(np.sqrt(rest.astype(np.float64))).astype(np.int64)  # exact: rest < 2^30
+        zero = np.zeros_like(missing)
+        return np.concatenate([numbers, [zero, missing] if query else [missing, zero]]).astype(np.int16)
+
+
+class _Permutations:
+    """Multipliers and masks of MinHash: one matrix row for each concatenated hash, one entry a row of the table."""
+
+    def __init__(self, factor: Factor, rows: int, stream: PublicStream) -> None:
+        (self.column,) = factor.columns
+        words = stream.words(rows * factor.hash.hashes).reshape(factor.hash.hashes, rows)
+        self.factors = (words >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
+        self.masks = (words & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+
+
+class _Weigher:
+    """Integer weights of records from one column."""
+
+    def __init__(self, description: Race, schema: Schema) -> None:
+        name = str(description.weight)
+        self._row, self._column = schema.index(name), schema.column(name)
+        if description.weights is None:
+            if not self._column.numeric:
+                raise RecipeError(
+                    f"Race: column '{name}' has labels, so each needs a weight",
+                    f"pass weights=[…], one for each of its {self._column.levels} labels",
+                )
+            self._table = None
+            self.largest, self.grid, self.spread = HIGHEST, HIGHEST, 2 * HIGHEST
+            return
+        if self._column.numeric or len(description.weights) != self._column.levels:
+            raise RecipeError(
+                f"Race: column '{name}' takes {0 if self._column.numeric else self._column.levels} weights, "
+                f"got {len(description.weights)}",
+                "give one for each label, 'other' included; a number column takes none",
+            )
+        self._table = np.array([*description.weights, 0], np.int32)  # level -1, a missing cell, adds nothing
+        self.largest, self.grid = int(np.abs(self._table).max()), 1
+        self.spread = int(self._table.max()) - int(self._table.min())
+
+    def __call__(self, codes: Codes) -> NDArray[np.int32]:
+        own = codes[self._row]
+        if self._table is None:
+            return np.where(own == MISSING, 0, own).astype(np.int32)
+        return self._table[self._column.levels_of(own)]
+
+
+def _spans(factor: Factor, family: Euclidean, schema: Schema) -> dict[str, float]:
+    """Width of each column's bounds in bandwidths."""
+    spans = {}
+    for name in factor.columns:
+        column = schema.column(name)
+        if isinstance(column, Number) and column.transform is not None and not family.scaled:
+            raise RecipeError(
+                f"Race: column '{name}' is on a {column.transform} scale, where a bandwidth in its units means nothing",
+                "give the bandwidth in widths of the bounds: Euclidean(bandwidth=0.1, scaled=True)",
+            )
+        low, high = (float(number) for number in column.values_of(np.array([-HIGHEST, HIGHEST])))
+        width = (high - low) / (1e6 if isinstance(column, Datetime) else 1.0)
+        spans[name] = (1.0 if family.scaled else width) / family.bandwidth
+    return spans
+
+
+def _output_spans(embedding: Embedding, family: Euclidean) -> dict[str, float]:
+    return {f"output {place}": 1.0 / family.bandwidth for place in range(embedding.outputs)}
+
+
+def _bin_scales(spans: Mapping[str, float]) -> tuple[Floats, int]:
+    """Units of a projection for each step of a code, and the bits of a bin: one bin is 2^bits units.
+
+    The projection is kept modulo 2^32 units. Bits are chosen so that the columns' whole span, times eight, fits: only
+    then do far records not meet by wrapping around.
+    """
+    total = 0.0
+    for span in spans.values():
+        total += span * span
+    bits = min(_STEEPEST, 32 - math.frexp(8.0 * max(math.sqrt(total), 1.0))[1])
+    lost = SPAN / (2.0**bits * math.sqrt(12.0)) if bits > 0 else math.inf  # bins, at full width, from rounding
+    for name, span in spans.items():
+        if lost > 0.05 and lost > 0.1 * span:
+            raise RecipeError(
+                f"Race: all columns together span {math.sqrt(total):.3g} bandwidths, so only {max(bits, 0)} bits are "
+                f"left below one, too few to keep column '{name}', which spans {span:.3g}",
+                "use a wider bandwidth or fewer columns",
+            )
+    return np.array(list(spans.values())) * 2.0**bits / SPAN, bits
+
+
+def _sign_coefficients(normals: Floats) -> NDArray[np.int32]:
+    """Integer directions so long that no projection of int16 numbers leaves 32 bits: signs stay exact."""
+    longest = np.zeros(normals.shape[:2])
+    for j in range(normals.shape[2]):
+        longest = longest + np.abs(normals[:, :, j])
+    room = 65535 - normals.shape[2]  # Σ|a|·32768 < 2^31, with one unit of rounding for each number
+    scale = min(room / float(longest.max()), 8192.0)
+    if scale < 4:
+        raise RecipeError(
+            f"Race: with {normals.shape[2]} columns the directions of signed projections keep fewer than 2 bits",
+            "name fewer columns, or hash a public embedding of them",
+        )
+    return np.rint(normals * scale).astype(np.int32)
