@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpsketch.embed import fit_embedding
     from dpsketch.engines.local import Local, accumulate
     from dpsketch.errors import DpsketchError
     from dpsketch.learn.answer import Answer
@@ -57,6 +58,7 @@ __all__ = [
     "SignedProjection",
     "View",
     "accumulate",
+    "fit_embedding",
     "open",
     "release",
 ]
@@ -90,6 +92,7 @@ _HOMES = {
     "SignedProjection": "maps.hashes",
     "View": "learn.view",
     "accumulate": "engines.local",
+    "fit_embedding": "embed",
     "open": "learn.view",
     "release": "sketch.release",
 }

@@ -1,0 +1,73 @@
+"""Learn an embedding from public data, to be hashed in place of the columns of a private table."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpsketch.encoding import encode
+from dpsketch.engines.sources import read_batches
+from dpsketch.errors import SourceError
+from dpsketch.maps.base import check_whole
+from dpsketch.maps.embedding import Embedding
+from dpsketch.records import concatenated
+from dpsketch.schema import HIGHEST, MISSING, Floats, Schema
+
+_KEPT = 99.9  # percent of the public records whose numbers are not clamped inside the network
+
+
+def fit_embedding(
+    public_table: Any,
+    target: str,
+    schema: Schema,
+    columns: Sequence[str] | None = None,
+    outputs: int = 8,
+    hidden: Sequence[int] = (),
+    seed: int = 0,
+) -> Embedding:
+    """Train a network that predicts `target` from the other columns, and keep what leads to its last `outputs` units.
+
+    `public_table` is anything that `accumulate` reads, of *public* records with the schema's columns: the result holds
+    numbers computed from it and protects nobody in it. Without `hidden` the embedding is a linear map.
+    Pass the result to `Race(columns=…, embedding=…)` with the same columns in the same order.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPClassifier, MLPRegressor
+
+    check_whole("fit_embedding", "outputs", outputs, 1, 1024)
+    names = [column.name for column in schema.scalars if column.name != target] if columns is None else list(columns)
+    rows = [schema.index(name) for name in names]
+    wanted = [column.name for column in schema.columns]
+    batches = [encode(schema, batch) for batch in read_batches(public_table, wanted, lambda share: None)]
+    if not batches:
+        raise SourceError("the public table has no rows")
+    codes = concatenated(batches).codes
+    codes = codes[:, codes[schema.index(target)] != MISSING]
+    if codes.shape[1] < 10:
+        raise SourceError(
+            f"the public table has fewer than 10 rows with a value of '{target}'", "use more public records"
+        )
+    points = np.where(codes[rows] == MISSING, 0, codes[rows]).T / HIGHEST
+    wanted_codes = codes[schema.index(target)]
+    sizes, activation = (*hidden, outputs), "relu" if hidden else "identity"
+    model = (MLPRegressor if schema.column(target).numeric else MLPClassifier)(
+        hidden_layer_sizes=sizes, activation=activation, random_state=seed, max_iter=200
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(points, wanted_codes / HIGHEST if schema.column(target).numeric else wanted_codes)
+    return _scaled(model.coefs_[:-1], model.intercepts_[:-1], points)
+
+
+def _scaled(matrices: list[Floats], biases: list[Floats], points: Floats) -> Embedding:
+    """Layers rescaled so that nearly all numbers between them lie in −1 … 1, as fixed point needs."""
+    layers, before, values = [], 1.0, points
+    for place, (matrix, bias) in enumerate(zip(matrices, biases, strict=True)):
+        values = (np.maximum(values, 0.0) if place else values) @ matrix + bias
+        scale = max(float(np.percentile(np.abs(values), _KEPT)), 1e-6)
+        layers.append((matrix.T * (before / scale), bias / scale))
+        before = scale
+    return Embedding.from_arrays(layers)
