@@ -6,11 +6,12 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 import platform
 
-from benchmarks import fourier, grid, noise, release
+from benchmarks import fourier, grid, large, noise, release
 
 if __name__ == "__main__":
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     release.main()
+    large.main()
     noise.main()
     fourier.main()
     grid.main()

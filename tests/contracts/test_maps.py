@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import dpsketch as dps
 from conftest import MIXED
-from dpsketch.maps.base import BoundMap, FeatureMap, Relation, Sums
+from dpsketch.maps.base import BoundMap, BoundTable, FeatureMap, Relation, Sums
 from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.records import IdSets, Records
 from dpsketch.schema import Schema
@@ -195,6 +195,30 @@ def test_a_record_is_a_pure_function_of_its_codes(bound: BoundMap, rng: np.rando
     for size in (1, 7, 511, 512, 513):
         parts = [sums_of(bound, codes[:, start : start + size]) for start in range(0, 1100, size)]
         assert (np.sum(parts, axis=0) == whole).all()
+
+
+@pytest.mark.parametrize(
+    "bound", [b for b in BOUND if isinstance(b, BoundTable)], ids=lambda bound: repr(bound.description)
+)
+def test_tables_fill_by_rows_and_in_four_bytes(bound: BoundTable, rng: np.random.Generator) -> None:
+    """Any split of the rows gives the same sums, and four bytes give them modulo 2^32."""
+    codes = rng.integers(-32768, 32768, (COLUMNS, 1100)).astype(np.int16)
+    whole = sums_of(bound, codes)
+    assert bound.size == bound.rows * bound.width
+    prepared = bound.prepare(records_of(codes))
+    for split in ([0, bound.rows], [0, 1, bound.rows], range(bound.rows + 1)):
+        start = rng.integers(-(2**31), 2**31, bound.size)
+        start[:2] = 2**31 - 1, -(2**31)
+        narrow, wide = start.astype(np.int32), start.copy()
+        for first, last in pairwise(split):
+            outside = np.delete(narrow, slice(first * bound.width, last * bound.width))
+            bound.accumulate_rows(prepared, narrow, first, last)
+            bound.accumulate_rows(prepared, wide, first, last)
+            assert (np.delete(narrow, slice(first * bound.width, last * bound.width)) == outside).all()
+        assert (wide == start + whole).all()
+        assert (narrow == wide.astype(np.int32)).all()
+    if bound.unit_increments:
+        assert (whole.reshape(bound.rows, -1).sum(axis=1) == 1100).all()
 
 
 @every_map

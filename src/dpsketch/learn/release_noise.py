@@ -2,44 +2,82 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
+from dpsketch.maps.base import BoundMap, BoundTable, Sums
 from dpsketch.maps.count import BoundCount
+from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.histogram import BoundHistogram
 from dpsketch.schema import Floats
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
+_BLOCK = 1 << 20
+
 
 class ReleaseNoise:
-    """Places every part's sums in one vector of noise coordinates."""
+    """Places every part's sums in one vector of noise coordinates.
+
+    A table of counters, which may have 10^9 of them, has a single coordinate: the noise of its total.
+    """
 
     def __init__(self, released: ReleasedSketch) -> None:
         self.parts = released.parts
-        self._starts = np.cumsum([0] + [part.map.size for part in self.parts])
+        self._starts = np.cumsum([0] + [1 if _counters(part.map) else part.map.size for part in self.parts])
 
     @property
     def coordinates(self) -> int:
         return int(self._starts[-1])
 
     def place(self, part: ReleasedPart, gradient: Floats, first: int = 0) -> Floats:
-        """Influence of a gradient with respect to sums first, first+1, … of a part: one row an estimate."""
+        """Influence of a gradient with respect to sums first, first+1, … of a part: one row an estimate.
+
+        Of a table of counters the gradient has one entry, with respect to the total of its sums.
+        """
         influence = np.zeros((*gradient.shape[:-1], self.coordinates))
         start = self._starts[self.parts.index(part)] + first
-        influence[..., start : start + gradient.shape[-1]] = gradient * np.sqrt(part.noise_variance)
+        variance = part.noise_variance * (part.map.size if _counters(part.map) else 1)
+        influence[..., start : start + gradient.shape[-1]] = gradient * np.sqrt(variance)
         return influence
 
     def rows(self) -> Estimate:
-        """The noisy number of records, from the count or, without one, from the first histogram's table."""
+        """The noisy number of records, from the count or, without one, from the first histogram's table, or else from
+        the first table of counters that counts every record once a row.
+        """
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> Estimate:
         for part in self.parts:
             if isinstance(part.map, BoundCount):
                 return self._total(part, 1)
         for part in self.parts:
             if isinstance(part.map, BoundHistogram):
                 return self._total(part, int(part.map.offsets[1]))
+        for part in self.parts:
+            if isinstance(part.map, BoundTable) and part.map.unit_increments:
+                return self._mean_of_rows(part, part.map.rows)
         raise QueryError("this release does not hold the number of rows", "add Part(Count(), share=0.03) to the recipe")
 
     def _total(self, part: ReleasedPart, cells: int) -> Estimate:
         total = max(float(part.sums[:cells].sum()), 1.0)
         return Estimate(np.array(total), self.place(part, np.ones(cells)))
+
+    def _mean_of_rows(self, part: ReleasedPart, rows: int) -> Estimate:
+        # Each of R rows sums to the number of records plus the noise of its W counters. The noise of all R·W counters
+        # is independent, of variance v each, so the total has variance v·R·W and the mean of the rows v·W/R.
+        mean = max(_blockwise_total(part.sums) / rows, 1.0)
+        return Estimate(np.array(mean), self.place(part, np.array([1.0 / rows])))
+
+
+def _counters(bound: BoundMap) -> bool:
+    """Whether a map fills tables of counters, for all records or for each group."""
+    return isinstance(bound.inner if isinstance(bound, BoundGrouped) else bound, BoundTable)
+
+
+def _blockwise_total(sums: Sums) -> int:
+    """Exact, and without a copy of sums that are mapped from a file."""
+    return sum(int(sums[start : start + _BLOCK].sum(dtype=np.int64)) for start in range(0, sums.size, _BLOCK))

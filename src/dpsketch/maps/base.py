@@ -20,7 +20,7 @@ from dpsketch.errors import RecipeError
 from dpsketch.records import Records
 from dpsketch.schema import Floats, Schema
 
-Sums = NDArray[np.int64]
+Sums = NDArray[np.int64] | NDArray[np.int32]
 LARGE = 1 << 22  # sums; from here on counters take four bytes where they fit, and are shared between threads
 
 
@@ -76,7 +76,7 @@ class BoundMap(ABC):
 
     @abstractmethod
     def accumulate(self, records: Records, sums: Sums) -> None:
-        """Add the features of every record to `sums`, modulo 2^64."""
+        """Add the features of every record to `sums`, modulo 2^64, or 2^32 for sums of four bytes."""
 
     @abstractmethod
     def features(self, records: Records) -> Floats:
@@ -117,6 +117,7 @@ class BoundTable(BoundMap):
     rows: int
     width: int
     narrow = True
+    unit_increments: bool = False  # whether every record adds exactly 1 to each row, so that a row's sum counts records
 
     @abstractmethod
     def prepare(self, records: Records) -> Any:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import (
-    BoundMap,
+    BoundTable,
     FeatureMap,
     Relation,
     Sensitivity,
@@ -74,7 +74,7 @@ class Grid(FeatureMap):
         return BoundGrid(self, schema)
 
 
-class BoundGrid(BoundMap):
+class BoundGrid(BoundTable):
     """Guarantee: a record adds −1 or 1 to one counter of each of K rows at each of l levels, so L1 = L2² = K·l for a
     row more or less; for a row replaced 2K·l and 4K·l (same counter, opposite signs).
     Source: density Thm 2; docs/proofs/grid.md.
@@ -86,16 +86,18 @@ class BoundGrid(BoundMap):
         super().__init__(description, schema, chosen_columns(schema, description.columns))
         self.size = description.length(schema)
         self.levels = np.array(description.levels, np.int64)
-        self.rows, self.width = description.rows, description.width
-        count = len(self.levels) * self.rows
-        self.salts = PublicStream("grid salts", description.seed).words(count).reshape(len(self.levels), self.rows)
+        self.rows, self.width = len(self.levels) * description.rows, description.width
+        self.salts = PublicStream("grid salts", description.seed).words(self.rows).reshape(len(self.levels), -1)
         self._shift = np.uint64(64 - (self.width.bit_length() - 1))
         self._columns = np.array([schema.index(name) for name in self.columns])
 
-    def accumulate(self, records: Records, sums: Sums) -> None:
+    def prepare(self, records: Records) -> Codes:
+        return records.codes
+
+    def accumulate_rows(self, prepared: Codes, sums: Sums, first: int, last: int) -> None:
         from dpsketch.maps.kernels import grid_sums
 
-        grid_sums(records.codes, self._columns, self.levels, self.salts, self._shift, sums)
+        grid_sums(prepared, self._columns, self.levels, self.salts, self._shift, sums, first, last)
 
     def cells(self, codes: Codes, level: int) -> NDArray[np.int64]:
         """Cell of each record along each column at a level: one matrix row a column; 2^level is missing."""
@@ -103,7 +105,7 @@ class BoundGrid(BoundMap):
         return np.where(places == 0, 1 << level, places >> (16 - level))
 
     def counters(self, cells: NDArray[np.int64], position: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Index into the sums and sign of given cells at levels[position]: one matrix row a row of the table."""
+        """Index into the sums and sign of given cells at levels[position]: one matrix row a row of the level."""
         with np.errstate(over="ignore"):
             key = np.full(cells.shape[1], _SEED)
             for cell in cells:
@@ -114,7 +116,8 @@ class BoundGrid(BoundMap):
             hashed = hashed * _M3
         slots = (hashed >> self._shift).astype(np.int64)
         signs = 1 - 2 * ((hashed >> np.uint64(7)) & np.uint64(1)).astype(np.int64)
-        first = (position * self.rows + np.arange(self.rows)) * self.width
+        each = self.salts.shape[1]
+        first = (position * each + np.arange(each)) * self.width
         return slots + first[:, None], signs
 
     def features(self, records: Records) -> Floats:
@@ -125,10 +128,9 @@ class BoundGrid(BoundMap):
         return features
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
-        touched = len(self.levels) * self.rows
         if relation is Relation.ADD_REMOVE:
-            return Sensitivity(touched, touched)
-        return Sensitivity(2 * touched, 4 * touched)
+            return Sensitivity(self.rows, self.rows)
+        return Sensitivity(2 * self.rows, 4 * self.rows)
 
     def parameters(self) -> bytes:
         return self.salts.astype("<u8").tobytes()

@@ -63,7 +63,7 @@ class BoundGrouped(BoundMap):
         super().__init__(description, schema, names if description.column in names else (*names, description.column))
         self.groups = description.groups(schema)
         self.size = description.length(schema)
-        self.largest, self.grid = self.inner.largest, self.inner.grid
+        self.largest, self.grid, self.narrow = self.inner.largest, self.inner.grid, self.inner.narrow
         self._column = schema.column(description.column)
         self._row = schema.index(description.column)
 

@@ -208,15 +208,21 @@ def second_moment_sums(codes, rows, ball, sums):  # type: ignore[no-untyped-def]
                 place += 1
 
 
-@njit("void(int16[:,::1], int64[::1], int64[::1], uint64[:,::1], uint64, int64[::1])", **_serial)
-def grid_sums(codes, columns, levels, salts, shift, sums):  # type: ignore[no-untyped-def]
-    """Add each record's signs to its counters, level by level and row by row; keys, slots and scatter in turn."""
+_GRID = "void(int16[:,::1], int64[::1], int64[::1], uint64[:,::1], uint64, {}[::1], int64, int64)"
+
+
+@njit([_GRID.format("int64"), _GRID.format("int32")], **_serial)
+def grid_sums(codes, columns, levels, salts, shift, sums, first, last):  # type: ignore[no-untyped-def]
+    """Add each record's signs to its counters in rows first .. last-1 of the table, which has salts.shape[1] rows a
+    level; level by level the keys, then row by row slots and scatter.
+    """
     records, width = codes.shape[1], np.int64(1) << np.int64(uint64(64) - shift)
+    each = salts.shape[1]
     keys = np.empty(TILE, np.uint64)
     slots = np.empty(TILE, np.int64)
     for start in range(0, records, TILE):
         count = min(records, start + TILE) - start
-        for position in range(levels.size):
+        for position in range(first // each, (last + each - 1) // each):
             level = levels[position]
             for i in range(count):
                 keys[i] = uint64(0x9E3779B97F4A7C15)
@@ -227,13 +233,13 @@ def grid_sums(codes, columns, levels, salts, shift, sums):  # type: ignore[no-un
                     cell = np.int64(1) << level if place == 0 else place >> (16 - level)
                     key = (keys[i] ^ uint64(cell)) * uint64(0xFF51AFD7ED558CCD)
                     keys[i] = key ^ (key >> uint64(32))
-            for row in range(salts.shape[1]):
-                salt = salts[position, row]
+            for row in range(max(first, position * each), min(last, (position + 1) * each)):
+                salt = salts[position, row - position * each]
                 for i in range(count):
                     hashed = (keys[i] ^ salt) * uint64(0xC4CEB9FE1A85EC53)
                     hashed ^= hashed >> uint64(29)
                     hashed *= uint64(0x9FB21C651E98DF25)
                     slots[i] = np.int64(hashed >> shift) << 1 | np.int64((hashed >> uint64(7)) & uint64(1))
-                table = sums[(position * salts.shape[1] + row) * width :]
+                table = sums[row * width :]
                 for i in range(count):
                     table[slots[i] >> 1] += 1 - ((slots[i] & 1) << 1)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from dpsketch.errors import MergeError
 from dpsketch.maps.base import LARGE, BoundMap, Sums
-from dpsketch.recipe import Recipe
+from dpsketch.recipe import Recipe, declared_rows
 from dpsketch.schema import Schema
-from dpsketch.sketch import file
+from dpsketch.sketch import counters, file
 from dpsketch.sketch.lineage import checked_lineage, merged_schema
 
 
@@ -41,9 +42,7 @@ class RawSketch:
         say `disjoint_units=True` only if no unit has rows in both.
         """
         schema = merged_schema(self, other, disjoint_units)
-        parts = tuple(
-            RawPart(mine.map, mine.sums + theirs.sums) for mine, theirs in zip(self.parts, other.parts, strict=True)
-        )
+        parts = tuple(_merged(mine, theirs, schema) for mine, theirs in zip(self.parts, other.parts, strict=True))
         return RawSketch(schema, self.recipe, parts, self.lineage | other.lineage)
 
     def save(self, path: str | Path, force: bool = False) -> None:
@@ -65,6 +64,20 @@ class RawSketch:
 
 
 def empty_sums(bound: BoundMap, rows: int) -> Sums:
-    """Zeros, in four bytes for a large table of counters whose declared rows fit; both are public."""
-    narrow = bound.narrow and bound.size >= LARGE and rows * bound.largest < 2**31
-    return np.zeros(bound.size, np.int32 if narrow else np.int64)
+    """Zeros, in four bytes for a large table of counters whose declared rows fill at most half of their room: the other
+    half is for the noise. Size and rows are public.
+    """
+    if bound.narrow and bound.size >= LARGE and rows * bound.largest < counters.NARROW_ROOM // 2:
+        return np.zeros(bound.size, np.int32)
+    return np.zeros(bound.size, np.int64)
+
+
+def _merged(mine: RawPart, theirs: RawPart, schema: Schema) -> RawPart:
+    """The sum of a part of two sketches. Four bytes stay four bytes, see `counters`; eight may become four."""
+    four_bytes = counters.narrow(mine.sums) or counters.narrow(theirs.sums)
+    if four_bytes and declared_rows(schema) * mine.map.largest >= counters.NARROW_ROOM:
+        raise MergeError(
+            f"map {mine.map.description.name}: {schema.rows} declared rows do not fit counters of four bytes",
+            f"merge their releases, or sketch both again with at least {counters.NARROW_ROOM} rows declared",
+        )
+    return RawPart(mine.map, counters.add(mine.sums, theirs.sums, four_bytes))

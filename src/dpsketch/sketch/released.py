@@ -15,9 +15,9 @@ from typing import Any
 from dpsketch.errors import DpsketchError, FileError, MergeError
 from dpsketch.maps.base import BoundMap, Relation, Sensitivity, Sums
 from dpsketch.privacy.budget import Budget, decimal_text
-from dpsketch.recipe import Part, Recipe
+from dpsketch.recipe import Part, Recipe, declared_rows
 from dpsketch.schema import Schema
-from dpsketch.sketch import file
+from dpsketch.sketch import counters, file
 from dpsketch.sketch.lineage import checked_lineage, merged_schema
 
 MECHANISM = "discrete Laplace"
@@ -118,7 +118,7 @@ class ReleasedSketch:
             schema,
             self.recipe,
             self.maps,
-            tuple(mine + theirs for mine, theirs in zip(self.sums, other.sums, strict=True)),
+            tuple(_merged(mine, theirs, schema) for mine, theirs in zip(self.parts, other.parts, strict=True)),
             self.epsilons + other.epsilons,
             self.lineage | other.lineage,
             max(self.created, other.created),
@@ -163,8 +163,21 @@ def part_noise_scale(schema: Schema, part: Part, bound: BoundMap, epsilon: Fract
     return part_sensitivity(schema, bound).l1 / (part.exact_share * epsilon)
 
 
+def fits(schema: Schema, bound: BoundMap, noise_scales: tuple[Fraction, ...], room: int) -> bool:
+    """Whether the declared rows and the noise stay below `room`: public numbers all."""
+    return declared_rows(schema) * bound.largest + counters.NOISE_SCALES * sum(noise_scales) < room
+
+
 def library_version() -> str:
     return version("dpsketch")
+
+
+def _merged(mine: ReleasedPart, theirs: ReleasedPart, schema: Schema) -> Sums:
+    """In four bytes if both are and the sum of rows and noises fits, else in eight."""
+    four_bytes = counters.narrow(mine.sums) and counters.narrow(theirs.sums)
+    scales = mine.noise_scales + theirs.noise_scales
+    four_bytes = four_bytes and fits(schema, mine.map, scales, counters.NARROW_ROOM)
+    return counters.add(mine.sums, theirs.sums, four_bytes)
 
 
 def _epsilon(text: object) -> Fraction:

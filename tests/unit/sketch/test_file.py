@@ -145,6 +145,10 @@ LIES = {
     "short tensor": tensor("part.1", np.zeros(2, np.int64)),
     "float tensor": tensor("part.0", np.zeros(1)),
     "matrix": tensor("part.0", np.zeros((1, 1), np.int64)),
+    "four bytes for a count": tensor("part.0", np.zeros(1, np.int32)),
+    "four bytes for a histogram": tensor("part.1", np.zeros(3, np.int32)),
+    "unsigned tensor": tensor("part.0", np.zeros(1, np.uint64)),
+    "two bytes": tensor("part.0", np.zeros(1, np.int16)),
 }
 
 
@@ -182,6 +186,95 @@ def test_a_wide_fourier_part_is_refused_before_it_is_drawn(small: bytes, tmp_pat
     path.write_bytes(sealed(header, {"part.0": np.zeros(200_000, np.int64)}))
     with pytest.raises(FileError, match="100000 frequencies of 1000 columns are more than"):
         dps.ReleasedSketch.load(path)
+
+
+def contained(facts: dict[str, Any], data: bytes) -> bytes:
+    """A sealed file with any container header: `data` ends in room for the digest."""
+    head = json.dumps(facts).encode()
+    head += b" " * (-len(head) % 8)
+    body = len(head).to_bytes(8, "little") + head + data[:-32]
+    return body + hashlib.sha256(body).digest()
+
+
+def place(name: str, **changes: Any) -> Callable[[dict[str, Any]], None]:
+    def change(facts: dict[str, Any]) -> None:
+        facts[name] |= changes
+
+    return change
+
+
+# The small file: part.0 at 0 to 8, part.1 at 8 to 32, the digest at 32 to 64.
+PLACES = {
+    "honest": lambda facts: None,
+    "overlap": place("part.1", data_offsets=[0, 24]),
+    "same place": place("part.0", data_offsets=[8, 16]),
+    "beyond the end": place("part.1", data_offsets=[64, 88]),
+    "over the digest": place("part.1", data_offsets=[40, 64]),
+    "far away": place("part.1", data_offsets=[2**62, 2**62 + 24]),
+    "negative": place("part.1", data_offsets=[-24, 0]),
+    "backwards": place("part.1", data_offsets=[32, 8]),
+    "fractions": place("part.1", data_offsets=[8.0, 32.0]),
+    "text": place("part.1", data_offsets=["8", "32"]),
+    "three": place("part.1", data_offsets=[8, 32, 64]),
+    "none": place("part.1", data_offsets=None),
+    "wrong size": place("part.1", shape=[3, 1]),
+    "other type": place("part.1", dtype="F64"),
+    "four bytes": place("part.1", dtype="I32", shape=[6]),
+    "no such type": place("part.1", dtype="I65"),
+    "type is a list": place("part.1", dtype=["I64"]),
+    "digest first": lambda facts: facts.update(
+        {"sha256": facts["part.1"] | {"dtype": "U8", "shape": [32], "data_offsets": [0, 32]}}
+        | {
+            "part.0": facts["part.0"] | {"data_offsets": [32, 40]},
+            "part.1": facts["part.1"] | {"data_offsets": [40, 64]},
+        }
+    ),
+    "no digest": lambda facts: facts.pop("sha256"),
+    "digest by another name": lambda facts: facts.update({"part.2": facts.pop("sha256")}),
+    "no metadata": lambda facts: facts.pop("__metadata__"),
+    "metadata is text": lambda facts: facts.update({"__metadata__": "dpsketch"}),
+    "metadata is empty": lambda facts: facts.update({"__metadata__": {}}),
+}
+
+
+@pytest.mark.parametrize("lie", PLACES)
+def test_well_sealed_lies_about_places(lie: str, small: bytes, tmp_path: Path) -> None:
+    length = 8 + int.from_bytes(small[:8], "little")
+    facts, data = json.loads(small[8:length]), small[length:]
+    assert [facts[name]["data_offsets"] for name in ("part.0", "part.1", "sha256")] == [[0, 8], [8, 32], [32, 64]]
+    PLACES[lie](facts)
+    path = tmp_path / "a.sketch"
+    path.write_bytes(contained(facts, data))
+    if lie == "honest":
+        assert dps.ReleasedSketch.load(path).private
+        return
+    with pytest.raises(FileError):
+        dps.ReleasedSketch.load(path)
+
+
+def test_unaligned_sums_are_refused(small: bytes, tmp_path: Path) -> None:
+    length = 8 + int.from_bytes(small[:8], "little")
+    head = small[8:length].rstrip() + b" "
+    head += b" " * ((5 - len(head)) % 8)
+    body = len(head).to_bytes(8, "little") + head + small[length:-32]
+    path = tmp_path / "a.sketch"
+    path.write_bytes(body + hashlib.sha256(body).digest())
+    with pytest.raises(FileError, match="not valid"):
+        dps.ReleasedSketch.load(path)
+
+
+def test_a_small_table_of_counters_may_have_four_bytes(tmp_path: Path) -> None:
+    """The writer keeps eight below a size; a reader takes both."""
+    facts = {"privacy": {"rows": 10}, "columns": {"x": {"kind": "boolean"}}}
+    recipe = dps.Recipe([dps.Part(dps.Grid(rows=2, width=16), 1.0)])
+    raw = dps.accumulate(pa.table({"x": [True, False]}), dps.Schema.from_dict(facts), recipe)
+    path = tmp_path / "a.raw"
+    raw.save(path)
+    sums = raw.parts[0].sums.astype(np.int32)
+    path.write_bytes(sealed(file.read_header(path), {"part.0": sums}))
+    again = dps.RawSketch.load(path).parts[0].sums
+    assert again.dtype == np.int32
+    assert (again == sums).all()
 
 
 def test_a_folder_and_a_missing_file(tmp_path: Path) -> None:
