@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dpsketch.maps.grouped import Grouped
     from dpsketch.maps.histogram import Histogram
     from dpsketch.maps.one_bit import OneBitFourier
+    from dpsketch.maps.quadratic import Quadratic
     from dpsketch.maps.second_moments import SecondMoments
     from dpsketch.privacy.budget import Budget
     from dpsketch.privacy.ledger import Ledger
@@ -39,6 +40,7 @@ __all__ = [
     "Local",
     "OneBitFourier",
     "Part",
+    "Quadratic",
     "RawSketch",
     "Recipe",
     "ReleasedSketch",
@@ -64,6 +66,7 @@ _HOMES = {
     "Local": "engines.local",
     "OneBitFourier": "maps.one_bit",
     "Part": "recipe",
+    "Quadratic": "maps.quadratic",
     "RawSketch": "sketch.raw",
     "Recipe": "recipe",
     "ReleasedSketch": "sketch.released",
