@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dpsketch.maps.hashes import Euclidean, Factor, InnerProduct, MinHash, Product, SignedProjection
     from dpsketch.maps.histogram import Histogram
     from dpsketch.maps.one_bit import OneBitFourier
+    from dpsketch.maps.quadratic import Quadratic
     from dpsketch.maps.race import Race
     from dpsketch.maps.second_moments import SecondMoments
     from dpsketch.privacy.budget import Budget
@@ -49,6 +50,7 @@ __all__ = [
     "OneBitFourier",
     "Part",
     "Product",
+    "Quadratic",
     "Race",
     "RawSketch",
     "Recipe",
@@ -83,6 +85,7 @@ _HOMES = {
     "OneBitFourier": "maps.one_bit",
     "Part": "recipe",
     "Product": "maps.hashes",
+    "Quadratic": "maps.quadratic",
     "Race": "maps.race",
     "RawSketch": "sketch.raw",
     "Recipe": "recipe",

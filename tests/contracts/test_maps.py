@@ -27,6 +27,10 @@ EXAMPLES: list[FeatureMap] = [
     dps.Fourier(size=4, seed=2, columns=["height"], radii=(1, 100)),
     dps.OneBitFourier(size=7, seed=1),
     dps.OneBitFourier(size=4, columns=["height", "age"]),
+    dps.Quadratic(size=7, seed=1),
+    dps.Quadratic(size=16, seed=2, radius=2.0, directions="hadamard"),
+    dps.Quadratic(size=4, columns=["height", "age", "sex"], radius=0.3, directions="hadamard"),
+    dps.Quadratic(size=3, columns=["height"], radius=32),
     dps.SecondMoments(),
     dps.SecondMoments(columns=["height", "age", "sex"], radius=1.5),
     dps.SecondMoments(columns=["height"], radius=0.3),
@@ -149,6 +153,31 @@ def test_the_second_moment_bounds_are_attained(radius: float) -> None:
     assert 0.99 * l1 <= np.abs(features_of(bound, diagonal)).sum() <= l1
 
 
+def test_the_quadratic_l1_bound_is_attained_by_the_top_eigenvector() -> None:
+    bound = dps.Quadratic(size=40, radius=0.9).bind(SCHEMA)
+    top = np.linalg.eigh(bound.directions.T @ bound.directions)[1][:, -1]
+    l1 = bound.sensitivity(Relation.ADD_REMOVE).l1
+    assert 0.999 * l1 <= features_of(bound, list(top * bound.ball)).sum() <= l1
+
+
+def test_the_quadratic_bounds_of_a_basis_are_attained() -> None:
+    """Records along two vectors of one orthonormal basis: nothing is shared, so a row replaced counts twice.
+
+    Compressive L. 19, 21 and 25 claim that it counts once.
+    """
+    bound = dps.Quadratic(columns=["height", "age"], size=2, directions="hadamard").bind(SCHEMA)
+    half = int(bound.ball / 2**0.5)
+    one, two = [0] * COLUMNS, [0] * COLUMNS
+    for record_codes, row in ((one, bound.matrix[0]), (two, bound.matrix[1])):
+        record_codes[1], record_codes[0] = (half * row).tolist()
+    first, second = features_of(bound, one), features_of(bound, two)
+    assert (np.sort(first) == [0, (2 * half) ** 2]).all()
+    for relation, change in ((Relation.ADD_REMOVE, first), (Relation.REPLACE_ONE, first - second)):
+        limit = bound.sensitivity(relation)
+        assert 0.9998 * limit.l1 <= np.abs(change).sum() <= limit.l1
+        assert 0.9998 * limit.l2_squared <= exact_square(change) <= limit.l2_squared
+
+
 def test_the_grid_bounds_are_attained() -> None:
     """With two counters a row, some pair of records meets in every row with opposite signs."""
     bound = dps.Grid(columns=["height"], width=2, rows=2).bind(SCHEMA)
@@ -226,7 +255,13 @@ def test_features_are_the_real_form_of_the_sums(bound: BoundMap, rng: np.random.
     codes = rng.integers(-32768, 32768, (COLUMNS, 300)).astype(np.int16)
     error = np.abs(bound.features(records_of(codes)).sum(axis=0) * bound.grid - sums_of(bound, codes))
     inner = getattr(bound.description, "map", bound.description)
-    rounding = {"fourier": 0.53 * 300, "second_moments": 1e-12 * 300 * bound.grid, "race": 1e-6}
+    rounding = {
+        "fourier": 0.53 * 300,
+        "second_moments": 1e-12 * 300 * bound.grid,
+        # a projection loses less than one step: (p + 1)² − p² before the square
+        "quadratic": 300 * (2 * bound.largest**0.5 + 1),
+        "race": 1e-6,
+    }
     assert error.max() <= rounding.get(inner.name, 0)
 
 
@@ -253,6 +288,7 @@ VECTORS = {
     "histogram": "918e8153 e6186144 dc008c1d",
     "fourier": "dcf5bfc3 bb79708d",
     "one_bit_fourier": "a2774527 9f098381",
+    "quadratic": "2af5d117 42a9b7cc 121fc6a5 dba43dc9",
     "second_moments": "a4e81712 07b9a375 7a6896e4",
     "grid": "11ed0ad0 948ee38f",
     "race": "49d886a6 f597bc2d 26808db7 33c1263d 44543d6e 9b8b2fba 60c4fb1a 75a68dcb bc3449f3 1ddd4e2e",

@@ -170,32 +170,38 @@ def histogram_sums(codes, rows, lookups, members, strides, offsets, sums):  # ty
                 sums[cell] += 1
 
 
+@njit("void(int16[:,::1], int64[::1], int64, int64, int64, int16[:,::1])", **_serial)
+def clip_tile(codes, rows, ball, start, width, tile):  # type: ignore[no-untyped-def]
+    """Numbers of `width` records, missing as 0, clipped to a ball: divisions round towards zero, lengths upwards."""
+    lengths = np.zeros(TILE, np.int64)
+    for j in range(rows.size):
+        source = codes[rows[j]]
+        target = tile[j]
+        for i in range(width):
+            x = np.int64(source[start + i])
+            x = np.int64(0) if x == -32768 else x
+            target[i] = np.int16(x)
+            lengths[i] += x * x
+    for i in range(width):
+        square = lengths[i]
+        length = np.int64(np.sqrt(np.float64(square)))
+        if length * length < square:
+            length += 1
+        if length > ball:
+            for j in range(rows.size):
+                x = np.int64(tile[j, i])
+                shortened = abs(x) * ball // length
+                tile[j, i] = np.int16(shortened if x >= 0 else -shortened)
+
+
 @njit("void(int16[:,::1], int64[::1], int64, int64[::1])", **_serial)
 def second_moment_sums(codes, rows, ball, sums):  # type: ignore[no-untyped-def]
-    """Add Σ x_i·x_j, i <= j, of records clipped to a ball: divisions round towards zero, lengths upwards."""
+    """Add Σ x_i·x_j, i <= j, of records clipped to a ball."""
     records, dimension = codes.shape[1], rows.size
-    tile = np.zeros((dimension, TILE), np.int32)
-    lengths = np.zeros(TILE, np.int64)
+    tile = np.zeros((dimension, TILE), np.int16)
     for start in range(0, records, TILE):
         width = min(records, start + TILE) - start
-        lengths[:] = 0
-        for j in range(dimension):
-            source = codes[rows[j]]
-            for i in range(width):
-                x = np.int64(source[start + i])
-                x = np.int64(0) if x == -32768 else x
-                tile[j, i] = int32(x)
-                lengths[i] += x * x
-        for i in range(width):
-            square = lengths[i]
-            length = np.int64(np.sqrt(np.float64(square)))
-            if length * length < square:
-                length += 1
-            if length > ball:
-                for j in range(dimension):
-                    x = np.int64(tile[j, i])
-                    shortened = abs(x) * ball // length
-                    tile[j, i] = int32(shortened if x >= 0 else -shortened)
+        clip_tile(codes, rows, ball, start, width, tile)
         place = 0
         for j in range(dimension):
             left = tile[j]
@@ -206,6 +212,38 @@ def second_moment_sums(codes, rows, ball, sums):  # type: ignore[no-untyped-def]
                     total += np.int64(left[i]) * np.int64(right[i])
                 sums[place] += total
                 place += 1
+
+
+@njit("int64(int32[::1], int64, int64)", **_serial)
+def _squares(projections, shift, width):  # type: ignore[no-untyped-def]
+    """Sum of the squares of projections over 2^shift, rounded towards zero before they are squared."""
+    total = np.int64(0)
+    down = int32(shift)
+    for i in range(width):
+        p = projections[i]
+        size = int32((p if p >= int32(0) else int32(-p)) >> down)
+        total += np.int64(size) * np.int64(size)
+    return total
+
+
+@njit("void(int16[:,::1], int64[::1], int64, int32[:,::1], int32[:,::1], int64, int64[::1])", **_serial)
+def quadratic_sums(codes, rows, ball, high, low, shift, sums):  # type: ignore[no-untyped-def]
+    """Add Σ (|ω·x| >> shift)² of records clipped to a ball; `high` and `low` come from `split_frequencies`.
+
+    Projections are below 2^31, so that the products modulo 2^32 are the projections themselves.
+    """
+    records, every = codes.shape[1], np.arange(rows.size)
+    tile = np.zeros((rows.size, TILE), np.int16)
+    packed = np.zeros((high.shape[1], TILE), np.int32)
+    projections = np.zeros((FREQUENCIES, TILE), np.int32)
+    for start in range(0, records, TILE):
+        width = min(records, start + TILE) - start
+        clip_tile(codes, rows, ball, start, width, tile)
+        _pack_tile(tile, every, 0, width, packed)
+        for first in range(0, high.shape[0], FREQUENCIES):
+            block_phases(packed, high, low, projections, first)
+            for k in range(min(FREQUENCIES, sums.size - first)):
+                sums[first + k] += _squares(projections[k], shift, width)
 
 
 _GRID = "void(int16[:,::1], int64[::1], int64[::1], uint64[:,::1], uint64, {}[::1], int64, int64)"

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import RecipeError
+from dpsketch.maps.ball import clipped
 from dpsketch.maps.base import (
     BoundTable,
     FeatureMap,
@@ -33,7 +34,6 @@ from dpsketch.maps.hashes import (
     SignedProjection,
     hash_from_dict,
 )
-from dpsketch.maps.second_moments import clip_to_ball
 from dpsketch.records import Records
 from dpsketch.schema import HIGHEST, MISSING, SPAN, Codes, Datetime, Floats, IdSet, Number, Schema
 
@@ -333,7 +333,7 @@ class _Projection:
         if not isinstance(self._hash, InnerProduct):
             return chosen
         ball = int(HIGHEST * self._hash.radius)
-        numbers = clip_to_ball(chosen.astype(np.int64), ball)
+        numbers = clipped(chosen, np.arange(len(chosen)), ball)
         rest = ball**2 - (numbers**2).sum(axis=0)
         missing = np.floor(np.sqrt(rest.astype(np.float64))).astype(np.int64)  # exact: rest < 2^30
         zero = np.zeros_like(missing)

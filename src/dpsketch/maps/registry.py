@@ -14,11 +14,13 @@ from dpsketch.maps.grid import Grid
 from dpsketch.maps.grouped import Grouped
 from dpsketch.maps.histogram import Histogram
 from dpsketch.maps.one_bit import OneBitFourier
+from dpsketch.maps.quadratic import Quadratic
 from dpsketch.maps.race import Race
 from dpsketch.maps.second_moments import SecondMoments
 
 MAPS: dict[str, type[FeatureMap]] = {
-    kind.name: kind for kind in (Count, Histogram, Fourier, OneBitFourier, SecondMoments, Grid, Race, Grouped)
+    kind.name: kind
+    for kind in (Count, Histogram, Fourier, OneBitFourier, Quadratic, SecondMoments, Grid, Race, Grouped)
 }
 
 

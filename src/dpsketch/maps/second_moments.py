@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpsketch.errors import RecipeError
+from dpsketch.maps.ball import check_dimension, check_radius, clipped
 from dpsketch.maps.base import BoundMap, FeatureMap, Relation, Sensitivity, Sums, check_columns, chosen_columns
 from dpsketch.records import Records
-from dpsketch.schema import HIGHEST, MISSING, Codes, Floats, Schema
-
-MOST_COLUMNS = 4096
+from dpsketch.schema import HIGHEST, Floats, Schema
 
 
 @dataclass(frozen=True)
@@ -33,14 +29,11 @@ class SecondMoments(FeatureMap):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", check_columns("SecondMoments", self.columns))
-        if isinstance(self.radius, bool) or not isinstance(self.radius, Real) or not 0.01 <= self.radius <= 32:
-            raise RecipeError(f"SecondMoments: radius must be a number from 0.01 to 32, got {self.radius!r} instead")
-        object.__setattr__(self, "radius", float(self.radius))
+        object.__setattr__(self, "radius", check_radius("SecondMoments", self.radius))
 
     def length(self, schema: Schema) -> int:
         dimension = len(chosen_columns(schema, self.columns))
-        if dimension > MOST_COLUMNS:
-            raise RecipeError(f"SecondMoments: {dimension} columns are more than {MOST_COLUMNS}", "name fewer columns")
+        check_dimension("SecondMoments", dimension)
         return dimension * (dimension + 1) // 2
 
     def bind(self, schema: Schema) -> BoundSecondMoments:
@@ -65,15 +58,9 @@ class BoundSecondMoments(BoundMap):
 
         second_moment_sums(records.codes, self._rows, self.ball, sums)
 
-    def clipped(self, codes: Codes) -> NDArray[np.int64]:
-        """The integer records that are multiplied: one matrix row a column."""
-        numbers = codes[self._rows].astype(np.int64)
-        numbers[numbers == MISSING] = 0
-        return clip_to_ball(numbers, self.ball)
-
     def features(self, records: Records) -> Floats:
         """Products over the squared radius of the ball."""
-        numbers = self.clipped(records.codes)
+        numbers = clipped(records.codes, self._rows, self.ball)
         first, second = np.triu_indices(len(self.columns))
         return (numbers[first] * numbers[second]).T / self.grid
 
@@ -81,12 +68,3 @@ class BoundSecondMoments(BoundMap):
         times = 1 if relation is Relation.ADD_REMOVE else 2
         l1 = times * (len(self.columns) + 1) * self.ball**2 // 2
         return Sensitivity(l1, times * self.ball**4)
-
-
-def clip_to_ball(numbers: NDArray[np.int64], ball: int) -> NDArray[np.int64]:
-    """Records (matrix columns) no longer than `ball`: divisions round towards zero, lengths upwards."""
-    square = (numbers**2).sum(axis=0)
-    length = np.sqrt(square.astype(np.float64)).astype(np.int64)
-    length += length**2 < square  # float64 is exact enough for at most one step
-    shortened = np.sign(numbers) * (np.abs(numbers) * ball // np.maximum(length, 1))
-    return np.where(length > ball, shortened, numbers)

@@ -9,12 +9,15 @@ import scipy.stats
 
 from dpsketch.maps.draw import PublicStream
 from dpsketch.maps.fourier import Fourier, draw_frequencies
+from dpsketch.maps.quadratic import draw_bases, draw_gaussians
 
 ALPHA = 1e-6
 VECTOR_WORD = 18077823340858408294
 VECTOR_UNIFORMS = [0.9800007669983923, 0.41017712127725775]
 VECTOR_NORMALS = [0.30207417284277216, -0.056527350908628614, -0.1491278668611832]
 VECTOR_FREQUENCIES = [[-32781, -10718], [-42779, 72224], [-165238, 92957]]
+VECTOR_GAUSSIANS = [[-2400, -1290], [1857, -609]]
+VECTOR_BASIS = [[1, -1], [1, 1]]
 
 
 def test_words_follow_the_specification() -> None:
@@ -30,6 +33,8 @@ def test_vectors() -> None:
     assert PublicStream("example", 7).normals(3).tolist() == VECTOR_NORMALS
     frequencies = draw_frequencies(Fourier(size=3, seed=7), 2)
     assert frequencies.tolist() == VECTOR_FREQUENCIES
+    assert draw_gaussians(7, 2, 2, 32767).tolist() == VECTOR_GAUSSIANS
+    assert draw_bases(7, 2, 2).tolist() == VECTOR_BASIS
 
 
 def test_normals_are_normal() -> None:

@@ -1,0 +1,172 @@
+"""Random quadratic features: squares of a record's projections on many directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import isqrt
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.errors import RecipeError
+from dpsketch.maps.ball import check_dimension, check_radius, clipped
+from dpsketch.maps.base import (
+    BoundMap,
+    FeatureMap,
+    Relation,
+    Sensitivity,
+    Sums,
+    check_columns,
+    check_whole,
+    chosen_columns,
+)
+from dpsketch.maps.draw import PublicStream
+from dpsketch.maps.spectral import fourths_bound, squared_lengths, squares_bound
+from dpsketch.records import Records
+from dpsketch.schema import HIGHEST, Floats, Schema
+
+DIRECTIONS = ("gaussian", "hadamard")
+MOST_PARAMETERS = 2**25
+# A Gaussian projection of a record on the ball is an integer of this many bits for a direction of length 1 (no drawn
+# one is longer than 12.2, so 31 bits suffice); the lowest ones are dropped before squaring.
+_BITS, _DROPPED = 27, 11
+_MOST_SQUARE = 2**40  # above it Hadamard projections drop bits, too
+
+
+@dataclass(frozen=True)
+class Quadratic(FeatureMap):
+    """(ω·x)² for `size` directions ω, x in [-1, 1]^d by the declared bounds, clipped to the ball of `radius`.
+
+    "gaussian" directions are independent, of length about 1. "hadamard" directions are orthonormal bases with random
+    signs: for every record their squares have the same sum, which needs the least noise; `size` is then a multiple
+    of the number of columns rounded up to a power of two. A missing cell counts as the middle of its bounds. `radius`
+    is in half-widths of a column's bounds, as in `SecondMoments`; features are those of x divided by it.
+    """
+
+    columns: tuple[str, ...] | None = None
+    size: int = 200
+    seed: int = 0
+    radius: float = 1.0
+    directions: str = "gaussian"
+
+    name: ClassVar[str] = "quadratic"
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", check_columns("Quadratic", self.columns))
+        check_whole("Quadratic", "size", self.size, 1, 10**7)
+        check_whole("Quadratic", "seed", self.seed, 0, 2**64 - 1)
+        object.__setattr__(self, "radius", check_radius("Quadratic", self.radius))
+        if self.directions not in DIRECTIONS:
+            raise RecipeError(
+                f"Quadratic: directions must be one of {', '.join(DIRECTIONS)}, got {self.directions!r} instead"
+            )
+
+    def length(self, schema: Schema) -> int:
+        """One sum a direction."""
+        dimension = len(chosen_columns(schema, self.columns))
+        check_dimension("Quadratic", dimension)
+        if self.size * dimension > MOST_PARAMETERS:
+            raise RecipeError(
+                f"Quadratic: {self.size} directions of {dimension} columns are more than {MOST_PARAMETERS} numbers",
+                "lower size or name fewer columns",
+            )
+        basis = _padded(dimension)
+        if self.directions == "hadamard" and self.size % basis:
+            below = self.size // basis * basis
+            raise RecipeError(
+                f"Quadratic: size must be a multiple of {basis} for {dimension} columns with hadamard directions, "
+                f"got {self.size} instead",
+                f"use {below} or {below + basis}" if below else f"use {basis}",
+            )
+        return self.size
+
+    def bind(self, schema: Schema) -> BoundQuadratic:
+        return BoundQuadratic(self, schema)
+
+
+class BoundQuadratic(BoundMap):
+    """Guarantee: records have Euclidean norm at most B = ⌊32767·radius⌋, so L1 <= λ_max(ΩᵀΩ)·B² and L2² <= S₄(Ω)²·B⁴
+    for a row more or less, with proven bounds on both; twice both for a row replaced (features are non-negative).
+    Source: compressive L. 9, 13, but not its L. 19, 21 and 25, which are wrong for a row replaced;
+    docs/proofs/quadratic.md.
+    """
+
+    def __init__(self, description: Quadratic, schema: Schema) -> None:
+        super().__init__(description, schema, chosen_columns(schema, description.columns))
+        self.size = description.length(schema)
+        self.ball = int(HIGHEST * description.radius)
+        self.structured = description.directions == "hadamard"
+        dimension = len(self.columns)
+        if self.structured:
+            self.matrix = draw_bases(description.seed, self.size, dimension)
+            self.shift = 0
+            while dimension * self.ball**2 >> 2 * self.shift > _MOST_SQUARE:
+                self.shift += 1
+            self.grid = _padded(dimension) * self.ball**2 >> 2 * self.shift
+        else:
+            self.matrix = draw_gaussians(description.seed, self.size, dimension, self.ball)
+            self.shift = _DROPPED
+            self.grid = 1 << 2 * (_BITS - _DROPPED)
+        self.largest = (isqrt(squared_lengths(self.matrix).max().item() * self.ball**2) >> self.shift) ** 2
+        self._rows = np.array([schema.index(name) for name in self.columns])
+
+    @property
+    def directions(self) -> Floats:
+        """The real ω that multiply a record divided by the radius: one matrix row each, of length about 1."""
+        return self.matrix * (self.ball / (2.0**self.shift * self.grid**0.5))
+
+    def accumulate(self, records: Records, sums: Sums) -> None:
+        from dpsketch.maps.kernels import quadratic_sums
+
+        quadratic_sums(records.codes, self._rows, self.ball, *self._halves, self.shift, sums)
+
+    @cached_property
+    def _halves(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        from dpsketch.maps.phases import split_frequencies
+
+        return split_frequencies(self.matrix)
+
+    def features(self, records: Records) -> Floats:
+        """Squares of the real projections; the integer ones lose less than 1 before squaring where bits are dropped."""
+        numbers = clipped(records.codes, self._rows, self.ball) / self.ball
+        return (numbers.T @ self.directions.T) ** 2
+
+    @cached_property
+    def _single(self) -> Sensitivity:
+        squares = Fraction(self.size) if self.structured else squares_bound(self.matrix)
+        fourths = fourths_bound(self.matrix, squares)
+        unit = Fraction(self.ball**2, 4**self.shift)
+        return Sensitivity(max(1, int(squares * unit)), max(1, int(fourths * unit**2)))
+
+    def record_sensitivity(self, relation: Relation) -> Sensitivity:
+        times = 1 if relation is Relation.ADD_REMOVE else 2
+        return Sensitivity(times * self._single.l1, times * self._single.l2_squared)
+
+    def parameters(self) -> bytes:
+        return self.matrix.astype("<i4").tobytes()
+
+
+def _padded(dimension: int) -> int:
+    """The next power of two."""
+    return 1 << (dimension - 1).bit_length()
+
+
+def draw_gaussians(seed: int, size: int, dimension: int, ball: int) -> NDArray[np.int32]:
+    """Normal entries of variance 1/d in units of ball/2^27, one matrix row a direction. docs/formats/draw.md."""
+    normals = PublicStream("quadratic directions", seed).normals(size * dimension).reshape(size, dimension)
+    return np.rint(normals * (2.0**_BITS / (ball * np.sqrt(float(dimension))))).astype(np.int32)
+
+
+def draw_bases(seed: int, size: int, dimension: int) -> NDArray[np.int32]:
+    """Walsh–Hadamard matrices whose columns have random signs, restricted to the columns there are: all entries ±1."""
+    basis = _padded(dimension)
+    signs = PublicStream("quadratic signs", seed).words(size // basis * dimension).reshape(
+        -1, 1, dimension
+    ) >> np.uint64(63)
+    common = np.arange(basis)[:, None] & np.arange(dimension)
+    negative = (np.bitwise_count(common) + signs.astype(np.uint8)) & 1
+    return (1 - 2 * negative.astype(np.int32)).reshape(size, dimension)
