@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsketch.encoding import whole_numbers
+from dpsketch.encoding import sorted_distinct, whole_numbers
 from dpsketch.engines.sources import Progress, read_batches
 from dpsketch.errors import SourceError
 
@@ -52,9 +52,9 @@ def neighbour_sets(
                 if undirected:
                     _spill(targets, sources, nodes, files)
         for path in paths:
-            pairs = np.unique(np.fromfile(path, np.uint64))
+            pairs = np.fromfile(path, np.uint64)
             path.unlink()
-            yield from _batches(pairs)
+            yield from _batches(sorted_distinct(pairs))
 
 
 def _ids(column: pa.Array, nodes: int) -> NDArray[np.uint64]:
