@@ -34,7 +34,7 @@ from dpsketch.maps.hashes import (
     SignedProjection,
     hash_from_dict,
 )
-from dpsketch.records import Records
+from dpsketch.records import IdSets, Records
 from dpsketch.schema import HIGHEST, MISSING, SPAN, Codes, Datetime, Floats, IdSet, Number, Schema
 
 MOST_COUNTERS = 2**31
@@ -42,6 +42,7 @@ MOST_PARAMETERS = 2**25
 MOST_WEIGHT = HIGHEST
 SIGN = -1  # in place of a shift: the projection gives one bit
 _LANES = 128  # rows of the table for which sets are hashed together
+_CHUNK = 512  # records whose keys fit the cache
 _FEW = 16  # queries; fewer are faster one by one
 _STEEPEST = 24  # bits below one bin
 
@@ -157,9 +158,16 @@ class Race(FeatureMap):
 class Prepared:
     """A batch as the hash kernels take it: int16 numbers to project, sets, weights (none: one each)."""
 
+    records: int
     inputs: Codes
-    sets: Mapping[str, Any]
+    sets: Mapping[str, IdSets]
     weights: NDArray[np.int32]
+
+    def part(self, start: int, stop: int) -> Prepared:
+        """Some consecutive records, without weights."""
+        stop = min(stop, self.records)
+        sets = {name: IdSets(column.offsets[start : stop + 1], column.ids) for name, column in self.sets.items()}
+        return Prepared(stop - start, np.ascontiguousarray(self.inputs[:, start:stop]), sets, self.weights[:0])
 
 
 class BoundRace(BoundTable):
@@ -201,18 +209,23 @@ class BoundRace(BoundTable):
         inputs = [projection.inputs(records.codes, query) for projection in self.projected]
         stacked = inputs[0] if len(inputs) == 1 else np.concatenate(inputs) if inputs else np.empty((0, 0), np.int16)
         weights = np.empty(0, np.int32) if query or self._weigh is None else self._weigh(records.codes)
-        return Prepared(np.ascontiguousarray(stacked), records.sets, weights)
+        return Prepared(len(records), np.ascontiguousarray(stacked), records.sets, weights)
 
     def accumulate_rows(self, prepared: Prepared, sums: Sums, first: int, last: int) -> None:
-        from dpsketch.maps.race_kernels import projected_sums, scatter_keys
+        from dpsketch.maps.race_kernels import keys_to_places, projected_sums, scatter_places
 
         if not self.minhashed:
             common = (*self._halves, *self._parameters, self.width, self.direct)
             projected_sums(prepared.inputs, *common, prepared.weights, first, last, sums)
             return
+        # The odd end keeps the rows of `places` out of one another's way in the cache.
+        places = np.empty((_LANES, prepared.records + 16), np.uint32)
         for start in range(first, last, _LANES):
-            keys = self._keys(prepared, start, min(start + _LANES, last))
-            scatter_keys(keys, self.width, prepared.weights, start, sums)
+            stop = min(start + _LANES, last)
+            for record in range(0, prepared.records, _CHUNK):
+                keys = self._keys(prepared.part(record, record + _CHUNK), start, stop)
+                keys_to_places(keys, self.width, record, places)
+            scatter_places(places[: stop - start], prepared.records, self.width, prepared.weights, start, sums)
 
     def totals(self, records: Records, sums: Sums, groups: int) -> tuple[NDArray[np.int64], Floats]:
         """Counters of each record as a query, summed over `groups` consecutive groups of rows (group g has the rows r
@@ -257,11 +270,10 @@ class BoundRace(BoundTable):
         from dpsketch.maps.race_kernels import fold_sets, projected_keys
 
         if self.projected:
-            keys = np.empty((prepared.inputs.shape[1], last - first), np.uint32)
+            keys = np.empty((prepared.records, last - first), np.uint32)
             projected_keys(prepared.inputs, self._coefficients, *self._parameters, self.direct, first, keys)
         else:
-            count = len(prepared.sets[self.minhashed[0].column].offsets) - 1
-            keys = np.repeat(self.salts[None, first:last], count, axis=0)
+            keys = np.repeat(self.salts[None, first:last], prepared.records, axis=0)
         for permutations in self.minhashed:
             sets = prepared.sets[permutations.column]
             for factors, masks in zip(permutations.factors, permutations.masks, strict=True):

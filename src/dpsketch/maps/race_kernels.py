@@ -193,25 +193,28 @@ def fold_sets(offsets, ids, factors, masks, keys):  # type: ignore[no-untyped-de
         _fold_least(least, keys[i])
 
 
+@njit("void(uint32[:,::1], int64, int64, uint32[:,::1])", **_serial)
+def keys_to_places(keys, width, start, places):  # type: ignore[no-untyped-def]
+    """Counters of some records, from places[:, start] on: one matrix row a row of the table."""
+    for k in range(0, keys.shape[1], 16):
+        rows = min(16, keys.shape[1] - k)
+        for i in range(keys.shape[0]):
+            for j in range(rows):
+                places[k + j, start + i] = _place(keys[i, k + j], width)
+
+
 @njit(
     [
-        "void(uint32[:,::1], int64, int32[::1], int64, int32[::1])",
-        "void(uint32[:,::1], int64, int32[::1], int64, int64[::1])",
+        "void(uint32[:,::1], int64, int64, int32[::1], int64, int32[::1])",
+        "void(uint32[:,::1], int64, int64, int32[::1], int64, int64[::1])",
     ],
     **_serial,
 )
-def scatter_keys(keys, width, weights, first, table):  # type: ignore[no-untyped-def]
+def scatter_places(places, records, width, weights, first, table):  # type: ignore[no-untyped-def]
     """Add every record to its counter in rows first, first+1, …; row by row, so that a row stays in the cache."""
-    records = keys.shape[0]
-    places = np.empty((16, records), np.uint32)
-    for k in range(0, keys.shape[1], 16):
-        rows = min(16, keys.shape[1] - k)
-        for i in range(records):
-            for j in range(rows):
-                places[j, i] = _place(keys[i, k + j], width)
-        for j in range(rows):
-            row = (first + k + j) * width
-            _scatter(places[j], weights, 0, records, table[row : row + width])
+    for k in range(places.shape[0]):
+        row = (first + k) * width
+        _scatter(places[k], weights, 0, records, table[row : row + width])
 
 
 _TABLES = [types.Array(kind, 1, "C", readonly=True) for kind in (int32, int64)]
