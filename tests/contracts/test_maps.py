@@ -23,14 +23,17 @@ EXAMPLES: list[FeatureMap] = [
     dps.Histogram(ways=3, columns=["sex", "member", "age"], bins=4),
     dps.Fourier(size=7, seed=1),
     dps.Fourier(size=4, seed=2, columns=["height"], radii=(1, 100)),
+    dps.Fourier(size=70, seed=3, structure="hadamard"),
     dps.OneBitFourier(size=7, seed=1),
     dps.OneBitFourier(size=4, columns=["height", "age"]),
+    dps.OneBitFourier(size=70, seed=3, structure="hadamard"),
     dps.SecondMoments(),
     dps.SecondMoments(columns=["height", "age", "sex"], radius=1.5),
     dps.SecondMoments(columns=["height"], radius=0.3),
     dps.Grid(width=64, rows=3),
     dps.Grid(columns=["height", "age"], width=16, rows=2, levels=(1, 2, 16)),
     dps.Grouped(dps.Fourier(size=3), "sex"),
+    dps.Grouped(dps.Fourier(size=3, structure="hadamard"), "sex"),
     dps.Grouped(dps.Count(), "sex"),
     dps.Grouped(dps.Histogram(ways=2, columns=["age", "member"], bins=3), "sex"),
 ]
@@ -197,7 +200,9 @@ VECTORS = {
     "count": "921ac7f259f86460",
     "histogram": "918e8153197e6a6c",
     "fourier": "dcf5bfc362a114a4",
+    "fourier hadamard": "d2cb3f2edd85cfa1",
     "one_bit_fourier": "a27745279020bd9d",
+    "one_bit_fourier hadamard": "e84d81ef821f3783",
     "second_moments": "a4e81712e11bf554",
     "grouped": "7fad58ec5f3e2bad",
     "grid": "11ed0ad0cec5b593",
@@ -209,7 +214,12 @@ def test_stable_vectors(name: str) -> None:
     """The bytes of each map on a fixed set of records; a change here needs a new map version."""
     import hashlib
 
-    bound = next(bound for bound in BOUND if bound.description.name == name)
+    kind, _, structure = name.partition(" ")
+    bound = next(
+        bound
+        for bound in BOUND
+        if bound.description.name == kind and structure in ("", getattr(bound.description, "structure", ""))
+    )
     codes = (np.arange(COLUMNS * 1000).reshape(COLUMNS, 1000) * 7919 % 65536 - 32768).astype(np.int16)
     digest = hashlib.sha256(sums_of(bound, codes).astype("<i8").tobytes()).hexdigest()[:16]
     assert digest == VECTORS[name]
