@@ -73,6 +73,11 @@ class Recipe:
                 raise RecipeError(f"map {part.map.name}: {error.fact}", error.hint) from None
         return tuple(bound)
 
+    def settled(self, maps: Sequence[BoundMap]) -> Recipe:
+        """This recipe with the choices that its maps made when they were bound: what a sketch keeps."""
+        parts = [Part(bound.description, part.share) for part, bound in zip(self.parts, maps, strict=True)]
+        return Recipe(parts, self.rows)
+
     def to_dict(self) -> dict[str, Any]:
         parts = [{"share": part.share} | part.map.to_dict() for part in self.parts]
         return json.loads(json.dumps({"parts": parts}))

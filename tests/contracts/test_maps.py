@@ -25,8 +25,10 @@ EXAMPLES: list[FeatureMap] = [
     dps.Histogram(ways=3, columns=["sex", "member", "age"], bins=4),
     dps.Fourier(size=7, seed=1),
     dps.Fourier(size=4, seed=2, columns=["height"], radii=(1, 100)),
+    dps.Fourier(size=70, seed=3, structure="hadamard"),
     dps.OneBitFourier(size=7, seed=1),
     dps.OneBitFourier(size=4, columns=["height", "age"]),
+    dps.OneBitFourier(size=70, seed=3, structure="hadamard"),
     dps.Quadratic(size=7, seed=1),
     dps.Quadratic(size=16, seed=2, radius=2.0, directions="hadamard"),
     dps.Quadratic(size=4, columns=["height", "age", "sex"], radius=0.3, directions="hadamard"),
@@ -57,6 +59,7 @@ EXAMPLES: list[FeatureMap] = [
     dps.Race(columns=["height"], rows=5, width=20, weight="member", weights=[-2, 3]),
     dps.Race(columns=["height", "age"], rows=5, width=20, embedding=EMBEDDING),
     dps.Grouped(dps.Fourier(size=3), "sex"),
+    dps.Grouped(dps.Fourier(size=3, structure="hadamard"), "sex"),
     dps.Grouped(dps.Count(), "sex"),
     dps.Grouped(dps.Race(rows=2, width=8, hash=dps.MinHash()), "sex"),
     dps.Grouped(dps.Histogram(ways=2, columns=["age", "member"], bins=3), "sex"),
@@ -286,13 +289,13 @@ def test_fingerprints_tell_maps_apart() -> None:
 VECTORS = {
     "count": "921ac7f2",
     "histogram": "918e8153 e6186144 dc008c1d",
-    "fourier": "dcf5bfc3 bb79708d",
-    "one_bit_fourier": "a2774527 9f098381",
+    "fourier": "dcf5bfc3 bb79708d d2cb3f2e",
+    "one_bit_fourier": "a2774527 9f098381 e84d81ef",
     "quadratic": "2af5d117 42a9b7cc 121fc6a5 dba43dc9",
     "second_moments": "a4e81712 07b9a375 7a6896e4",
     "grid": "11ed0ad0 948ee38f",
     "race": "49d886a6 f597bc2d 26808db7 33c1263d 44543d6e 9b8b2fba 60c4fb1a 75a68dcb bc3449f3 1ddd4e2e",
-    "grouped": "7fad58ec 658d73e4 56d316bb 1fada20d",
+    "grouped": "7fad58ec c86f556e 658d73e4 56d316bb 1fada20d",
 }
 
 

@@ -156,4 +156,4 @@ def accumulate(
             )
     sums = (engine or Local()).run(source, schema, maps, progress or (lambda share: None))
     parts = tuple(RawPart(bound, part) for bound, part in zip(maps, sums, strict=True))
-    return RawSketch(schema, recipe, parts, new_lineage())
+    return RawSketch(schema, recipe.settled(maps), parts, new_lineage())

@@ -43,7 +43,7 @@ class MomentEstimator:
         self, schema: Schema, noise: ReleaseNoise, part: ReleasedPart, marginals: dict[str, TableEstimator]
     ) -> None:
         assert isinstance(part.map, BoundFourier | BoundOneBitFourier)
-        count = len(part.map.frequencies)
+        count = part.map.size // 2
         self._schema, self._noise, self._part, self._fourier = schema, noise, part, part.map
         self._marginals = marginals
         self.columns = part.map.columns
@@ -56,7 +56,7 @@ class MomentEstimator:
         import scipy.sparse
         from scipy.stats import qmc
 
-        count = len(self._fourier.frequencies)
+        count = self._fourier.size // 2
         if count > MOST_FREQUENCIES:
             raise QueryError(
                 f"the regression takes at most {MOST_FREQUENCIES} frequencies, this release has {count}",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -44,6 +45,7 @@ class FeatureMap(ABC):
 
     name: ClassVar[str]
     version: ClassVar[int]
+    absent: ClassVar[Mapping[str, Any]] = {}  # what a parameter is where a description does not say it
 
     @abstractmethod
     def bind(self, schema: Schema) -> BoundMap:
@@ -54,7 +56,9 @@ class FeatureMap(ABC):
         """Number of sums, by arithmetic alone: a hostile file must not make us allocate."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {"map": self.name, "version": self.version} | asdict(self)  # type: ignore[call-overload]
+        """Plain values; a parameter that says what its absence means is left out, as before it existed."""
+        facts = {"map": self.name, "version": self.version} | asdict(self)  # type: ignore[call-overload]
+        return {key: value for key, value in facts.items() if key not in self.absent or value != self.absent[key]}
 
 
 class BoundMap(ABC):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -60,7 +60,8 @@ class BoundGrouped(BoundMap):
     def __init__(self, description: Grouped, schema: Schema) -> None:
         self.inner = description.map.bind(schema)
         names = self.inner.columns
-        super().__init__(description, schema, names if description.column in names else (*names, description.column))
+        columns = names if description.column in names else (*names, description.column)
+        super().__init__(replace(description, map=self.inner.description), schema, columns)
         self.groups = description.groups(schema)
         self.size = description.length(schema)
         self.largest, self.grid, self.narrow = self.inner.largest, self.inner.grid, self.inner.narrow

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.maps.base import BoundMap, FeatureMap, Relation, Sensitivity, Sums, chosen_columns
 from dpsketch.maps.draw import PublicStream
-from dpsketch.maps.fourier import check_frequencies, draw_frequencies, frequencies_length
+from dpsketch.maps.fourier import ABSENT, check_frequencies, chosen_structure, draw, frequencies_length
 from dpsketch.records import Records
 from dpsketch.schema import Floats, Schema
 
@@ -24,9 +24,11 @@ class OneBitFourier(FeatureMap):
     size: int = 200
     seed: int = 0
     radii: tuple[float, float] = (2.0, 30.0)
+    structure: str = "auto"
 
     name: ClassVar[str] = "one_bit_fourier"
     version: ClassVar[int] = 1
+    absent: ClassVar[Mapping[str, Any]] = ABSENT
 
     def __post_init__(self) -> None:
         check_frequencies("OneBitFourier", self)
@@ -46,27 +48,26 @@ class BoundOneBitFourier(BoundMap):
     largest = 1
 
     def __init__(self, description: OneBitFourier, schema: Schema) -> None:
-        super().__init__(description, schema, chosen_columns(schema, description.columns))
+        columns = chosen_columns(schema, description.columns)
+        description = replace(description, structure=chosen_structure(description, len(columns)))
+        super().__init__(description, schema, columns)
         self.size = description.length(schema)
-        self.frequencies = draw_frequencies(description, len(self.columns))
+        self._drawn = draw(description, len(columns))
         words = PublicStream("one-bit dithers", description.seed).words(description.size)
         self.dithers = (words >> np.uint64(32)).astype(np.uint32).view(np.int32)
         self._rows = np.array([schema.index(name) for name in self.columns])
 
-    @cached_property
-    def _halves(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        from dpsketch.maps.phases import split_frequencies
-
-        return split_frequencies(self.frequencies)
+    @property
+    def frequencies(self) -> NDArray[Any]:
+        """In units of 2^-32 turn per code step, one matrix row each."""
+        return self._drawn.matrix
 
     def accumulate(self, records: Records, sums: Sums) -> None:
-        from dpsketch.maps.kernels import fourier_sums
-
-        fourier_sums(records.codes, self._rows, *self._halves, self.dithers, sums)
+        self._drawn.accumulate(records.codes, self._rows, self.dithers, sums)
 
     def features(self, records: Records) -> Floats:
         """Signs of the cosine in the even columns, of the sine in the odd ones, exactly those that are summed."""
-        phases = records.codes[self._rows].T.astype(np.int64) @ self.frequencies.T.astype(np.int64) + self.dithers
+        phases = self._drawn.phases(records.codes[self._rows]).astype(np.int64) + self.dithers
         features = np.empty((len(records), self.size))
         features[:, 0::2] = _signs(phases + (1 << 30))
         features[:, 1::2] = _signs(phases)
@@ -78,7 +79,7 @@ class BoundOneBitFourier(BoundMap):
         return Sensitivity(2 * self.size, 4 * self.size)
 
     def parameters(self) -> bytes:
-        return self.frequencies.astype("<i4").tobytes() + self.dithers.astype("<i4").tobytes()
+        return self._drawn.parameters() + self.dithers.astype("<i4").tobytes()
 
 
 def _signs(phases: NDArray[np.int64]) -> Floats:

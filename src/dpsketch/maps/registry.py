@@ -47,6 +47,6 @@ def map_from_dict(facts: Mapping[str, Any]) -> FeatureMap:
                 f"map {name} has no parameter {key!r}", f"its parameters are {', '.join(sorted(known)) or 'none'}"
             )
     try:
-        return kind(**values)
+        return kind(**{**kind.absent, **values})
     except TypeError:  # a parameter without a default is missing
         raise RecipeError(f"map {name} lacks a parameter", f"its parameters are {', '.join(sorted(known))}") from None

@@ -332,3 +332,19 @@ def test_an_arrow_table_with_no_rows() -> None:
     view = dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "a"))
     assert view.count().value >= 1
     assert view.count("age > 40 and sex = 'f'").stderr > 0
+
+
+@pytest.mark.parametrize("kind", [dps.Fourier, dps.OneBitFourier])
+def test_structured_frequencies_stand_in_for_dense_ones(
+    frame: pandas.DataFrame, kind: type[dps.Fourier | dps.OneBitFourier]
+) -> None:
+    parts = [
+        dps.Part(dps.Count(), 0.1),
+        dps.Part(dps.Histogram(bins=128), 0.4),
+        dps.Part(kind(size=800, structure="hadamard"), 0.5),
+    ]
+    raw = dps.accumulate(frame, dps.Schema.from_dict(FACTS), dps.Recipe(parts))
+    answer = dps.View(dps.release(raw, dps.Budget(math.inf))).mean("height", "sex = 'm'")
+    assert "moment-to-moment regression on 800" in answer.how
+    exact, independent = frame.height[frame.sex == "m"].mean(), frame.height.mean()
+    assert abs(answer.value - exact) < 0.4 * abs(independent - exact)

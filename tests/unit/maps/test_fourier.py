@@ -51,11 +51,12 @@ TARGETS = """
 import hashlib, numpy as np, dpsketch as dps
 from dpsketch.records import Records
 columns = {f"c{j}": {"kind": "number", "lower": 0, "upper": 1} for j in range(7)}
-bound = dps.Fourier(size=20, seed=5).bind(dps.Schema.from_dict({"columns": columns}))
 codes = (np.arange(7 * 999).reshape(7, 999) * 7919 % 65536 - 32768).astype(np.int16)
-sums = np.zeros(bound.size, np.int64)
-bound.accumulate(Records(codes), sums)
-print(hashlib.sha256(sums.tobytes()).hexdigest())
+for structure in ("dense", "hadamard"):
+    bound = dps.Fourier(size=20, seed=5, structure=structure).bind(dps.Schema.from_dict({"columns": columns}))
+    sums = np.zeros(bound.size, np.int64)
+    bound.accumulate(Records(codes), sums)
+    print(hashlib.sha256(sums.tobytes()).hexdigest())
 """
 
 
