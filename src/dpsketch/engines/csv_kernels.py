@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from numba import njit
+from dpsketch.compiled import kernel
 
 _NEWLINE, _RETURN, _QUOTE = 10, 13, 34
 
 
-@njit(
-    ["int64(Array(uint8, 1, 'C', readonly=True), int64, int64[:,::1], int64[:,::1], boolean[:,::1])"],
-    nogil=True,
-    cache=True,
-)
+@kernel("int64(Array(uint8, 1, 'C', readonly=True), int64, int64[:,::1], int64[:,::1], boolean[:,::1])")
 def scan(buffer, separator, starts, ends, quoted):  # type: ignore[no-untyped-def]
     """Field boundaries of every non-empty line; a field's end is -1 in a broken line."""
     fields = starts.shape[0]
@@ -63,11 +59,7 @@ def scan(buffer, separator, starts, ends, quoted):  # type: ignore[no-untyped-de
     return record
 
 
-@njit(
-    ["int64(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], boolean[::1], uint8[::1], int64[::1])"],
-    nogil=True,
-    cache=True,
-)
+@kernel("int64(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], boolean[::1], uint8[::1], int64[::1])")
 def copy(buffer, starts, ends, quoted, data, offsets):  # type: ignore[no-untyped-def]
     used = 0
     for record in range(starts.size):

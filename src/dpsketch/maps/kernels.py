@@ -14,6 +14,7 @@ from llvmlite import ir
 from numba import float32, int32, njit, types, uint64
 from numba.extending import intrinsic
 
+from dpsketch.compiled import kernel, part
 from dpsketch.maps.phases import FREQUENCIES, block_phases
 
 TILE = 512
@@ -28,8 +29,6 @@ _C7 = np.float32(-2326312.75)
 
 _MAGIC = np.float32(12582912.0)  # 1.5 · 2^23
 _MAGIC_BITS = 0x4B400000
-
-_serial = {"nogil": True, "cache": True, "error_model": "numpy"}
 
 
 @intrinsic
@@ -70,7 +69,7 @@ def cosine(phase):  # type: ignore[no-untyped-def]
     return int32(_cosine_bits(phase) - int32(_MAGIC_BITS))
 
 
-@njit("UniTuple(int32, 2)(int32[::1], int64)", **_serial)
+@part
 def _cosines_and_sines(phases, width):  # type: ignore[no-untyped-def]
     """Sums over a tile; 512 · 32769 fits an int32, and what wraps on the way unwraps at the end."""
     c = int32(0)
@@ -83,8 +82,8 @@ def _cosines_and_sines(phases, width):  # type: ignore[no-untyped-def]
     return int32(c - magic), int32(s - magic)
 
 
-@njit("void(int16[:,::1], int64[::1], int64, int64, int32[:,::1])", **_serial)
-def _pack_tile(codes, rows, start, width, tile):  # type: ignore[no-untyped-def]
+@part
+def pack_tile(codes, rows, start, width, tile):  # type: ignore[no-untyped-def]
     """Codes of `width` records, two dimensions in each int32; an odd last dimension is paired with zero."""
     for j in range(tile.shape[0]):
         target = tile[j]
@@ -97,7 +96,7 @@ def _pack_tile(codes, rows, start, width, tile):  # type: ignore[no-untyped-def]
                 target[i] |= int32(int32(odd[start + i]) << int32(16))
 
 
-@njit("UniTuple(int32, 2)(int32[::1], int32, int64)", **_serial)
+@part
 def _negative_signs(phases, dither, width):  # type: ignore[no-untyped-def]
     """Minus the numbers of records whose dithered cosine and sine are negative: the sign bit, shifted down."""
     c = int32(0)
@@ -109,7 +108,7 @@ def _negative_signs(phases, dither, width):  # type: ignore[no-untyped-def]
     return c, s
 
 
-@njit("void(int32[::1], int32[::1], int64, int64, int64[::1])", **_serial)
+@part
 def _add_features(phases, dithers, frequency, width, sums):  # type: ignore[no-untyped-def]
     """Add a tile's cosines and sines of one frequency to its two sums, or with dithers their signs."""
     if dithers.size:
@@ -122,7 +121,7 @@ def _add_features(phases, dithers, frequency, width, sums):  # type: ignore[no-u
         sums[2 * frequency + 1] += np.int64(s)
 
 
-@njit("void(int16[:,::1], int64[::1], int32[:,::1], int32[:,::1], int32[::1], int64[::1])", **_serial)
+@kernel("void(int16[:,::1], int64[::1], int32[:,::1], int32[:,::1], int32[::1], int64[::1])")
 def fourier_sums(codes, rows, high, low, dithers, sums):  # type: ignore[no-untyped-def]
     """Add Σ cos to sums[0::2] and Σ sin to sums[1::2], or with dithers the signs of the dithered ones.
 
@@ -134,14 +133,14 @@ def fourier_sums(codes, rows, high, low, dithers, sums):  # type: ignore[no-unty
     phases = np.zeros((FREQUENCIES, TILE), np.int32)
     for start in range(0, records, TILE):
         width = min(records, start + TILE) - start
-        _pack_tile(codes, rows, start, width, tile)
+        pack_tile(codes, rows, start, width, tile)
         for first in range(0, high.shape[0], FREQUENCIES):
             block_phases(tile, high, low, phases, first)
             for k in range(min(FREQUENCIES, count - first)):
                 _add_features(phases[k], dithers, first + k, width, sums)
 
 
-@njit("void(int32[:,::1], int64)", **_serial)
+@part
 def _transform(tile, width):  # type: ignore[no-untyped-def]
     """Multiply each record, a column of the tile, by the Hadamard matrix: two stages of butterflies at a time."""
     rows = tile.shape[0]
@@ -163,7 +162,7 @@ def _transform(tile, width):  # type: ignore[no-untyped-def]
                 a[i], b[i] = p, q
 
 
-@njit("void(int32[:,::1], int64, int8[::1], int64)", **_serial)
+@part
 def _round_and_sign(tile, shift, signs, width):  # type: ignore[no-untyped-def]
     """Divide by 2^shift, round to the nearest integer, halves upwards, and give each row its sign."""
     half = int32(int32(1) << int32(shift)) >> int32(1)
@@ -173,7 +172,7 @@ def _round_and_sign(tile, shift, signs, width):  # type: ignore[no-untyped-def]
             row[i] = int32(int32(int32(row[i] + half) >> (shift & 31)) * sign)
 
 
-@njit("void(int32[::1], int32, int32, int32[::1], int64)", **_serial)
+@part
 def _round_and_multiply(source, shift, factor, target, width):  # type: ignore[no-untyped-def]
     """Divide by 2^shift, round as above, and multiply modulo 2^32."""
     half = int32(int32(1) << shift) >> int32(1)
@@ -181,10 +180,9 @@ def _round_and_multiply(source, shift, factor, target, width):  # type: ignore[n
         target[i] = int32(int32(int32(source[i] + half) >> (shift & 31)) * factor)
 
 
-@njit(
+@kernel(
     "void(int16[:,::1], int64[::1], int8[:,:,::1], int64, int64, int64[::1], int64[::1], int32[::1], int32[::1],"
-    " int32[::1], int64[::1])",
-    **_serial,
+    " int32[::1], int64[::1])"
 )
 def structured_sums(codes, rows, signs, one, two, edges, places, multipliers, shifts, dithers, sums):  # type: ignore[no-untyped-def]
     """As `fourier_sums`, with the frequencies of `Hadamard`; `one` and `two` are its roundings."""
@@ -209,7 +207,7 @@ def structured_sums(codes, rows, signs, one, two, edges, places, multipliers, sh
                 _add_features(phases, dithers, k, width, sums)
 
 
-@njit("UniTuple(int64, 3)(int64, int64)", **_serial)
+@kernel("UniTuple(int64, 3)(int64, int64)")
 def cosine_bounds(start, stop):  # type: ignore[no-untyped-def]
     """Largest |cos|, |cos|+|sin| and cos²+sin² over the phases start .. stop-1: the sensitivity, exhaustively."""
     entry, l1, l2_squared = 0, 0, 0
@@ -223,7 +221,7 @@ def cosine_bounds(start, stop):  # type: ignore[no-untyped-def]
     return entry, l1, l2_squared
 
 
-@njit("void(int16[:,::1], int64[::1], uint16[:,::1], int64[:,::1], int64[:,::1], int64[::1], int64[::1])", **_serial)
+@kernel("void(int16[:,::1], int64[::1], uint16[:,::1], int64[:,::1], int64[:,::1], int64[::1], int64[::1])")
 def histogram_sums(codes, rows, lookups, members, strides, offsets, sums):  # type: ignore[no-untyped-def]
     """Add one to the cell of each record in each table."""
     records = codes.shape[1]
@@ -243,7 +241,7 @@ def histogram_sums(codes, rows, lookups, members, strides, offsets, sums):  # ty
                 sums[cell] += 1
 
 
-@njit("void(int16[:,::1], int64[::1], int64, int64, int64, int16[:,::1])", **_serial)
+@part
 def clip_tile(codes, rows, ball, start, width, tile):  # type: ignore[no-untyped-def]
     """Numbers of `width` records, missing as 0, clipped to a ball: divisions round towards zero, lengths upwards."""
     lengths = np.zeros(TILE, np.int64)
@@ -267,7 +265,7 @@ def clip_tile(codes, rows, ball, start, width, tile):  # type: ignore[no-untyped
                 tile[j, i] = np.int16(shortened if x >= 0 else -shortened)
 
 
-@njit("void(int16[:,::1], int64[::1], int64, int64[::1])", **_serial)
+@kernel("void(int16[:,::1], int64[::1], int64, int64[::1])")
 def second_moment_sums(codes, rows, ball, sums):  # type: ignore[no-untyped-def]
     """Add Σ x_i·x_j, i <= j, of records clipped to a ball."""
     records, dimension = codes.shape[1], rows.size
@@ -287,7 +285,7 @@ def second_moment_sums(codes, rows, ball, sums):  # type: ignore[no-untyped-def]
                 place += 1
 
 
-@njit("int64(int32[::1], int64, int64)", **_serial)
+@part
 def _squares(projections, shift, width):  # type: ignore[no-untyped-def]
     """Sum of the squares of projections over 2^shift, rounded towards zero before they are squared."""
     total = np.int64(0)
@@ -299,7 +297,7 @@ def _squares(projections, shift, width):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit("void(int16[:,::1], int64[::1], int64, int32[:,::1], int32[:,::1], int64, int64[::1])", **_serial)
+@kernel("void(int16[:,::1], int64[::1], int64, int32[:,::1], int32[:,::1], int64, int64[::1])")
 def quadratic_sums(codes, rows, ball, high, low, shift, sums):  # type: ignore[no-untyped-def]
     """Add Σ (|ω·x| >> shift)² of records clipped to a ball; `high` and `low` come from `split_frequencies`.
 
@@ -312,7 +310,7 @@ def quadratic_sums(codes, rows, ball, high, low, shift, sums):  # type: ignore[n
     for start in range(0, records, TILE):
         width = min(records, start + TILE) - start
         clip_tile(codes, rows, ball, start, width, tile)
-        _pack_tile(tile, every, 0, width, packed)
+        pack_tile(tile, every, 0, width, packed)
         for first in range(0, high.shape[0], FREQUENCIES):
             block_phases(packed, high, low, projections, first)
             for k in range(min(FREQUENCIES, sums.size - first)):
@@ -322,7 +320,7 @@ def quadratic_sums(codes, rows, ball, high, low, shift, sums):  # type: ignore[n
 _GRID = "void(int16[:,::1], int64[::1], int64[::1], uint64[:,::1], uint64, {}[::1], int64, int64)"
 
 
-@njit([_GRID.format("int64"), _GRID.format("int32")], **_serial)
+@kernel(_GRID.format("int64"), _GRID.format("int32"))
 def grid_sums(codes, columns, levels, salts, shift, sums, first, last):  # type: ignore[no-untyped-def]
     """Add each record's signs to its counters in rows first .. last-1 of the table, which has salts.shape[1] rows a
     level; level by level the keys, then row by row slots and scatter.

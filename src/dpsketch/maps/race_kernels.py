@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import boolean, float64, int16, int32, int64, njit, types, uint32, uint64
 
-from dpsketch.maps.kernels import TILE, _pack_tile, _serial
+from dpsketch.compiled import kernel, part
+from dpsketch.maps.kernels import TILE, pack_tile
 from dpsketch.maps.phases import FREQUENCIES, RECORDS, block_phases
 from dpsketch.maps.race import SIGN
 
@@ -29,32 +30,32 @@ def _place(key, width):  # type: ignore[no-untyped-def]
     return uint32((uint64(key) * uint64(width)) >> uint64(32))
 
 
-@njit("void(int32[::1], int32, int32, uint32[::1], int64)", **_serial)
+@part
 def _fold_bins(phases, offset, shift, keys, count):  # type: ignore[no-untyped-def]
     for i in range(count):
         keys[i] = _mixed(keys[i], uint32(int32(int32(phases[i] + offset) >> shift)))
 
 
-@njit("void(int32[::1], uint32[::1], int64)", **_serial)
+@part
 def _shift_in_signs(phases, bits, count):  # type: ignore[no-untyped-def]
     for i in range(count):
         bits[i] = uint32(uint32(bits[i] << uint32(1)) | uint32(uint32(phases[i]) >> uint32(31)))
 
 
-@njit("void(uint32[::1], uint32[::1], int64)", **_serial)
+@part
 def _fold_bits(bits, keys, count):  # type: ignore[no-untyped-def]
     for i in range(count):
         keys[i] = _mixed(keys[i], bits[i])
         bits[i] = uint32(0)
 
 
-@njit("void(uint32[::1], int64, int64)", **_serial)
+@part
 def _keys_to_places(keys, width, count):  # type: ignore[no-untyped-def]
     for i in range(count):
         keys[i] = _place(keys[i], width)
 
 
-@njit("void(int32[::1], int64, int32, int32, boolean, uint32[::1], uint32[::1], int64)", **_serial)
+@part
 def _fold(phases, direct, offset, shift, last, bits, keys, count):  # type: ignore[no-untyped-def]
     """Take one projection into the keys: its bin at once, its sign when all signs of the family are there."""
     if shift != SIGN:
@@ -70,13 +71,7 @@ def _fold(phases, direct, offset, shift, last, bits, keys, count):  # type: igno
             _fold_bits(bits, keys, count)
 
 
-@njit(
-    [
-        "void(uint32[::1], int32[::1], int64, int64, int32[::1])",
-        "void(uint32[::1], int32[::1], int64, int64, int64[::1])",
-    ],
-    **_serial,
-)
+@part
 def _scatter(places, weights, start, count, row):  # type: ignore[no-untyped-def]
     if weights.size:
         for i in range(count):
@@ -96,12 +91,9 @@ def _scatter(places, weights, start, count, row):  # type: ignore[no-untyped-def
 _PROJECTIONS = "int16[:,::1], int32[:,::1], int32[:,::1], int32[::1], int32[::1], boolean[::1], uint32[::1], int64"
 
 
-@njit(
-    [
-        f"void({_PROJECTIONS}, boolean, int32[::1], int64, int64, int32[::1])",
-        f"void({_PROJECTIONS}, boolean, int32[::1], int64, int64, int64[::1])",
-    ],
-    **_serial,
+@kernel(
+    f"void({_PROJECTIONS}, boolean, int32[::1], int64, int64, int32[::1])",
+    f"void({_PROJECTIONS}, boolean, int32[::1], int64, int64, int64[::1])",
 )
 def projected_sums(inputs, high, low, offsets, shifts, ends, salts, width, direct, weights, first, last, table):  # type: ignore[no-untyped-def]
     """Add every record's weight (one, if there are no weights) to its counter in rows first .. last-1 of the table.
@@ -117,7 +109,7 @@ def projected_sums(inputs, high, low, offsets, shifts, ends, salts, width, direc
     every = np.arange(inputs.shape[0])
     for start in range(0, records, TILE):
         count = min(records, start + TILE) - start
-        _pack_tile(inputs, every, start, count, tile)
+        pack_tile(inputs, every, start, count, tile)
         for block in range(first * each, last * each, FREQUENCIES):
             block_phases(tile, high, low, phases, block)
             for k in range(min(FREQUENCIES, last * each - block)):
@@ -132,10 +124,8 @@ def projected_sums(inputs, high, low, offsets, shifts, ends, salts, width, direc
                     _scatter(keys, weights, start, count, table[row * width : (row + 1) * width])
 
 
-@njit(
-    "void(int16[:,::1], int32[:,::1], int32[::1], int32[::1], boolean[::1], uint32[::1], boolean,"
-    " int64, uint32[:,::1])",
-    **_serial,
+@kernel(
+    "void(int16[:,::1], int32[:,::1], int32[::1], int32[::1], boolean[::1], uint32[::1], boolean, int64, uint32[:,::1])"
 )
 def projected_keys(inputs, coefficients, offsets, shifts, ends, salts, direct, first, out):  # type: ignore[no-untyped-def]
     """The key (with `direct`, the place) of every record in rows first, first+1, …: out[record, row].
@@ -166,7 +156,7 @@ def projected_keys(inputs, coefficients, offsets, shifts, ends, salts, direct, f
             out[i, row] = key
 
 
-@njit("void(uint32, uint32[::1], uint32[::1], uint32[::1])", **_serial)
+@part
 def _least(element, factors, masks, least):  # type: ignore[no-untyped-def]
     for k in range(least.size):
         h = uint32(uint32(element ^ masks[k]) * factors[k])
@@ -175,14 +165,14 @@ def _least(element, factors, masks, least):  # type: ignore[no-untyped-def]
         least[k] = h if h < least[k] else least[k]
 
 
-@njit("void(uint32[::1], uint32[::1])", **_serial)
+@part
 def _fold_least(least, keys):  # type: ignore[no-untyped-def]
     for k in range(least.size):
         keys[k] = _mixed(keys[k], least[k])
         least[k] = uint32(0xFFFFFFFF)
 
 
-@njit("void(int64[::1], int32[::1], uint32[::1], uint32[::1], uint32[:,::1])", **_serial)
+@kernel("void(int64[::1], int32[::1], uint32[::1], uint32[::1], uint32[:,::1])")
 def fold_sets(offsets, ids, factors, masks, keys):  # type: ignore[no-untyped-def]
     """Mix the MinHash of every record's set, one for each column of `keys`, into the record's keys."""
     least = np.full(keys.shape[1], 0xFFFFFFFF, np.uint32)
@@ -193,7 +183,7 @@ def fold_sets(offsets, ids, factors, masks, keys):  # type: ignore[no-untyped-de
         _fold_least(least, keys[i])
 
 
-@njit("void(uint32[:,::1], int64, int64, uint32[:,::1])", **_serial)
+@kernel("void(uint32[:,::1], int64, int64, uint32[:,::1])")
 def keys_to_places(keys, width, start, places):  # type: ignore[no-untyped-def]
     """Counters of some records, from places[:, start] on: one matrix row a row of the table."""
     for k in range(0, keys.shape[1], 16):
@@ -203,12 +193,9 @@ def keys_to_places(keys, width, start, places):  # type: ignore[no-untyped-def]
                 places[k + j, start + i] = _place(keys[i, k + j], width)
 
 
-@njit(
-    [
-        "void(uint32[:,::1], int64, int64, int32[::1], int64, int32[::1])",
-        "void(uint32[:,::1], int64, int64, int32[::1], int64, int64[::1])",
-    ],
-    **_serial,
+@kernel(
+    "void(uint32[:,::1], int64, int64, int32[::1], int64, int32[::1])",
+    "void(uint32[:,::1], int64, int64, int32[::1], int64, int64[::1])",
 )
 def scatter_places(places, records, width, weights, first, table):  # type: ignore[no-untyped-def]
     """Add every record to its counter in rows first, first+1, …; row by row, so that a row stays in the cache."""
@@ -220,10 +207,7 @@ def scatter_places(places, records, width, weights, first, table):  # type: igno
 _TABLES = [types.Array(kind, 1, "C", readonly=True) for kind in (int32, int64)]
 
 
-@njit(
-    [types.void(uint32[::1], table, int64, int64[::1], float64[::1], int64) for table in _TABLES],
-    **_serial,
-)
+@part
 def _read(places, row, start, totals, squares, count):  # type: ignore[no-untyped-def]
     for i in range(count):
         counter = np.int64(row[places[i]])
@@ -231,16 +215,13 @@ def _read(places, row, start, totals, squares, count):  # type: ignore[no-untype
         squares[start + i] += np.float64(counter) * np.float64(counter)
 
 
-@njit(
-    [
+@kernel(*[
         types.void(
             types.Array(int16, 2, "C"), int32[:, ::1], int32[:, ::1], int32[::1], int32[::1], boolean[::1], uint32[::1],
             int64, boolean, table, int64[:, ::1], float64[::1],
         )
         for table in _TABLES
-    ],
-    **_serial,
-)  # fmt: skip
+    ])  # fmt: skip
 def projected_totals(inputs, high, low, offsets, shifts, ends, salts, width, direct, table, totals, squares):  # type: ignore[no-untyped-def]
     """Each point's counters summed over consecutive groups of rows, totals[group, point], and all their squares."""
     records, each, rows = inputs.shape[1], shifts.size, salts.size
@@ -252,7 +233,7 @@ def projected_totals(inputs, high, low, offsets, shifts, ends, salts, width, dir
     every = np.arange(inputs.shape[0])
     for start in range(0, records, lanes):
         count = min(records, start + lanes) - start
-        _pack_tile(inputs, every, start, count, tile)
+        pack_tile(inputs, every, start, count, tile)
         for block in range(0, rows * each, FREQUENCIES):
             block_phases(tile, high, low, phases, block)
             for k in range(min(FREQUENCIES, rows * each - block)):
@@ -268,10 +249,7 @@ def projected_totals(inputs, high, low, offsets, shifts, ends, salts, width, dir
                     _read(keys, table[row * width : (row + 1) * width], start, totals[group], squares, count)
 
 
-@njit(
-    [types.void(uint32[:, ::1], int64, boolean, table, int64[:, ::1], float64[::1]) for table in _TABLES],
-    **_serial,
-)
+@kernel(*[types.void(uint32[:, ::1], int64, boolean, table, int64[:, ::1], float64[::1]) for table in _TABLES])
 def key_totals(keys, width, direct, table, totals, squares):  # type: ignore[no-untyped-def]
     """As `projected_totals`, from keys."""
     rows = keys.shape[1]

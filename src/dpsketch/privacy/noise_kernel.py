@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from dpsketch.compiled import kernel
 
 
-@njit("int64(uint32[::1], uint32[:,::1], uint8[:,::1], int64[::1], int64[::1])", nogil=True, cache=True)
+@kernel("int64(uint32[::1], uint32[:,::1], uint8[:,::1], int64[::1], int64[::1])")
 def fill_digits(words, bounds, guides, noise, undecided):  # type: ignore[no-untyped-def]
     """Add both geometric numbers of every entry to `noise`; return how many words are undecided."""
     digits, size = bounds.shape[0], noise.size

@@ -1,0 +1,37 @@
+"""How kernels are compiled: serial machine code without the GIL, cached on disk, loaded when first called.
+
+Loading a kernel takes milliseconds, importing all of them half a second: a process pays only for those it uses.
+Explicit signatures keep a read-only or oddly laid out array from compiling a second version in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Any
+
+from numba import njit
+
+_OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy"}
+
+
+def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A function that Python calls, compiled for these signatures."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @cache
+        def load() -> Callable[..., Any]:
+            return njit(list(signatures), **_OPTIONS)(function)
+
+        @wraps(function)
+        def call(*arguments: Any) -> Any:
+            return load()(*arguments)
+
+        return call
+
+    return decorate
+
+
+def part(function: Callable[..., Any]) -> Any:
+    """A function that only kernels call: compiled into them."""
+    return njit(**_OPTIONS)(function)
