@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dpsketch.maps.quadratic import Quadratic
     from dpsketch.maps.race import Race
     from dpsketch.maps.second_moments import SecondMoments
+    from dpsketch.maps.subsampled import Subsampled
     from dpsketch.privacy.budget import Budget
     from dpsketch.privacy.ledger import Ledger
     from dpsketch.recipe import Part, Recipe
@@ -58,6 +59,7 @@ __all__ = [
     "Schema",
     "SecondMoments",
     "SignedProjection",
+    "Subsampled",
     "View",
     "accumulate",
     "fit_embedding",
@@ -93,6 +95,7 @@ _HOMES = {
     "Schema": "schema",
     "SecondMoments": "maps.second_moments",
     "SignedProjection": "maps.hashes",
+    "Subsampled": "maps.subsampled",
     "View": "learn.view",
     "accumulate": "engines.local",
     "fit_embedding": "embed",

@@ -18,6 +18,7 @@ from dpsketch.engines.sources import Progress, read_batches
 from dpsketch.engines.units import UnitSelection
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import LARGE, BoundMap, BoundTable, Sums
+from dpsketch.privacy.keystream import Keystream
 from dpsketch.recipe import Recipe, declared_rows
 from dpsketch.records import Records
 from dpsketch.schema import Schema
@@ -102,6 +103,7 @@ class _Workers:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="dpsketch")
         self._most = 2 * threads
         self._running: set[Future[None]] = set()
+        self._secret = any(bound.secret for bound in maps)
         self._accumulators = [_Accumulator(bound, rows, threads) for bound in maps]
         self._free: SimpleQueue[int] = SimpleQueue()
         for thread in range(threads):
@@ -130,6 +132,8 @@ class _Workers:
 
     def _work(self, make_records: Callable[[], Records]) -> None:
         records = make_records()
+        if self._secret:  # a stream of its own: fresh masks, and no thread waits for another's
+            records = replace(records, secret=Keystream())
         thread = self._free.get()
         try:
             for accumulator in self._accumulators:
@@ -145,7 +149,8 @@ def accumulate(
 
     `source` is a path (CSV, Parquet, or a folder of either), an Arrow table or reader, anything with
     `__arrow_c_stream__` (pandas, polars, DuckDB), or an iterable of batches. The sums are the same bytes for any
-    batch size, number of threads and order of rows. `progress` gets the share of the source that was read.
+    batch size, number of threads and order of rows, except that maps which subsample draw fresh, secret masks.
+    `progress` gets the share of the source that was read.
     """
     schema = replace(schema, rows=declared_rows(schema, recipe.rows))
     maps = recipe.bind(schema)

@@ -8,10 +8,11 @@ import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
-from dpsketch.maps.base import BoundMap, BoundTable, Sums
+from dpsketch.maps.base import BoundMap, BoundTable, Relation, Sums
 from dpsketch.maps.count import BoundCount
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.histogram import BoundHistogram
+from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.schema import Floats
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
@@ -39,9 +40,18 @@ class ReleaseNoise:
         """
         influence = np.zeros((*gradient.shape[:-1], self.coordinates))
         start = self._starts[self.parts.index(part)] + first
-        variance = part.noise_variance * (part.map.size if _counters(part.map) else 1)
+        variance = self.variance(part) * (part.map.size if _counters(part.map) else 1)
         influence[..., start : start + gradient.shape[-1]] = gradient * np.sqrt(variance)
         return influence
+
+    def variance(self, part: ReleasedPart) -> float:
+        """Of each sum: that of the noise and, if the map is subsampled, that of the masks, as if each feature had its
+        own: rate·(1 − rate) a record times the largest mean square of a record's features.
+        """
+        if not isinstance(part.map, BoundSubsampled):
+            return part.noise_variance
+        square = part.map.inner.record_sensitivity(Relation.ADD_REMOVE).l2_squared / part.map.size
+        return part.noise_variance + float(self.rows().value) * part.map.rate * (1 - part.map.rate) * square
 
     def rows(self) -> Estimate:
         """The noisy number of records, from the count or, without one, from the first histogram's table, or else from

@@ -17,13 +17,11 @@ from dpsketch.learn import sql
 from dpsketch.learn.answer import Answer, Estimate
 from dpsketch.learn.expressions import find_column, parse_condition
 from dpsketch.learn.kernel_sums import KernelSums
-from dpsketch.learn.moments import MomentEstimator
+from dpsketch.learn.moments import MomentEstimator, fourier_of
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.selection import Estimator, Selection, answer_in_units, check_arithmetic, column_number
 from dpsketch.learn.tables import TableEstimator
-from dpsketch.maps.fourier import BoundFourier
 from dpsketch.maps.histogram import BoundHistogram
-from dpsketch.maps.one_bit import BoundOneBitFourier
 from dpsketch.maps.race import BoundRace
 from dpsketch.schema import Column, Datetime, Schema
 from dpsketch.sketch.released import ReleasedSketch
@@ -198,7 +196,7 @@ class View:
     @cached_property
     def _moments(self) -> list[MomentEstimator]:
         marginals = {table.columns[0]: table for table in self._tables if len(table.columns) == 1}
-        parts = [part for part in self.released.parts if isinstance(part.map, BoundFourier | BoundOneBitFourier)]
+        parts = [part for part in self.released.parts if fourier_of(part.map) is not None]
         return [MomentEstimator(self.schema, self._noise, part, marginals) for part in parts]
 
     def _select(self, column: str, where: str | None) -> tuple[Column, Selection, str]:

@@ -102,6 +102,9 @@ class BoundFourier(BoundMap):
             return Sensitivity(count * LARGEST_L1, count * LARGEST_L2_SQUARED)
         return Sensitivity(2 * count * LARGEST_L1, 4 * count * LARGEST_L2_SQUARED)
 
+    def restricted(self, first: int, last: int) -> BoundFourier:
+        return self._with(size=2 * (last - first), frequencies=self.frequencies[first:last])
+
     def parameters(self) -> bytes:
         return self.frequencies.astype("<i4").tobytes()
 

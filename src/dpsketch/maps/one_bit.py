@@ -77,6 +77,10 @@ class BoundOneBitFourier(BoundMap):
             return Sensitivity(self.size, self.size)
         return Sensitivity(2 * self.size, 4 * self.size)
 
+    def restricted(self, first: int, last: int) -> BoundOneBitFourier:
+        chosen = slice(first, last)
+        return self._with(size=2 * (last - first), frequencies=self.frequencies[chosen], dithers=self.dithers[chosen])
+
     def parameters(self) -> bytes:
         return self.frequencies.astype("<i4").tobytes() + self.dithers.astype("<i4").tobytes()
 
