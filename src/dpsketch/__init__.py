@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpsketch.maps.subsampled import Subsampled
     from dpsketch.privacy.budget import Budget
     from dpsketch.privacy.ledger import Ledger
-    from dpsketch.recipe import Part, Recipe
+    from dpsketch.recipe import Part, Recipe, RowSampling
     from dpsketch.schema import Schema
     from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.release import release
@@ -56,6 +56,7 @@ __all__ = [
     "RawSketch",
     "Recipe",
     "ReleasedSketch",
+    "RowSampling",
     "Schema",
     "SecondMoments",
     "SignedProjection",
@@ -92,6 +93,7 @@ _HOMES = {
     "RawSketch": "sketch.raw",
     "Recipe": "recipe",
     "ReleasedSketch": "sketch.released",
+    "RowSampling": "recipe",
     "Schema": "schema",
     "SecondMoments": "maps.second_moments",
     "SignedProjection": "maps.hashes",

@@ -75,7 +75,7 @@ def audit(recipe: dps.Recipe, schema: dps.Schema = SCHEMA, draws: int = DRAWS) -
     shift = np.concatenate([b.sums - a.sums for a, b in zip(without.parts, present.parts, strict=True)])
     scales = np.concatenate(
         [
-            np.full(part.map.size, float(module.part_noise_scale(schema, entry, part.map, Fraction(1))))
+            np.full(part.map.size, float(module.part_noise_scale(schema, entry, part.map, Fraction(1), None)))
             for part, entry in zip(without.parts, recipe.parts, strict=True)
         ]
     )
@@ -106,7 +106,7 @@ def test_fresh_masks_stay_below_epsilon_and_come_close() -> None:
     without, _ = neighbours(recipe, SCHEMA)
     (bound,) = recipe.bind(SCHEMA)
     full = bound.inner.features(Records(np.array([[32767], [0]], np.int16)))[0]
-    scale = float(module.part_noise_scale(SCHEMA, recipe.parts[0], bound, Fraction(1)))
+    scale = float(module.part_noise_scale(SCHEMA, recipe.parts[0], bound, Fraction(1), None))
 
     def score(sums: np.ndarray) -> float:
         """The log-likelihood ratio, averaged over the masks."""
