@@ -179,9 +179,8 @@ def accumulate(
 
     `source` is a path (CSV, Parquet, or a folder of either), an Arrow table or reader, anything with
     `__arrow_c_stream__` (pandas, polars, DuckDB), or an iterable of batches. The sums are the same bytes for any
-    batch size, number of threads and order of rows, except that sampled rows and
-    the masks of subsampled maps are drawn afresh, in secret.
-    `progress` gets the share of the source that was read.
+    batch size, number of threads and order of rows, except that sampled rows and the masks of
+    subsampled maps are drawn afresh, in secret. `progress` gets the share of the source that was read.
     """
     schema = replace(schema, rows=declared_rows(schema, recipe.rows))
     maps = recipe.bind(schema)

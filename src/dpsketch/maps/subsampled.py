@@ -145,13 +145,14 @@ class BoundSubsampled(BoundMap):
 
     @cached_property
     def _alone(self) -> Sensitivity:
-        full = self.inner.record_sensitivity(Relation.ADD_REMOVE)
         if self._scheme == "poisson":
-            return full
+            return self.inner.record_sensitivity(Relation.ADD_REMOVE)
         each = [block.record_sensitivity(Relation.ADD_REMOVE) for block in self.blocks]
-        largest = 1 if self._scheme == "block" else self._chosen
-        l1 = sum(nlargest(largest, (bound.l1 for bound in each)))
-        l2_squared = sum(nlargest(largest, (bound.l2_squared for bound in each)))
+        if self._scheme == "block":
+            return Sensitivity(max(bound.l1 for bound in each), max(bound.l2_squared for bound in each))
+        full = self.inner.record_sensitivity(Relation.ADD_REMOVE)
+        l1 = sum(nlargest(self._chosen, (bound.l1 for bound in each)))
+        l2_squared = sum(nlargest(self._chosen, (bound.l2_squared for bound in each)))
         return Sensitivity(min(full.l1, l1), min(full.l2_squared, l2_squared))
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
