@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from dpsketch.maps.quadratic import Quadratic
     from dpsketch.maps.race import Race
     from dpsketch.maps.second_moments import SecondMoments
+    from dpsketch.maps.subsampled import Subsampled
     from dpsketch.privacy.budget import Budget
     from dpsketch.privacy.ledger import Ledger
-    from dpsketch.recipe import Part, Recipe
+    from dpsketch.recipe import Part, Recipe, RowSampling
     from dpsketch.schema import Schema
     from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.release import release
@@ -55,9 +56,11 @@ __all__ = [
     "RawSketch",
     "Recipe",
     "ReleasedSketch",
+    "RowSampling",
     "Schema",
     "SecondMoments",
     "SignedProjection",
+    "Subsampled",
     "View",
     "accumulate",
     "fit_embedding",
@@ -90,9 +93,11 @@ _HOMES = {
     "RawSketch": "sketch.raw",
     "Recipe": "recipe",
     "ReleasedSketch": "sketch.released",
+    "RowSampling": "recipe",
     "Schema": "schema",
     "SecondMoments": "maps.second_moments",
     "SignedProjection": "maps.hashes",
+    "Subsampled": "maps.subsampled",
     "View": "learn.view",
     "accumulate": "engines.local",
     "fit_embedding": "embed",

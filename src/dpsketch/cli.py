@@ -260,7 +260,8 @@ def _accumulated(
     elif frequencies is not None:
         raise RecipeError("--frequencies is for the general recipe", "set size in the recipe file instead")
     else:
-        chosen = Recipe(Recipe.load(recipe).parts, rows)
+        loaded = Recipe.load(recipe)
+        chosen = Recipe(loaded.parts, rows, loaded.sampling)
     with _progress() as report:
         return accumulate_table(table, facts, chosen, progress=report)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from dpsketch.errors import RecipeError, SchemaError
-from dpsketch.maps.base import BoundMap, FeatureMap
+from dpsketch.maps.base import BoundMap, FeatureMap, check_whole
 from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
 from dpsketch.maps.histogram import Histogram
@@ -44,15 +44,66 @@ class Part:
 
 
 @dataclass(frozen=True)
+class RowSampling:
+    """A random part of the rows: each with probability `rate`, or `count` of them without replacement.
+
+    Rows are chosen by secret randomness; with a unit column `rate` keeps or drops whole units. No amplification is
+    claimed: the release spends and guarantees its whole ε.
+    """
+
+    rate: float | None = None
+    count: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.rate is None) == (self.count is None):
+            raise RecipeError("RowSampling needs either rate or count", "pass rate=0.1 or count=10_000")
+        if self.rate is not None:
+            if isinstance(self.rate, bool) or not isinstance(self.rate, Real) or not 2.0**-32 <= self.rate <= 1:
+                raise RecipeError(f"RowSampling: rate must be from 2^-32 to 1, got {self.rate!r} instead")
+            object.__setattr__(self, "rate", float(self.rate))
+        else:
+            check_whole("RowSampling", "count", self.count, 1, 10**9)
+
+    @property
+    def threshold(self) -> int:
+        """A row is kept if a uniform 32-bit word is below this."""
+        return round((self.rate or 0.0) * 2**32)
+
+    @property
+    def exact_rate(self) -> Fraction:
+        """The rate as it is drawn: a multiple of 2^-32."""
+        return Fraction(self.threshold, 2**32)
+
+    def weight(self, rows: int) -> float:
+        """How many of `rows` declared rows a sampled one stands for."""
+        return float(1 / self.exact_rate) if self.count is None else max(1.0, rows / self.count)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"rate": self.rate} if self.count is None else {"count": self.count}
+
+    @classmethod
+    def from_dict(cls, facts: object) -> RowSampling:
+        if not isinstance(facts, Mapping) or not set(facts) <= {"rate", "count"}:
+            raise RecipeError("sampling has the parameters rate and count", "write rate = 0.1 or count = 10000")
+        return cls(**facts)
+
+
+@dataclass(frozen=True)
 class Recipe:
-    """The parts of a sketch. `rows`, if given, overrides the schema's declared number of rows."""
+    """The parts of a sketch. `rows`, if given, overrides the schema's declared number of rows. `sampling`, if given,
+    sketches a random part of the rows only.
+    """
 
     parts: tuple[Part, ...]
     rows: int | None = field(default=None, compare=False)
+    sampling: RowSampling | None = None
 
-    def __init__(self, parts: Sequence[Part], rows: int | None = None) -> None:
+    def __init__(self, parts: Sequence[Part], rows: int | None = None, sampling: RowSampling | None = None) -> None:
         object.__setattr__(self, "parts", tuple(parts))
         object.__setattr__(self, "rows", rows)
+        object.__setattr__(self, "sampling", sampling)
+        if sampling is not None and not isinstance(sampling, RowSampling):
+            raise RecipeError(f"Recipe: sampling must be RowSampling(…), got {sampling!r} instead")
         if not self.parts or not all(isinstance(part, Part) for part in self.parts):
             raise RecipeError("Recipe: parts must be a list of Part(map, share=…), at least one")
         if len(self.parts) > MOST_PARTS:
@@ -65,6 +116,11 @@ class Recipe:
 
     def bind(self, schema: Schema) -> tuple[BoundMap, ...]:
         """Every map on this schema."""
+        if self.sampling is not None and self.sampling.count is not None and schema.unit_column is not None:
+            raise RecipeError(
+                f"a fixed count of rows cannot be sampled with the unit column '{schema.unit_column}'",
+                "sample by rate: whole units are then kept or dropped",
+            )
         bound = []
         for part in self.parts:
             try:
@@ -76,11 +132,12 @@ class Recipe:
     def settled(self, maps: Sequence[BoundMap]) -> Recipe:
         """This recipe with the choices that its maps made when they were bound: what a sketch keeps."""
         parts = [Part(bound.description, part.share) for part, bound in zip(self.parts, maps, strict=True)]
-        return Recipe(parts, self.rows)
+        return Recipe(parts, self.rows, self.sampling)
 
     def to_dict(self) -> dict[str, Any]:
         parts = [{"share": part.share} | part.map.to_dict() for part in self.parts]
-        return json.loads(json.dumps({"parts": parts}))
+        sampling = {} if self.sampling is None else {"sampling": self.sampling.to_dict()}
+        return json.loads(json.dumps({"parts": parts} | sampling))
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Recipe:
@@ -89,11 +146,12 @@ class Recipe:
             values = dict(part)
             share = values.pop("share")
             parts.append(Part(map_from_dict(values), share))
-        return cls(parts)
+        sampling = RowSampling.from_dict(facts["sampling"]) if "sampling" in facts else None
+        return cls(parts, sampling=sampling)
 
     @classmethod
     def load(cls, path: str | Path) -> Recipe:
-        """Read a TOML recipe: one [[parts]] section a map, with its share; see docs/recipes.md."""
+        """Read a TOML recipe: one [[parts]] section a map, with its share, perhaps [sampling]; see docs/recipes.md."""
         path = Path(path)
         try:
             facts = tomllib.loads(path.read_bytes().decode("utf-8"))
@@ -103,13 +161,17 @@ class Recipe:
         except tomllib.TOMLDecodeError as error:
             raise RecipeError(f"{path}: not valid TOML: {error}") from None
         parts = facts.get("parts")
-        if set(facts) != {"parts"} or not isinstance(parts, list) or not all(isinstance(p, Mapping) for p in parts):
+        if (
+            not set(facts) <= {"parts", "sampling"}
+            or not isinstance(parts, list)
+            or not all(isinstance(part, Mapping) for part in parts)
+        ):
             raise RecipeError(f"{path}: a recipe is a list of [[parts]] sections", "start each with [[parts]]")
         for part in parts:
             if not isinstance(part.get("map"), str) or "share" not in part:
                 raise RecipeError(f"{path}: every part needs map and share", 'write map = "race" and share = 1.0')
         try:
-            return cls.from_dict({"parts": [_versioned(part) for part in parts]})
+            return cls.from_dict(facts | {"parts": [_versioned(part) for part in parts]})
         except RecipeError as error:
             raise RecipeError(f"{path}: {error.fact}", error.hint) from None
 
@@ -145,11 +207,14 @@ class Recipe:
 
 
 def _versioned(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part as a person writes it: the current version of its map, also inside `of`."""
+    """A part as a person writes it: the current version and defaults of its map, also inside `of`."""
     facts = dict(part)
     kind = MAPS.get(str(facts.get("map")))
     if kind is not None:
         facts.setdefault("version", kind.version)
+        for entry in fields(kind):  # type: ignore[arg-type]
+            if entry.name in kind.absent:  # in a sketch its absence means something else than in a person's file
+                facts.setdefault(entry.name, entry.default)
     if isinstance(facts.get("of"), Mapping):
         facts["of"] = _versioned(facts["of"])
     return facts

@@ -19,7 +19,9 @@ import scipy.stats
 
 import dpsketch as dps
 from dpsketch.privacy.keystream import Keystream
+from dpsketch.records import Records
 from dpsketch.sketch import release as module
+from dpsketch.sketch.raw import RawPart
 from dpsketch.sketch.release import noisy_sums
 
 ALPHA = 1e-4
@@ -73,7 +75,7 @@ def audit(recipe: dps.Recipe, schema: dps.Schema = SCHEMA, draws: int = DRAWS) -
     shift = np.concatenate([b.sums - a.sums for a, b in zip(without.parts, present.parts, strict=True)])
     scales = np.concatenate(
         [
-            np.full(part.map.size, float(module.part_noise_scale(schema, entry, part.map, Fraction(1))))
+            np.full(part.map.size, float(module.part_noise_scale(schema, entry, part.map, Fraction(1), None)))
             for part, entry in zip(without.parts, recipe.parts, strict=True)
         ]
     )
@@ -95,6 +97,31 @@ def test_sharp_cases_come_close_to_epsilon_and_stay_below(recipe: dps.Recipe, sc
 
 def test_a_bundle_stays_below_epsilon() -> None:
     assert audit(BUNDLE) <= EPSILON
+
+
+def test_fresh_masks_stay_below_epsilon_and_come_close() -> None:
+    """One person in the table under a fresh mask each time, one feature in two: what a release tells of them."""
+    recipe = dps.Recipe([dps.Part(dps.Subsampled(dps.OneBitFourier(size=2, columns=["x"]), 1), 1.0)])
+    draws, stream = DRAWS // 20, Keystream()
+    without, _ = neighbours(recipe, SCHEMA)
+    (bound,) = recipe.bind(SCHEMA)
+    full = bound.inner.features(Records(np.array([[32767], [0]], np.int16)))[0]
+    scale = float(module.part_noise_scale(SCHEMA, recipe.parts[0], bound, Fraction(1), None))
+
+    def score(sums: np.ndarray) -> float:
+        """The log-likelihood ratio, averaged over the masks."""
+        gains = (np.abs(sums) - np.abs(sums - full)).reshape(2, -1).sum(axis=1) / scale
+        return float(np.logaddexp(*gains))
+
+    inside = np.empty(draws)
+    for i in range(draws):
+        sums = np.zeros(bound.size, np.int64)
+        bound.accumulate(Records(np.array([[32767], [0]], np.int16), {}, Keystream()), sums)
+        masked = dps.RawSketch(without.schema, recipe, (RawPart(bound, sums),), without.lineage)
+        inside[i] = score(np.concatenate(noisy_sums(masked, BUDGET, stream)))
+    found = lower_bound(inside, statistics(without, score, draws))
+    print(f"audit lower bound {found:.3f} of epsilon {EPSILON}")
+    assert 0.1 <= found <= EPSILON
 
 
 def test_half_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

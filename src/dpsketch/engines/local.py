@@ -12,13 +12,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dpsketch.encoding import encode
+from dpsketch.engines.sampling import Reservoir, kept_rows, kept_units
 from dpsketch.engines.sources import Progress, read_batches
 from dpsketch.engines.units import UnitSelection
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import LARGE, BoundMap, BoundTable, Sums
-from dpsketch.recipe import Recipe, declared_rows
+from dpsketch.privacy.keystream import Keystream
+from dpsketch.recipe import Recipe, RowSampling, declared_rows
 from dpsketch.records import Records
 from dpsketch.schema import Schema
 from dpsketch.sketch.lineage import new_lineage
@@ -32,30 +35,56 @@ class Local:
     threads: int | None = None
     batch_rows: int = 1 << 16
 
-    def run(self, source: Any, schema: Schema, maps: tuple[BoundMap, ...], progress: Progress) -> list[Sums]:
+    def run(
+        self,
+        source: Any,
+        schema: Schema,
+        maps: tuple[BoundMap, ...],
+        progress: Progress,
+        sampling: RowSampling | None = None,
+    ) -> list[Sums]:
         threads = self.threads or os.cpu_count() or 1
         wanted = [column.name for column in schema.columns]
         if schema.unit_column is not None:
             wanted.append(schema.unit_column)
         batches = self._slices(read_batches(source, wanted, progress))
         with _Workers(maps, declared_rows(schema), threads) as workers:
-            if schema.unit_column is None:
-                for batch in batches:
-                    workers.submit(lambda batch=batch: encode(schema, batch))  # type: ignore[misc]
-            else:
+            if schema.unit_column is not None:
                 selection = UnitSelection(schema.max_rows_per_unit)
                 for batch in batches:
                     selection.add(batch.column(schema.unit_column), encode(schema, batch))
                 units, kept = selection.kept() or (np.empty(0, np.int64), None)
-                for start in range(0, len(units), self.batch_rows):
-                    part = np.arange(start, min(start + self.batch_rows, len(units)))
-                    workers.submit(lambda part=part: kept.take(part))  # type: ignore[misc, union-attr]
+                chosen = np.arange(len(units))
+                if sampling is not None:
+                    chosen = kept_units(units, sampling.threshold, Keystream())
+                self._submit(workers, kept, chosen)
+            elif sampling is not None and sampling.count is not None:
+                reservoir = Reservoir(sampling.count, Keystream())
+                for batch in batches:
+                    reservoir.add(encode(schema, batch))
+                sample = reservoir.kept()
+                self._submit(workers, sample, np.arange(0 if sample is None else len(sample)))
+            else:
+                for batch in batches:
+                    workers.submit(lambda batch=batch: _sampled(encode(schema, batch), sampling))  # type: ignore[misc]
             return workers.total()
+
+    def _submit(self, workers: _Workers, records: Records | None, chosen: NDArray[np.int64]) -> None:
+        for start in range(0, len(chosen), self.batch_rows):
+            part = chosen[start : start + self.batch_rows]
+            workers.submit(lambda part=part: records.take(part))  # type: ignore[misc, union-attr]
 
     def _slices(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for start in range(0, batch.num_rows, self.batch_rows):
                 yield batch.slice(start, self.batch_rows)
+
+
+def _sampled(records: Records, sampling: RowSampling | None) -> Records:
+    """The rows of a batch that count: all, or each with the rate's probability."""
+    if sampling is None:
+        return records
+    return records.take(kept_rows(len(records), sampling.threshold, Keystream()))
 
 
 class _Accumulator:
@@ -102,6 +131,7 @@ class _Workers:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="dpsketch")
         self._most = 2 * threads
         self._running: set[Future[None]] = set()
+        self._secret = any(bound.secret for bound in maps)
         self._accumulators = [_Accumulator(bound, rows, threads) for bound in maps]
         self._free: SimpleQueue[int] = SimpleQueue()
         for thread in range(threads):
@@ -130,6 +160,10 @@ class _Workers:
 
     def _work(self, make_records: Callable[[], Records]) -> None:
         records = make_records()
+        if len(records) == 0:
+            return
+        if self._secret:  # a stream of its own: fresh masks, and no thread waits for another's
+            records = replace(records, secret=Keystream())
         thread = self._free.get()
         try:
             for accumulator in self._accumulators:
@@ -145,7 +179,8 @@ def accumulate(
 
     `source` is a path (CSV, Parquet, or a folder of either), an Arrow table or reader, anything with
     `__arrow_c_stream__` (pandas, polars, DuckDB), or an iterable of batches. The sums are the same bytes for any
-    batch size, number of threads and order of rows. `progress` gets the share of the source that was read.
+    batch size, number of threads and order of rows, except that sampled rows and the masks of
+    subsampled maps are drawn afresh, in secret. `progress` gets the share of the source that was read.
     """
     schema = replace(schema, rows=declared_rows(schema, recipe.rows))
     maps = recipe.bind(schema)
@@ -154,6 +189,6 @@ def accumulate(
             raise RecipeError(
                 f"map {bound.description.name}: {schema.rows} declared rows do not fit 63 bits", "declare fewer rows"
             )
-    sums = (engine or Local()).run(source, schema, maps, progress or (lambda share: None))
+    sums = (engine or Local()).run(source, schema, maps, progress or (lambda share: None), recipe.sampling)
     parts = tuple(RawPart(bound, part) for bound, part in zip(maps, sums, strict=True))
     return RawSketch(schema, recipe.settled(maps), parts, new_lineage())

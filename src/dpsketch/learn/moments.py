@@ -20,9 +20,11 @@ from dpsketch.learn.answer import Estimate
 from dpsketch.learn.points import Frame, bin_codes
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.tables import TableEstimator
+from dpsketch.maps.base import BoundMap
 from dpsketch.maps.fourier import BoundFourier
 from dpsketch.maps.histogram import Binning
 from dpsketch.maps.one_bit import BoundOneBitFourier
+from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.records import Records
 from dpsketch.schema import Floats, Schema
 from dpsketch.sketch.released import ReleasedPart
@@ -42,24 +44,24 @@ class MomentEstimator:
     def __init__(
         self, schema: Schema, noise: ReleaseNoise, part: ReleasedPart, marginals: dict[str, TableEstimator]
     ) -> None:
-        assert isinstance(part.map, BoundFourier | BoundOneBitFourier)
-        count = part.map.size // 2
+        full = fourier_of(part.map)
+        assert full is not None
+        self._count = full.size // 2
         self._schema, self._noise, self._part, self._fourier = schema, noise, part, part.map
         self._marginals = marginals
         self.columns = part.map.columns
         self._rows = noise.rows()
-        kind = "Fourier" if isinstance(part.map, BoundFourier) else "one-bit Fourier"
-        self.how = f"moment-to-moment regression on {count} {kind} frequencies and the marginals"
+        kind = "Fourier" if isinstance(full, BoundFourier) else "one-bit Fourier"
+        self.how = f"moment-to-moment regression on {self._count} {kind} frequencies and the marginals"
 
     @cached_property
     def _points(self) -> _Points:
         import scipy.sparse
         from scipy.stats import qmc
 
-        count = self._fourier.size // 2
-        if count > MOST_FREQUENCIES:
+        if self._count > MOST_FREQUENCIES:
             raise QueryError(
-                f"the regression takes at most {MOST_FREQUENCIES} frequencies, this release has {count}",
+                f"the regression takes at most {MOST_FREQUENCIES} frequencies, this release has {self._count}",
                 "release fewer frequencies, or a table of the columns: Histogram(ways=2, columns=…)",
             )
         uniforms = qmc.Sobol(len(self.columns), seed=0).random(POINTS)
@@ -115,7 +117,7 @@ class MomentEstimator:
 
         features = self._interactions(self._points.features)
         unit = self._fourier.grid * float(self._rows.value)
-        ridge = self._part.noise_variance / unit**2
+        ridge = self._noise.variance(self._part) / unit**2
         gram = features @ features.T / POINTS
         gram[np.diag_indices_from(gram)] += ridge + 1e-9
         return features, cho_factor(gram), self._part.sums / unit
@@ -157,6 +159,12 @@ class _Points:
     groups: dict[str, NDArray[np.int64]]
     groups_at_points: Any  # a sparse matrix
     features: Floats
+
+
+def fourier_of(bound: BoundMap) -> BoundFourier | BoundOneBitFourier | None:
+    """The Fourier map that a map is, whole or subsampled."""
+    bound = bound.inner if isinstance(bound, BoundSubsampled) else bound
+    return bound if isinstance(bound, BoundFourier | BoundOneBitFourier) else None
 
 
 def _groups(counts: NDArray[np.int64]) -> NDArray[np.int64]:

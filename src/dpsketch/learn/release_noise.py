@@ -8,10 +8,12 @@ import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
-from dpsketch.maps.base import BoundMap, BoundTable, Sums
+from dpsketch.maps.base import BoundMap, BoundTable, Relation, Sums
 from dpsketch.maps.count import BoundCount
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.histogram import BoundHistogram
+from dpsketch.maps.subsampled import BoundSubsampled
+from dpsketch.recipe import declared_rows
 from dpsketch.schema import Floats
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
@@ -26,11 +28,13 @@ class ReleaseNoise:
 
     def __init__(self, released: ReleasedSketch) -> None:
         self.parts = released.parts
+        self.sampling, self._schema = released.recipe.sampling, released.schema
         self._starts = np.cumsum([0] + [1 if _counters(part.map) else part.map.size for part in self.parts])
 
     @property
     def coordinates(self) -> int:
-        return int(self._starts[-1])
+        """The noise of every part and, last, the chance in the number of rows that were sampled."""
+        return int(self._starts[-1]) + (self.sampling is not None)
 
     def place(self, part: ReleasedPart, gradient: Floats, first: int = 0) -> Floats:
         """Influence of a gradient with respect to sums first, first+1, … of a part: one row an estimate.
@@ -39,13 +43,37 @@ class ReleaseNoise:
         """
         influence = np.zeros((*gradient.shape[:-1], self.coordinates))
         start = self._starts[self.parts.index(part)] + first
-        variance = part.noise_variance * (part.map.size if _counters(part.map) else 1)
+        variance = self.variance(part) * (part.map.size if _counters(part.map) else 1)
         influence[..., start : start + gradient.shape[-1]] = gradient * np.sqrt(variance)
         return influence
 
+    def variance(self, part: ReleasedPart) -> float:
+        """Of each sum: that of the noise and, if the map is subsampled, that of the masks, as if each feature had its
+        own: rate·(1 − rate) a record times the largest mean square of a record's features.
+        """
+        if not isinstance(part.map, BoundSubsampled):
+            return part.noise_variance
+        square = part.map.inner.record_sensitivity(Relation.ADD_REMOVE).l2_squared / part.map.size
+        return part.noise_variance + float(self.rows().value) * part.map.rate * (1 - part.map.rate) * square
+
+    def table_rows(self) -> Estimate:
+        """The number of rows of the table: that of the records or, if they are a sample, that divided by the rate, with
+        the variance c·(1 − rate)/rate² of the sampling, times the rows that may come and go with a unit.
+        A fixed count says nothing of it: the declared number.
+        """
+        if self.sampling is None:
+            return self.rows()
+        if self.sampling.count is not None:
+            return Estimate(np.array(float(declared_rows(self._schema))), np.zeros(self.coordinates))
+        rate = float(self.sampling.exact_rate)
+        estimate = self.rows().scaled(1 / rate)
+        together = 1 if self._schema.unit_column is None else self._schema.max_rows_per_unit
+        estimate.influence[-1] = np.sqrt(float(self.rows().value) * together * (1 - rate)) / rate
+        return estimate
+
     def rows(self) -> Estimate:
-        """The noisy number of records, from the count or, without one, from the first histogram's table, or else from
-        the first table of counters that counts every record once a row.
+        """The noisy number of records in the sums, from the count or, without one, from the first histogram's table, or
+        else from the first table of counters that counts every record once a row.
         """
         return self._rows
 

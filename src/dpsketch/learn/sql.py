@@ -242,8 +242,10 @@ def _aggregate(
 ) -> tuple[list[Answer], str]:
     if item.kind == "count" and condition is None and not groups:
         rows = view.rows()
-        return [Answer(float(rows.value), float(rows.stderr))], "noisy count"
+        return [Answer(float(rows.value), float(rows.stderr))], view.rows_how
     chosen, how = selection(view, [item.column.name] if item.column else [], condition, groups, labels)
+    if item.kind in ("count", "present", "sum"):
+        how = view.with_rows(how)
     estimate = _estimate(chosen, item)
     column = item.column if item.kind in ("mean", "quantile") else None
     pairs = zip(estimate.value.tolist(), estimate.stderr.tolist(), strict=True)

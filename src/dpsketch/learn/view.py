@@ -17,14 +17,13 @@ from dpsketch.learn import sql
 from dpsketch.learn.answer import Answer, Estimate
 from dpsketch.learn.expressions import find_column, parse_condition
 from dpsketch.learn.kernel_sums import KernelSums
-from dpsketch.learn.moments import MomentEstimator
+from dpsketch.learn.moments import MomentEstimator, fourier_of
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.selection import Estimator, Selection, answer_in_units, check_arithmetic, column_number
 from dpsketch.learn.tables import TableEstimator
-from dpsketch.maps.fourier import BoundFourier
 from dpsketch.maps.histogram import BoundHistogram
-from dpsketch.maps.one_bit import BoundOneBitFourier
 from dpsketch.maps.race import BoundRace
+from dpsketch.recipe import declared_rows
 from dpsketch.schema import Column, Datetime, Schema
 from dpsketch.sketch.released import ReleasedSketch
 
@@ -52,7 +51,7 @@ class View:
 
     def sum(self, column: str, where: str | None = None) -> Answer:
         found, selection, how = self._select(column, where)
-        return _answer(selection.sum(found), how)
+        return _answer(selection.sum(found), self.with_rows(how))
 
     def var(self, column: str, where: str | None = None) -> Answer:
         """Population variance."""
@@ -78,10 +77,10 @@ class View:
     def count(self, where: str | None = None) -> Answer:
         """Number of records, or of those that meet a condition."""
         if where is None:
-            rows = self._noise.rows()
-            return Answer(float(rows.value), float(rows.stderr), "noisy count")
+            rows = self.rows()
+            return Answer(float(rows.value), float(rows.stderr), self.rows_how)
         selection, how = self._condition(where)
-        return _answer(selection.count(), how)
+        return _answer(selection.count(), self.with_rows(how))
 
     def fraction(self, where: str) -> Answer:
         """Share of the records that meet a condition."""
@@ -110,8 +109,8 @@ class View:
                 )
         index = np.where(missing, len(labels), index)
         masks = (index[None, :] == np.arange(len(labels) + 1)[:, None]).astype(np.float64)
-        estimate = Selection(estimator, self._noise.rows(), masks).count()
-        return Answer(estimate.value, estimate.stderr, estimator.how, (*labels, "missing"))
+        estimate = Selection(estimator, self.rows(), masks).count()
+        return Answer(estimate.value, estimate.stderr, self.with_rows(estimator.how), (*labels, "missing"))
 
     def cov(self, columns: Sequence[str] | None = None) -> Answer:
         """Population covariance matrix of numeric columns, over records where both are present."""
@@ -148,7 +147,13 @@ class View:
             part = next(iter(self._kernels))
         if part not in self._kernels:
             raise QueryError(f"part {part} is not a RACE part", f"RACE parts: {', '.join(map(str, self._kernels))}")
-        return self._kernels[part].at(points, method)
+        answer = self._kernels[part].at(points, method)
+        sampling = self.released.recipe.sampling
+        if sampling is None:
+            return answer
+        weight = sampling.weight(declared_rows(self.schema))
+        how = f"{answer.how}; every sampled row counts {weight:g} times"
+        return Answer(answer.value * weight, answer.stderr * weight, how)
 
     def sql(self, text: str) -> sql.Table:
         """Answer a select statement; see docs/answers.md for what it may hold."""
@@ -176,7 +181,20 @@ class View:
         )
 
     def rows(self) -> Estimate:
-        return self._noise.rows()
+        """Rows of the table, also if the release is of a sample."""
+        return self._noise.table_rows()
+
+    @property
+    def rows_how(self) -> str:
+        """Where `rows` comes from."""
+        sampling = self.released.recipe.sampling
+        if sampling is None:
+            return "noisy count"
+        return "noisy count of the sample, divided by its rate" if sampling.count is None else "declared number of rows"
+
+    def with_rows(self, how: str) -> str:
+        """`how` of an answer in rows, of which a sample has fewer."""
+        return how if self.released.recipe.sampling is None else f"{how}; total: {self.rows_how}"
 
     @cached_property
     def _tables(self) -> list[TableEstimator]:
@@ -198,7 +216,7 @@ class View:
     @cached_property
     def _moments(self) -> list[MomentEstimator]:
         marginals = {table.columns[0]: table for table in self._tables if len(table.columns) == 1}
-        parts = [part for part in self.released.parts if isinstance(part.map, BoundFourier | BoundOneBitFourier)]
+        parts = [part for part in self.released.parts if fourier_of(part.map) is not None]
         return [MomentEstimator(self.schema, self._noise, part, marginals) for part in parts]
 
     def _select(self, column: str, where: str | None) -> tuple[Column, Selection, str]:

@@ -12,7 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,14 +65,15 @@ class FeatureMap(ABC):
 class BoundMap(ABC):
     """A map on a schema.
 
-    Guarantee: `accumulate` adds, for each record, a vector that depends on that record's codes only,
-    whose entries are at most `largest` in absolute value, and which obeys `sensitivity`.
+    Guarantee: `accumulate` adds, for each record, a vector that depends on that record's codes only (and, if `secret`,
+    on fresh secret words), whose entries are at most `largest` in absolute value, and which obeys `sensitivity`.
     """
 
     size: int
     largest: int
     grid: int = 1  # integer features are the real ones times `grid`
     narrow: bool = False  # whether `accumulate` also takes int32 sums
+    secret: bool = False  # whether `accumulate` draws from `records.secret`
 
     def __init__(self, description: FeatureMap, schema: Schema, columns: tuple[str, ...]) -> None:
         self.description = description
@@ -101,6 +103,20 @@ class BoundMap(ABC):
         single = self.record_sensitivity(Relation.ADD_REMOVE)
         times = rows_per_unit * (1 if relation is Relation.ADD_REMOVE else 2)
         return Sensitivity(times * single.l1, times**2 * single.l2_squared)
+
+    def restricted(self, first: int, last: int) -> BoundMap:
+        """The same map with only frequencies or directions first .. last-1 of those that it has."""
+        raise cannot_be_subsampled(self.description)
+
+    def _with(self, **changes: Any) -> Self:
+        """This map with other parameters; what was computed from the old ones is forgotten."""
+        other = object.__new__(type(self))
+        for name, value in vars(self).items():
+            if not isinstance(getattr(type(self), name, None), cached_property):
+                setattr(other, name, value)
+        for name, value in changes.items():
+            setattr(other, name, value)
+        return other
 
     def parameters(self) -> bytes:
         """The drawn public parameters, for the fingerprint."""
@@ -133,6 +149,12 @@ class BoundTable(BoundMap):
 
     def accumulate(self, records: Records, sums: Sums) -> None:
         self.accumulate_rows(self.prepare(records), sums, 0, self.rows)
+
+
+def cannot_be_subsampled(description: FeatureMap) -> RecipeError:
+    return RecipeError(
+        f"map {description.name} cannot be subsampled", "subsample fourier, one_bit_fourier or quadratic"
+    )
 
 
 def check_whole(owner: str, name: str, value: object, low: int, high: int) -> None:

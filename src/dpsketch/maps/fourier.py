@@ -111,6 +111,9 @@ class BoundFourier(BoundMap):
             return Sensitivity(count * LARGEST_L1, count * LARGEST_L2_SQUARED)
         return Sensitivity(2 * count * LARGEST_L1, 4 * count * LARGEST_L2_SQUARED)
 
+    def restricted(self, first: int, last: int) -> BoundFourier:
+        return self._with(size=2 * (last - first), _drawn=self._drawn.restricted(first, last))
+
     def parameters(self) -> bytes:
         return self._drawn.parameters()
 
@@ -207,6 +210,9 @@ class Dense:
 
     def radians(self, codes: Codes) -> Floats:
         return codes.T.astype(np.float64) @ (self.matrix.T * (2 * np.pi / _TURN))
+
+    def restricted(self, first: int, last: int) -> Dense:
+        return Dense(self.matrix[first:last])
 
     def parameters(self) -> bytes:
         return self.matrix.astype("<i4").tobytes()

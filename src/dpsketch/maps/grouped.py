@@ -65,6 +65,7 @@ class BoundGrouped(BoundMap):
         self.groups = description.groups(schema)
         self.size = description.length(schema)
         self.largest, self.grid, self.narrow = self.inner.largest, self.inner.grid, self.inner.narrow
+        self.secret = self.inner.secret
         self._column = schema.column(description.column)
         self._row = schema.index(description.column)
 

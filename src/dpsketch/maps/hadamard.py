@@ -90,6 +90,20 @@ class Hadamard:
         matrix *= np.ldexp(self.multipliers.astype(np.float64), -exponents)[:, None]
         return matrix
 
+    def restricted(self, first: int, last: int) -> Hadamard:
+        """Some consecutive frequencies, with the blocks that they are in."""
+        edges = np.clip(self.edges, first, last) - first
+        used = edges[1:] > edges[:-1]
+        own = slice(first, last)
+        return Hadamard(
+            self.dimension,
+            self.signs[used],
+            np.append(edges[:-1][used], last - first),
+            self.places[own],
+            self.multipliers[own],
+            self.shifts[own],
+        )
+
     def parameters(self) -> bytes:
         numbers = (self.edges, self.places, self.multipliers, self.shifts)
         return self.signs.tobytes() + b"".join(part.astype("<i8").tobytes() for part in numbers)

@@ -78,6 +78,10 @@ class BoundOneBitFourier(BoundMap):
             return Sensitivity(self.size, self.size)
         return Sensitivity(2 * self.size, 4 * self.size)
 
+    def restricted(self, first: int, last: int) -> BoundOneBitFourier:
+        drawn = self._drawn.restricted(first, last)
+        return self._with(size=2 * (last - first), _drawn=drawn, dithers=self.dithers[first:last])
+
     def parameters(self) -> bytes:
         return self._drawn.parameters() + self.dithers.astype("<i4").tobytes()
 

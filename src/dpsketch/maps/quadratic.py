@@ -111,7 +111,7 @@ class BoundQuadratic(BoundMap):
             self.matrix = draw_gaussians(description.seed, self.size, dimension, self.ball)
             self.shift = _DROPPED
             self.grid = 1 << 2 * (_BITS - _DROPPED)
-        self.largest = (isqrt(squared_lengths(self.matrix).max().item() * self.ball**2) >> self.shift) ** 2
+        self.largest = _largest(self.matrix, self.ball, self.shift)
         self._rows = np.array([schema.index(name) for name in self.columns])
 
     @property
@@ -137,6 +137,8 @@ class BoundQuadratic(BoundMap):
 
     @cached_property
     def _single(self) -> Sensitivity:
+        if self.size == 1:
+            return Sensitivity(max(1, self.largest), max(1, self.largest**2))
         squares = Fraction(self.size) if self.structured else squares_bound(self.matrix)
         fourths = fourths_bound(self.matrix, squares)
         unit = Fraction(self.ball**2, 4**self.shift)
@@ -146,6 +148,13 @@ class BoundQuadratic(BoundMap):
         times = 1 if relation is Relation.ADD_REMOVE else 2
         return Sensitivity(times * self._single.l1, times * self._single.l2_squared)
 
+    def restricted(self, first: int, last: int) -> BoundQuadratic:
+        """Only whole bases still have squares of a common sum."""
+        basis, matrix = _padded(len(self.columns)), self.matrix[first:last]
+        whole = self.structured and first % basis == 0 and last % basis == 0
+        largest = _largest(matrix, self.ball, self.shift)
+        return self._with(size=last - first, matrix=matrix, structured=whole, largest=largest)
+
     def parameters(self) -> bytes:
         return self.matrix.astype("<i4").tobytes()
 
@@ -153,6 +162,11 @@ class BoundQuadratic(BoundMap):
 def _padded(dimension: int) -> int:
     """The next power of two."""
     return 1 << (dimension - 1).bit_length()
+
+
+def _largest(matrix: NDArray[np.int32], ball: int, shift: int) -> int:
+    """The largest feature of a record in the ball, by Cauchy–Schwarz."""
+    return (isqrt(squared_lengths(matrix).max().item() * ball**2) >> shift) ** 2
 
 
 def draw_gaussians(seed: int, size: int, dimension: int, ball: int) -> NDArray[np.int32]:

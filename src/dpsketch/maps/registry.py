@@ -17,10 +17,17 @@ from dpsketch.maps.one_bit import OneBitFourier
 from dpsketch.maps.quadratic import Quadratic
 from dpsketch.maps.race import Race
 from dpsketch.maps.second_moments import SecondMoments
+from dpsketch.maps.subsampled import Subsampled
 
 MAPS: dict[str, type[FeatureMap]] = {
     kind.name: kind
-    for kind in (Count, Histogram, Fourier, OneBitFourier, Quadratic, SecondMoments, Grid, Race, Grouped)
+    for kind in (Count, Histogram, Fourier, OneBitFourier, Quadratic, SecondMoments, Grid, Race, Grouped, Subsampled)
+}
+
+# Maps of maps, and what they cannot hold: a file cannot nest them without end.
+WRAPPERS: dict[type[FeatureMap], tuple[str, ...]] = {
+    Grouped: (Grouped.name,),
+    Subsampled: (Grouped.name, Subsampled.name),
 }
 
 
@@ -35,10 +42,10 @@ def map_from_dict(facts: Mapping[str, Any]) -> FeatureMap:
         raise RecipeError(
             f"map {name} has version {kind.version} here, got {version!r}", "use the library version that wrote it"
         )
-    if kind is Grouped:
+    if kind in WRAPPERS:
         inner = values.pop("of", None)
-        if not isinstance(inner, Mapping) or inner.get("map") == Grouped.name:
-            raise RecipeError("map grouped: 'of' must be another map")
+        if not isinstance(inner, Mapping) or inner.get("map") in WRAPPERS[kind]:
+            raise RecipeError(f"map {name}: 'of' must be another map")
         values["map"] = map_from_dict(inner)
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     for key in values:

@@ -25,9 +25,11 @@ _TRACES = (Fraction(0), Fraction(1, 16), Fraction(1, 8), Fraction(1, 4))
 def squares_bound(matrix: NDArray[np.int32]) -> Fraction:
     """At least max Σ (ω_k·x)² over unit vectors x, the largest eigenvalue of ΩᵀΩ; less than 0.1 % above it.
 
-    Source: compressive L. 9; docs/proofs/quadratic.md.
+    ΩΩᵀ has the same and is taken when it is the smaller matrix. Source: compressive L. 9; docs/proofs/quadratic.md.
     """
     numbers = matrix.astype(np.float64)
+    if len(numbers) < numbers.shape[1]:
+        numbers = numbers.T
     return eigenvalue_bound(numbers.T @ numbers)
 
 

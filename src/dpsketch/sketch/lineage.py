@@ -54,6 +54,11 @@ def merged_schema(one: Sketch, two: Sketch, disjoint_units: bool) -> Schema:
         raise MergeError(
             "the sketches were made with different recipes", "use the same recipe, sizes and seeds at every site"
         )
+    if one.recipe.sampling is not None and one.recipe.sampling.count is not None:
+        raise MergeError(
+            "samples of a fixed count of rows do not merge: they would weigh a small table like a large one",
+            "sample by rate",
+        )
     if one.schema.unit_column is not None and not disjoint_units:
         raise MergeError(
             f"units of column '{one.schema.unit_column}' may have rows in both sketches",

@@ -56,7 +56,7 @@ def noisy_sums(raw: RawSketch, budget: Budget, stream: Stream) -> tuple[Sums, ..
     """
     noisy = []
     for part, entry in zip(raw.parts, raw.recipe.parts, strict=True):
-        scale = part_noise_scale(raw.schema, entry, part.map, budget.exact_epsilon)
+        scale = part_noise_scale(raw.schema, entry, part.map, budget.exact_epsilon, raw.recipe.sampling)
         sums = np.empty_like(part.sums)
         for start in range(0, sums.size, _CHUNK):
             chunk = slice(start, min(start + _CHUNK, sums.size))
@@ -70,7 +70,9 @@ def check_room(raw: RawSketch, budget: Budget) -> None:
     """Declared rows and noise must fit the sums' 63 bits, or 31; both are public, so the error may say so."""
     rows = declared_rows(raw.schema)
     for part, entry in zip(raw.parts, raw.recipe.parts, strict=True):
-        scale = part_noise_scale(raw.schema, entry, part.map, budget.exact_epsilon) if budget.private else Fraction(0)
+        scale = Fraction(0)
+        if budget.private:
+            scale = part_noise_scale(raw.schema, entry, part.map, budget.exact_epsilon, raw.recipe.sampling)
         if scale > MOST_NOISE_SCALE or not fits(raw.schema, part.map, (scale,), counters.room(part.sums)):
             fact = f"map {part.map.description.name}: {rows} declared rows and the noise do not fit"
             if counters.narrow(part.sums):
@@ -90,7 +92,8 @@ def _exact(sums: Sums) -> Sums:
 
 def _event(raw: RawSketch) -> str:
     """What was done, for the ledger; nothing in it depends on the data."""
-    parts = [f"{part.map.description.name} (L1 {part_sensitivity(raw.schema, part.map).l1})" for part in raw.parts]
+    bounds = [part_sensitivity(raw.schema, part.map, raw.recipe.sampling).l1 for part in raw.parts]
+    parts = [f"{part.map.description.name} (L1 {l1})" for part, l1 in zip(raw.parts, bounds, strict=True)]
     return f"{MECHANISM}: " + ", ".join(parts)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from dpsketch.errors import DpsketchError, FileError, MergeError
 from dpsketch.maps.base import BoundMap, Relation, Sensitivity, Sums
 from dpsketch.privacy.budget import Budget, decimal_text
-from dpsketch.recipe import Part, Recipe, declared_rows
+from dpsketch.recipe import Part, Recipe, RowSampling, declared_rows
 from dpsketch.schema import Schema
 from dpsketch.sketch import counters, file
 from dpsketch.sketch.lineage import checked_lineage, merged_schema
@@ -69,12 +69,15 @@ class ReleasedSketch:
     @cached_property
     def parts(self) -> tuple[ReleasedPart, ...]:
         return tuple(
-            ReleasedPart(bound, sums, part_sensitivity(self.schema, bound), self._scales(part, bound))
+            ReleasedPart(
+                bound, sums, part_sensitivity(self.schema, bound, self.recipe.sampling), self._scales(part, bound)
+            )
             for part, bound, sums in zip(self.recipe.parts, self.maps, self.sums, strict=True)
         )
 
     def _scales(self, part: Part, bound: BoundMap) -> tuple[Fraction, ...]:
-        return tuple(part_noise_scale(self.schema, part, bound, epsilon) for epsilon in self.epsilons)
+        sampling = self.recipe.sampling
+        return tuple(part_noise_scale(self.schema, part, bound, epsilon, sampling) for epsilon in self.epsilons)
 
     @property
     def statement(self) -> dict[str, Any]:
@@ -88,6 +91,8 @@ class ReleasedSketch:
             "created": self.created,
             "library": self.library,
         }
+        if self.recipe.sampling is not None:
+            facts["sampling"] = _sampling_facts(self.recipe.sampling)
         if not self.private:
             return facts | {"epsilon": "infinity", "warning": "NOT PRIVATE: the sums are exact"}
         facts["epsilon"] = decimal_text(max(self.epsilons))
@@ -152,15 +157,30 @@ class ReleasedSketch:
         return cls(contents.schema, contents.recipe, contents.maps, contents.sums, epsilons, lineage, created, library)
 
 
-def part_sensitivity(schema: Schema, bound: BoundMap) -> Sensitivity:
-    """Exact sensitivity of a part for this schema's privacy unit, one unit more or less."""
+def part_sensitivity(schema: Schema, bound: BoundMap, sampling: RowSampling | None) -> Sensitivity:
+    """Exact sensitivity of a part for this schema's privacy unit, one unit more or less.
+
+    A row more may take another's place in a sample of a fixed count: then the larger of a row added and a row
+    replaced. Source: docs/proofs/row_sampling.md.
+    """
     rows_per_unit = None if schema.unit_column is None else schema.max_rows_per_unit
-    return bound.sensitivity(Relation.ADD_REMOVE, rows_per_unit)
+    added = bound.sensitivity(Relation.ADD_REMOVE, rows_per_unit)
+    if sampling is None or sampling.count is None:
+        return added
+    replaced = bound.sensitivity(Relation.REPLACE_ONE, rows_per_unit)
+    return Sensitivity(max(added.l1, replaced.l1), max(added.l2_squared, replaced.l2_squared))
 
 
-def part_noise_scale(schema: Schema, part: Part, bound: BoundMap, epsilon: Fraction) -> Fraction:
+def part_noise_scale(
+    schema: Schema, part: Part, bound: BoundMap, epsilon: Fraction, sampling: RowSampling | None
+) -> Fraction:
     """Scale of the discrete Laplace noise of a part: L1 / (share · ε), exact."""
-    return part_sensitivity(schema, bound).l1 / (part.exact_share * epsilon)
+    return part_sensitivity(schema, bound, sampling).l1 / (part.exact_share * epsilon)
+
+
+def _sampling_facts(sampling: RowSampling) -> dict[str, Any]:
+    exact = {} if sampling.count is not None else {"exact_rate": str(sampling.exact_rate)}
+    return sampling.to_dict() | exact | {"amplification": "none claimed"}
 
 
 def fits(schema: Schema, bound: BoundMap, noise_scales: tuple[Fraction, ...], room: int) -> bool:

@@ -33,6 +33,8 @@ def statement_text(facts: dict[str, Any]) -> str:
         )
     lines.append("Not protected      " + ";\n                   ".join(facts["not_protected"]) + ".")
     lines += ["", "FOR THE ENGINEER", f"Relation           {facts['relation']}, pure differential privacy, delta = 0"]
+    if "sampling" in facts:
+        lines.append(f"Rows sampled       {_sampling(facts['sampling'])}; no amplification is claimed")
     for part in facts["parts"]:
         shown = ("version", "map", "mechanism", "sensitivity_l1", "epsilon", "noise_scale")
         parameters = ", ".join(
@@ -49,6 +51,12 @@ def statement_text(facts: dict[str, Any]) -> str:
     lines.append("Randomness         AES-256-CTR keyed by the operating system: the guarantee is computational")
     lines.append(f"Made               {facts['created']} with dpsketch {facts['library']}")
     return "\n".join(lines)
+
+
+def _sampling(facts: dict[str, Any]) -> str:
+    if "count" in facts:
+        return f"{facts['count']} at random without replacement, chosen in secret"
+    return f"each row, or unit, in secret with probability {facts['rate']} (= {facts['exact_rate']})"
 
 
 def _unit(facts: dict[str, Any]) -> tuple[str, str]:

@@ -42,7 +42,8 @@ class Plain(BoundTable):
 
 
 def noise_of(*parts: ReleasedPart) -> ReleaseNoise:
-    return ReleaseNoise(SimpleNamespace(parts=parts))  # type: ignore[arg-type]
+    recipe = SimpleNamespace(sampling=None)
+    return ReleaseNoise(SimpleNamespace(parts=parts, recipe=recipe, schema=None))  # type: ignore[arg-type]
 
 
 def plain_part(sums: Sums) -> ReleasedPart:

@@ -285,3 +285,17 @@ def test_bad_structures_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     ) as caught:
         Fourier(size=10, structure="hadamard").bind(schema)
     assert "at most 16384 columns, or pass structure='dense'" in str(caught.value)
+
+
+def test_some_frequencies_alone_give_the_same_sums(rng: np.random.Generator) -> None:
+    columns = {f"c{j}": {"kind": "number", "lower": 0, "upper": 1} for j in range(9)}
+    schema = dps.Schema.from_dict({"columns": columns})
+    codes = rng.integers(-32768, 32768, (9, 300)).astype(np.int16)
+    for kind in (dps.Fourier, dps.OneBitFourier):
+        bound = kind(size=150, structure="hadamard").bind(schema)
+        whole = np.zeros(300, np.int64)
+        bound.accumulate(Records(codes), whole)
+        for first, last in ((0, 1), (60, 70), (64, 128), (100, 150), (0, 150)):
+            part = np.zeros(2 * (last - first), np.int64)
+            bound.restricted(first, last).accumulate(Records(codes), part)
+            assert (part == whole[2 * first : 2 * last]).all()
