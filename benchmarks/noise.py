@@ -8,6 +8,7 @@ from fractions import Fraction
 import opendp.prelude as dp
 
 from benchmarks.timing import best_together, line
+from dpsketch.privacy.gaussian import rounded_gaussian
 from dpsketch.privacy.keystream import Keystream
 from dpsketch.privacy.noise import discrete_laplace
 
@@ -18,6 +19,9 @@ def main() -> None:
     stream = Keystream()
     (ours,) = best_together(lambda: discrete_laplace(SAMPLES, Fraction(SCALE), stream))
     line(f"discrete Laplace, scale {SCALE}", SAMPLES / ours / 1e6, "M/s", 30)
+    rounded_gaussian(1000, float(SCALE), stream)
+    (gaussian,) = best_together(lambda: rounded_gaussian(SAMPLES, float(SCALE), stream))
+    line(f"rounded Gaussian, deviation {SCALE}", SAMPLES / gaussian / 1e6, "M/s", 12)
     dp.enable_features("contrib")
     size = 20_000
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from functools import cache, wraps
 from typing import Any
 
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
 
 _OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy"}
 
@@ -35,3 +37,13 @@ def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
 def part(function: Callable[..., Any]) -> Any:
     """A function that only kernels call: compiled into them."""
     return njit(**_OPTIONS)(function)
+
+
+@intrinsic
+def double_bits(_context: Any, _x: Any) -> Any:
+    """The bits of a float64 as an int64."""
+
+    def generate(_inner: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.IntType(64))
+
+    return types.int64(types.float64), generate

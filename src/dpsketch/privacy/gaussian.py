@@ -1,0 +1,172 @@
+"""Rounded Gaussian noise, exactly. Like `noise`, called by `sketch.release` alone.
+
+Sums are integers, so adding round(Z), Z ~ N(0, σ²), is the continuous Gaussian mechanism followed by rounding:
+post-processing. No question about discrete Gaussians in many dimensions arises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import factorial
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.errors import BudgetError
+from dpsketch.precise import precise
+from dpsketch.privacy.keystream import Stream
+
+MOST_DEVIATION = 2.0**40
+OCTAVES, CELLS, TERMS = 24, 64, 8  # the tail's probability: octaves, cells of an octave, coefficients in a cell
+_CHUNK = 1 << 15
+_PRECISION = 120
+_FLOAT_ERROR = 2.0**-44  # of a quantile from the table, rounding included: docs/proofs/rounded_gaussian.md
+_MOST_REMAINDER = 2.0**-50
+
+
+def rounded_gaussian(size: int, deviation: float, stream: Stream) -> NDArray[np.int64]:
+    """`size` independent integers round(σ·Z), Z standard normal, exactly, for any uniform word stream.
+
+    Guarantee: added to integer sums, it is post-processing of the continuous Gaussian mechanism with the same σ.
+    Source: docs/proofs/rounded_gaussian.md.
+
+    A uniform is an infinite bit string. Its first 64 bits give a quantile with a proven error from a table of
+    polynomials; where that error could change the rounding, the entry is decided in high precision with more bits.
+    """
+    if not 0 < deviation <= MOST_DEVIATION:
+        raise BudgetError(
+            f"the noise's standard deviation must be above 0 and at most {MOST_DEVIATION:g}",
+            "raise epsilon or delta, or use fewer features",
+        )
+    from dpsketch.privacy.gaussian_kernel import fill_rounded
+
+    table = quantile_table()
+    noise = np.empty(size, np.int64)
+    undecided = np.empty(_CHUNK, np.int64)
+    for start in range(0, size, _CHUNK):
+        part = noise[start : start + _CHUNK]
+        words = stream.words(2 * part.size).view(np.uint64)
+        count = fill_rounded(words, table.coefficients, table.errors, deviation, part, undecided)
+        for entry in undecided[:count].tolist():
+            part[entry] = resolve(int(words[entry]), deviation, stream)
+    return noise
+
+
+@dataclass(frozen=True)
+class QuantileTable:
+    """Upper quantiles of tail probabilities in (2^-(OCTAVES+1), 1/2), the widest octave first.
+
+    In each cell of an octave, z(p) = Σ c_n·x^n within `errors[octave]`, x from −½ to ½ across the cell; the error
+    includes the 64-bit prefix that stands for p.
+    """
+
+    coefficients: NDArray[np.float64]
+    errors: NDArray[np.float64]
+
+
+@lru_cache(maxsize=1)
+def quantile_table() -> QuantileTable:
+    """Taylor polynomials at the middle of each cell, coefficients correctly rounded from high precision.
+
+    With p = Q(z), the nth derivative of z is (−1)^n·P_n(z)/φ(z)^n, P_1 = 1, P_(n+1) = P_n' + n·z·P_n: non-negative
+    coefficients, so that the remainder in a cell is largest at its smaller p, where z is at most the next cell's.
+    """
+    coefficients = np.empty((OCTAVES * CELLS, TERMS))
+    polynomials = [[1]]
+    for n in range(1, TERMS):
+        polynomials.append(_next(polynomials[-1], n))
+    with precise(_PRECISION) as exact:
+        widths, middles = [], []
+        for octave in range(OCTAVES):
+            width = exact.ldexp(1, -2 - octave) / CELLS  # of a cell, in p
+            for cell in range(CELLS - 1, -1, -1):
+                widths.append(width)
+                middles.append((CELLS + cell + exact.mpf(1) / 2) * width)
+        quantiles = _quantiles(exact, [*middles, middles[-1] * (1 - exact.mpf(1) / CELLS)])
+        for place, (middle, width) in enumerate(zip(quantiles[:-1], widths, strict=True)):
+            octave, cell = divmod(place, CELLS)
+            row = octave * CELLS + CELLS - 1 - cell
+            density = exact.npdf(middle)
+            coefficients[row, 0] = float(middle)
+            for n in range(1, TERMS):
+                derivative = (-1) ** n * _value(polynomials[n - 1], middle) / density**n
+                coefficients[row, n] = float(derivative * width**n / factorial(n))
+            outer = quantiles[place + 1]
+            bound = _value(polynomials[TERMS - 1], outer) / exact.npdf(outer) ** TERMS
+            if bound * (width / 2) ** TERMS / factorial(TERMS) > _MOST_REMAINDER:
+                raise AssertionError("the remainder of the table's polynomials is too large")
+    # A prefix of 64 bits leaves x uncertain by 2^-(56−octave); a cell spans less than 2^-5 in z.
+    errors = np.array([_FLOAT_ERROR + 2.0 ** (octave - 56 - 5) for octave in range(OCTAVES)])
+    return QuantileTable(coefficients, errors)
+
+
+def _next(polynomial: list[int], n: int) -> list[int]:
+    """P_(n+1) = P_n' + n·z·P_n, coefficients by rising power."""
+    shifted = [0] + [n * number for number in polynomial]
+    for power, number in enumerate(polynomial[1:], start=1):
+        shifted[power - 1] += power * number
+    return shifted
+
+
+def _value(polynomial: list[int], z: Any) -> Any:
+    total = 0
+    for number in reversed(polynomial):
+        total = total * z + number
+    return total
+
+
+def _quantiles(exact: Any, tails: list[Any]) -> list[Any]:
+    """Upper quantiles: one Newton step from double precision leaves less than z·step², far below 2^-70."""
+    found = []
+    for tail in tails:
+        start = exact.mpf(-NormalDist().inv_cdf(float(tail)))
+        step = (_tail(exact, start) - tail) / exact.npdf(start)
+        if abs(step) > exact.ldexp(1, -40):
+            raise AssertionError("the double-precision quantile is off")
+        found.append(start + step)
+    return found
+
+
+def _tail(exact: Any, z: Any) -> Any:
+    return exact.erfc(z / exact.sqrt(2)) / 2
+
+
+def resolve(word: int, deviation: float, stream: Stream) -> int:
+    """The entry whose uniform starts with this 64-bit word: the top bit is the sign, the rest a tail probability."""
+    sign = -1 if word >> 63 else 1
+    bits, drawn = 64, word & (2**63 - 1)
+    while True:
+        low, high = (_rounded_quantile(Fraction(edge, 1 << bits), deviation) for edge in (drawn, drawn + 1))
+        if low is not None and low == high:
+            return sign * low
+        more = stream.words(2)
+        drawn = (drawn << 64) | (int(more[0]) << 32) | int(more[1])
+        bits += 64
+
+
+def _rounded_quantile(tail: Fraction, deviation: float) -> int | None:
+    """round(σ·z) with Q(z) = tail, at most ½; None where that is not certain."""
+    if tail == 0:
+        return None
+    precision = tail.denominator.bit_length() + 128
+    with precise(precision) as exact:
+        target = exact.mpf(tail.numerator) / tail.denominator
+        z = exact.sqrt(-2 * exact.log(2 * target))
+        for _ in range(200):
+            value = _tail(exact, z)
+            step = (exact.log(value) - exact.log(target)) * value / exact.npdf(z)
+            z += step
+            if abs(step) * deviation < exact.ldexp(1, -20):
+                break
+        nearest = max(int(exact.floor(z * deviation + exact.mpf(1) / 2)), 0)
+        margin = exact.ldexp(1, 64 - precision)
+        for entry in (nearest, nearest + 1, max(nearest - 1, 0)):  # next to a boundary z may be on its wrong side
+            above = _tail(exact, (entry + exact.mpf(1) / 2) / deviation) + margin < target
+            below = entry == 0 or target < _tail(exact, (entry - exact.mpf(1) / 2) / deviation) - margin
+            if above and below:
+                return entry
+        return None
