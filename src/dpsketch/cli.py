@@ -102,13 +102,15 @@ def release(
     budget, book = _spending(epsilon, ledger, not_private)
     name = dataset or table.name.split(".")[0]
     if table.suffix == ".raw":
+        if any(option is not None for option in (schema, recipe, rows, frequencies)):
+            raise FileError("a raw sketch brings its own schema and recipe", "leave out the options that describe them")
         raw = RawSketch.load(table)
     else:
         if schema is None:
             raise FileError("a table needs --schema", "dpsketch init TABLE > schema.toml writes a template")
         facts = Schema.load(schema)
         if book is not None:
-            book.check(name, budget.exact_epsilon, facts.unit, facts.max_rows_per_unit)
+            book.check(name, budget.exact_epsilon, *facts.accounted)
         raw = _accumulated(table, schema, budget, recipe, rows, frequencies)
     _release(raw, budget, book, name, output, force)
 
@@ -131,20 +133,22 @@ def graph(
     force: Force = False,
 ) -> None:
     """Release the neighbour sets of a graph, for Jaccard densities. One neighbour list is protected, not a node."""
-    from dpsketch.engines.graph import COLUMN, neighbour_sets
+    from dpsketch.engines.graph import check_nodes, graph_schema, neighbour_sets
     from dpsketch.engines.local import accumulate as accumulate_table
     from dpsketch.maps.hashes import MinHash
     from dpsketch.maps.race import Race
     from dpsketch.recipe import Part, Recipe
+    from dpsketch.sketch.release import check_fit
 
     _free(output, force)
     budget, book = _spending(epsilon, ledger, not_private)
     name = dataset or edges.name.split(".")[0]
-    facts = Schema.from_dict({"privacy": {"rows": nodes}, "columns": {COLUMN: {"kind": "set", "universe": nodes}}})
+    check_nodes(nodes)
+    facts = Schema.from_dict(graph_schema(nodes, undirected))
     recipe = Recipe([Part(Race(rows=repetitions, width=width, seed=seed, hash=MinHash()), 1.0)])
-    recipe.bind(facts)
+    check_fit(facts, recipe, budget)
     if book is not None:
-        book.check(name, budget.exact_epsilon, facts.unit, facts.max_rows_per_unit)
+        book.check(name, budget.exact_epsilon, *facts.accounted)
     with _progress() as report:
         sets = neighbour_sets(edges, nodes, source, target, undirected, report)
         raw = accumulate_table(sets, facts, recipe)
@@ -253,6 +257,7 @@ def _accumulated(
 ) -> RawSketch:
     from dpsketch.engines.local import accumulate as accumulate_table
     from dpsketch.recipe import Recipe
+    from dpsketch.sketch.release import check_fit
 
     facts = Schema.load(schema)
     if recipe is None:
@@ -262,6 +267,7 @@ def _accumulated(
     else:
         loaded = Recipe.load(recipe)
         chosen = Recipe(loaded.parts, rows, loaded.sampling)
+    check_fit(facts, chosen, budget)
     with _progress() as report:
         return accumulate_table(table, facts, chosen, progress=report)
 

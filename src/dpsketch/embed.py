@@ -41,7 +41,10 @@ def fit_embedding(
     names = [column.name for column in schema.scalars if column.name != target] if columns is None else list(columns)
     rows = [schema.index(name) for name in names]
     wanted = [column.name for column in schema.columns]
-    batches = [encode(schema, batch) for batch in read_batches(public_table, wanted, lambda share: None)]
+    batches = [
+        encode(schema, batch)
+        for batch in read_batches(public_table, wanted, lambda share: None, [s.name for s in schema.sets])
+    ]
     if not batches:
         raise SourceError("the public table has no rows")
     codes = concatenated(batches).codes

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ _DECIMAL = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _IS_DECIMAL = re.compile(_DECIMAL)
 _MICROSECONDS = {"day": 86_400e6, "s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 _TRUE = {"true", "t", "yes", "y", "1", "1.0"}
+_LISTS = (list, tuple, set, frozenset, np.ndarray)
 _FALSE = {"false", "f", "no", "n", "0", "0.0"}
 
 
@@ -64,9 +66,14 @@ def encode_column(column: Column, array: pa.Array) -> Codes:
 def encode_sets(column: IdSet, array: pa.Array) -> IdSets:
     """Ids outside the universe become the overflow id `universe`; a missing list is empty."""
     array = _plain(array)
+    if pa.types.is_null(array.type):
+        array = array.cast(pa.large_list(pa.int64()))
+    if pa.types.is_fixed_size_list(array.type) or pa.types.is_list_view(array.type):
+        array = array.cast(pa.list_(array.type.value_type))
     if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
         raise SourceError(
-            f"column '{column.name}' is a set of ids, but the table holds {array.type}", "store it as lists"
+            f"column '{column.name}' is a set of ids, but the table holds {array.type}",
+            "store it as lists of ids in Parquet or Arrow; CSV has none. For edge lists: dpsketch graph",
         )
     numbers = whole_numbers(array.flatten())
     ids = np.where((numbers >= 0) & (numbers < column.universe), numbers, column.universe)
@@ -241,3 +248,42 @@ def _each(text: pa.Array, read: Callable[[str], float]) -> Floats:
     encoded = text.view(pa.large_binary()).dictionary_encode()
     table = np.array([read(cell.decode("utf-8", "replace")) for cell in encoded.dictionary.to_pylist()] + [np.nan])
     return table[pc.fill_null(encoded.indices, len(table) - 1).to_numpy(zero_copy_only=False)]
+
+
+def cells_array(cells: Any) -> pa.Array:
+    """A column of Python, NumPy or pandas cells. Objects and labels become text, for Arrow raises on mixtures."""
+    kind = str(getattr(cells, "dtype", "object"))
+    if kind not in ("object", "category"):
+        try:
+            return pa.array(cells, from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError):
+            pass  # an exotic type: read its cells as text
+    return pa.array([_cell_text(cell) for cell in cells], pa.large_binary())
+
+
+def lists_array(rows: Any) -> pa.Array:
+    """A column of Python lists of ids; what is not a list is missing, whatever the other rows hold."""
+    lists = [[_cell_text(cell) for cell in row] if isinstance(row, _LISTS) else None for row in rows]
+    return pa.array(lists, pa.large_list(pa.large_binary()))
+
+
+def _cell_text(cell: Any) -> bytes | None:
+    """A Python object as the text that Arrow would give it; what has no text, or raises on the way, is missing."""
+    try:
+        if cell is None or bool(cell != cell):
+            return None
+        if isinstance(cell, bytes):
+            return cell
+        if isinstance(cell, bool | np.bool_):
+            text: str | None = str(bool(cell)).lower()
+        elif isinstance(cell, Integral):
+            text = str(int(cell))
+        elif isinstance(cell, Decimal):
+            text = decimal_text(cell)
+        elif isinstance(cell, Real):
+            text = float_text(float(cell))
+        else:
+            text = str(cell)
+        return None if text is None else text.encode("utf-8", "surrogatepass")
+    except Exception:  # a cell's own code may raise anything
+        return None

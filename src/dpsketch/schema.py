@@ -205,6 +205,8 @@ class Schema:
     rows: int | None = None
     unit: str = ROW_UNIT
     max_rows_per_unit: int = 1
+    record: str = ROW_UNIT  # what a row stands for, in the words of the privacy statement
+    note: str | None = None  # what else the statement must say of it
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -225,6 +227,13 @@ class Schema:
     @property
     def unit_column(self) -> str | None:
         return None if self.unit == ROW_UNIT else self.unit
+
+    @property
+    def accounted(self) -> tuple[str, int]:
+        """Whom the ledger counts, and up to how many rows of them; 0 where a row is a thing of its own."""
+        if self.unit_column is not None:
+            return self.unit, self.max_rows_per_unit
+        return self.record, int(self.record == ROW_UNIT)
 
     @cached_property
     def _by_name(self) -> dict[str, Column]:
@@ -255,6 +264,10 @@ class Schema:
             privacy["rows"] = self.rows
         if self.unit_column is not None:
             privacy["max_rows_per_unit"] = self.max_rows_per_unit
+        if self.record != ROW_UNIT:
+            privacy["record"] = self.record
+        if self.note is not None:
+            privacy["note"] = self.note
         return {"privacy": privacy, "columns": {column.name: column.to_dict() for column in self.columns}}
 
     @classmethod
@@ -262,7 +275,7 @@ class Schema:
         """Build and check a schema; errors name the key."""
         _only(facts, "", ("privacy", "columns"))
         privacy = _table(facts, "privacy", optional=True)
-        _only(privacy, "privacy", ("rows", "unit", "max_rows_per_unit"))
+        _only(privacy, "privacy", ("rows", "unit", "max_rows_per_unit", "record", "note"))
         rows = privacy.get("rows")
         if rows is not None:
             rows = _whole(privacy, "privacy", "rows", 1, 10**15)
@@ -290,7 +303,8 @@ class Schema:
                 f"remove [columns.{unit}]: ids of people are never sketched",
             )
         columns = tuple(_column(name, _table(sections, name, "columns")) for name in sections)
-        return cls(columns, rows, unit, most)
+        record, note = (_words(privacy, key) for key in ("record", "note"))
+        return cls(columns, rows, unit, most, record or ROW_UNIT, note)
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
@@ -354,6 +368,13 @@ def _only(facts: Mapping[str, Any], path: str, known: tuple[str, ...]) -> None:
         if key not in known:
             full = f"{path}.{key}" if path else key
             raise SchemaError(f"{full} is not a known key", f"the keys here are {', '.join(known)}")
+
+
+def _words(privacy: Mapping[str, Any], key: str) -> str | None:
+    value = privacy.get(key)
+    if value is not None and (not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= 300):
+        raise SchemaError(f"privacy.{key} must be one line of up to 300 characters")
+    return value
 
 
 def _blank(value: object, full: str) -> None:

@@ -40,6 +40,7 @@ class Case:
     command: str
     message: str
     schema: str | None = None
+    recipe: str | None = None
 
 
 def schema(text: str, message: str) -> Case:
@@ -49,6 +50,13 @@ def schema(text: str, message: str) -> Case:
 
 def column(text: str, message: str) -> Case:
     return schema(f"[privacy]\nrows = 10\n[columns.x]\n{text}\n", message)
+
+
+def recipe(text: str, message: str) -> Case:
+    """A recipe of one map with all of the budget."""
+    return Case(
+        RELEASE + " --recipe bad-recipe.toml", f"RecipeError: {message}", None, f"[[parts]]\nshare = 1.0\n{text}"
+    )
 
 
 def sql(question: str, message: str) -> Case:
@@ -234,6 +242,80 @@ CASES = [
         RELEASE + " --frequencies 0",
         "RecipeError: Fourier: size must be a whole number from 1 to 10000000, got 0 instead",
     ),
+    # recipes
+    Case(RELEASE + " --recipe none.toml", "RecipeError: none.toml: cannot be read: No such file or directory"),
+    Case(
+        RELEASE + " --recipe good.toml",
+        "RecipeError: good.toml: a recipe is a list of [[parts]] sections\nHint: start each with [[parts]]",
+    ),
+    recipe("", 'bad-recipe.toml: every part needs map and share\nHint: write map = "race" and share = 1.0'),
+    recipe(
+        'map = "nonsense"',
+        "bad-recipe.toml: there is no map called 'nonsense'\n"
+        "Hint: the maps are count, histogram, fourier, one_bit_fourier, quadratic, "
+        "second_moments, grid, race, grouped, subsampled",
+    ),
+    recipe(
+        'map = "race"\nrows = 0', "bad-recipe.toml: Race: rows must be a whole number from 1 to 1000000, got 0 instead"
+    ),
+    recipe(
+        'map = "race"\nwidth = 0',
+        "bad-recipe.toml: Race: width must be a whole number from 2 to 1073741824, got 0 instead",
+    ),
+    recipe(
+        'map = "race"\nhash = "minhash"',
+        "bad-recipe.toml: hash must be a family such as Euclidean(), got 'minhash' instead\n"
+        'Hint: in a file: hash = {family = "euclidean"}',
+    ),
+    recipe(
+        'map = "race"\nhash = {family = "minhash"}',
+        "Race: MinHash needs the name of a set column\nHint: name it in columns",
+    ),
+    recipe(
+        'map = "race"\ncolumns = ["age"]\nhash = {family = "minhash"}',
+        "Race: MinHash hashes one set column, got age\n"
+        'Hint: declare the column with kind = "set" and its universe, or use Euclidean()',
+    ),
+    recipe(
+        'map = "race"\ncolumns = ["height"]',
+        "map race: there is no column 'height'\nHint: the columns are age, sex, joined, member",
+    ),
+    recipe(
+        'map = "fourier"\nsize = 0',
+        "bad-recipe.toml: Fourier: size must be a whole number from 1 to 10000000, got 0 instead",
+    ),
+    recipe(
+        'map = "race"\nrows = 3\nsize = 7',
+        "bad-recipe.toml: map race has no parameter 'size'\n"
+        "Hint: its parameters are columns, embedding, hash, rows, seed, weight, weights, width",
+    ),
+    Case(
+        RELEASE + " --recipe good-recipe.toml --frequencies 5",
+        "RecipeError: --frequencies is for the general recipe\nHint: set size in the recipe file instead",
+    ),
+    column(
+        'kind = "set"',
+        "columns.x.universe is still blank\n"
+        "Hint: fill it in from public knowledge, not from the data: bounds taken from data leak it",
+    ),
+    # graphs
+    Case(
+        "graph t.parquet --nodes 0 --epsilon 1 --ledger l.db -o new.sketch",
+        "SourceError: nodes must be a whole number from 1 to 2147483646, got 0 instead",
+    ),
+    Case(
+        "graph t.parquet --nodes 5 --epsilon 1 --ledger l.db -o new.sketch",
+        "SourceError: t.parquet has no column 'src'\nHint: the columns are age, sex, joined, member",
+    ),
+    Case(
+        "graph t.parquet --nodes 5 --epsilon 0.000001 --ledger l.db -o new.sketch",
+        "RecipeError: map race: 5 declared rows and the noise do not fit 31 bits\n"
+        "Hint: raise epsilon or the part's share, or use fewer repetitions",
+    ),
+    Case(
+        "release good.raw --schema good.toml --epsilon 1 --ledger l.db -o new.sketch",
+        "FileError: a raw sketch brings its own schema and recipe\nHint: leave out the options that describe them",
+    ),
     # files
     Case(
         RELEASE.replace("new.sketch", "good.sketch"),
@@ -405,6 +487,8 @@ def test_message(case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.chdir(folder)
     if case.schema is not None:
         (folder / "bad.toml").write_text(case.schema)
+    if case.recipe is not None:
+        (folder / "bad-recipe.toml").write_text(case.recipe)
     command, _, question = case.command.partition("|")
     monkeypatch.setattr("sys.argv", ["dpsketch", *command.split(" "), *([question] if question else [])])
     with pytest.raises(SystemExit) as stopped:

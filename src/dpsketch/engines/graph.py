@@ -40,8 +40,7 @@ def neighbour_sets(
     An edge whose source is not a node is left out, as a row without a unit is; a target that is not a node is kept as
     the overflow id. With `undirected`, each edge counts in both directions.
     """
-    if isinstance(nodes, bool) or not isinstance(nodes, int) or not 1 <= nodes <= MOST_NODES:
-        raise SourceError(f"nodes must be a whole number from 1 to {MOST_NODES}, got {nodes!r} instead")
+    check_nodes(nodes)
     with tempfile.TemporaryDirectory(prefix="dpsketch-graph-") as folder:
         paths = [Path(folder) / str(place) for place in range(FILES)]
         with ExitStack() as stack:
@@ -55,6 +54,24 @@ def neighbour_sets(
             pairs = np.fromfile(path, np.uint64)
             path.unlink()
             yield from _batches(sorted_distinct(pairs))
+
+
+def check_nodes(nodes: object) -> None:
+    if isinstance(nodes, bool) or not isinstance(nodes, int) or not 1 <= nodes <= MOST_NODES:
+        raise SourceError(f"nodes must be a whole number from 1 to {MOST_NODES}, got {nodes!r} instead")
+
+
+def graph_schema(nodes: int, undirected: bool) -> dict[str, Any]:
+    """The schema of the neighbour sets, with the words that its privacy statement needs."""
+    lists, factor = ("two lists", 4) if undirected else ("one list", 2)
+    note = (
+        f"A record is one node's list of neighbours. One edge more or less changes {lists}: such a change is "
+        f"protected by {factor} times epsilon. A person who is in many lists is not protected as a whole."
+    )
+    return {
+        "privacy": {"rows": nodes, "record": "neighbour list", "note": note},
+        "columns": {COLUMN: {"kind": "set", "universe": nodes}},
+    }
 
 
 def _ids(column: pa.Array, nodes: int) -> NDArray[np.uint64]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from decimal import Decimal
-from numbers import Integral, Real
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpsketch.encoding import decimal_text, float_text
+from dpsketch.encoding import cells_array, lists_array
 from dpsketch.engines import csv
 from dpsketch.errors import SourceError
 from dpsketch.schema import nearest
@@ -25,8 +22,12 @@ _PARQUET = (".parquet", ".pq")
 _READ_ROWS = 1 << 16
 
 
-def read_batches(source: Any, wanted: Sequence[str], progress: Progress) -> Iterator[pa.RecordBatch]:
+def read_batches(
+    source: Any, wanted: Sequence[str], progress: Progress, sets: Collection[str] = ()
+) -> Iterator[pa.RecordBatch]:
     """Batches of a path, an Arrow object, anything with `__arrow_c_stream__`, or an iterable of such batches.
+
+    `sets` names the columns that hold lists of ids: Python objects do not tell.
 
     Guarantee: a column's type in one part of the source never changes how another part is read, and no error
     carries a cell's content.
@@ -35,7 +36,7 @@ def read_batches(source: Any, wanted: Sequence[str], progress: Progress) -> Iter
         yield from _files(Path(source), wanted, progress)
         return
     try:
-        yield from _objects(source, wanted)
+        yield from _objects(source, wanted, sets)
     except pa.ArrowException as error:
         raise SourceError(f"the source cannot be read as Arrow batches ({type(error).__name__})") from None
 
@@ -141,12 +142,12 @@ def _check_columns(place: str, names: Sequence[str], wanted: Sequence[str]) -> N
             raise SourceError(f"{place} has several columns '{name}'", "give each column its own name")
 
 
-def _objects(source: Any, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _objects(source: Any, wanted: Sequence[str], sets: Collection[str]) -> Iterator[pa.RecordBatch]:
     if any(kind.__module__.partition(".")[0] == "pandas" for kind in type(source).__mro__) and hasattr(
         source, "columns"
     ):
         _check_columns("the table", [str(name) for name in source.columns], wanted)
-        yield from _pandas(source, wanted)
+        yield from _pandas(source, wanted, sets)
     elif isinstance(source, pa.RecordBatch | pa.Table | pa.RecordBatchReader):
         _check_columns("the table", source.schema.names, wanted)
         if isinstance(source, pa.RecordBatch):
@@ -156,12 +157,12 @@ def _objects(source: Any, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
         else:
             yield from (batch.select(wanted) for batch in source)
     elif hasattr(source, "__arrow_c_stream__"):
-        yield from _objects(pa.RecordBatchReader.from_stream(source), wanted)
+        yield from _objects(pa.RecordBatchReader.from_stream(source), wanted, sets)
     elif hasattr(source, "__arrow_c_array__"):
-        yield from _objects(pa.record_batch(source), wanted)
+        yield from _objects(pa.record_batch(source), wanted, sets)
     elif isinstance(source, Iterable) and not isinstance(source, str | bytes | dict):
         for item in source:
-            yield from _objects(item, wanted)
+            yield from _objects(item, wanted, sets)
     else:
         raise SourceError(
             f"a {type(source).__name__} is not a table",
@@ -169,40 +170,16 @@ def _objects(source: Any, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
         )
 
 
-def _pandas(frame: Any, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _pandas(frame: Any, wanted: Sequence[str], sets: Collection[str]) -> Iterator[pa.RecordBatch]:
     """Slices of a pandas frame. Columns of objects and of labels become text cell by cell: Arrow raises on mixtures."""
     frame = frame[[name for name in frame.columns if str(name) in wanted]]
     for start in range(0, len(frame), _READ_ROWS):
         part = frame.iloc[start : start + _READ_ROWS]
-        yield pa.RecordBatch.from_pydict({str(name): _pandas_array(part[name]) for name in part.columns})
-
-
-def _pandas_array(series: Any) -> pa.Array:
-    if series.dtype != object and str(series.dtype) != "category":
-        try:
-            return pa.array(series, from_pandas=True)
-        except (pa.ArrowException, TypeError, ValueError):
-            pass  # an exotic type: read its cells as text
-    return pa.array([_cell_text(cell) for cell in series], pa.large_binary())
-
-
-def _cell_text(cell: Any) -> bytes | None:
-    """A Python object as the text that Arrow would give it; what has no text, or raises on the way, is missing."""
-    try:
-        if cell is None or bool(cell != cell):
-            return None
-        if isinstance(cell, bytes):
-            return cell
-        if isinstance(cell, bool | np.bool_):
-            text: str | None = str(bool(cell)).lower()
-        elif isinstance(cell, Integral):
-            text = str(int(cell))
-        elif isinstance(cell, Decimal):
-            text = decimal_text(cell)
-        elif isinstance(cell, Real):
-            text = float_text(float(cell))
-        else:
-            text = str(cell)
-        return None if text is None else text.encode("utf-8", "surrogatepass")
-    except Exception:  # a cell's own code may raise anything
-        return None
+        yield pa.RecordBatch.from_pydict(
+            {
+                str(name): (lists_array if str(name) in sets and part[name].dtype == object else cells_array)(
+                    part[name]
+                )
+                for name in part.columns
+            }
+        )

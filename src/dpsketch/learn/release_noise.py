@@ -86,8 +86,9 @@ class ReleaseNoise:
             if isinstance(part.map, BoundHistogram):
                 return self._total(part, int(part.map.offsets[1]))
         for part in self.parts:
-            if isinstance(part.map, BoundTable) and part.map.unit_increments:
-                return self._mean_of_rows(part, part.map.rows)
+            table = part.map.inner if isinstance(part.map, BoundGrouped) else part.map
+            if isinstance(table, BoundTable) and table.unit_increments:
+                return self._mean_of_rows(part, table.rows)
         raise QueryError("this release does not hold the number of rows", "add Part(Count(), share=0.03) to the recipe")
 
     def _total(self, part: ReleasedPart, cells: int) -> Estimate:
@@ -97,7 +98,7 @@ class ReleaseNoise:
     def _mean_of_rows(self, part: ReleasedPart, rows: int) -> Estimate:
         # Each of R rows sums to the number of records plus the noise of its W counters. The noise of all R·W counters
         # is independent, of variance v each, so the total has variance v·R·W and the mean of the rows v·W/R.
-        mean = max(_blockwise_total(part.sums) / rows, 1.0)
+        mean = max(blockwise_total(part.sums) / rows, 1.0)
         return Estimate(np.array(mean), self.place(part, np.array([1.0 / rows])))
 
 
@@ -106,6 +107,6 @@ def _counters(bound: BoundMap) -> bool:
     return isinstance(bound.inner if isinstance(bound, BoundGrouped) else bound, BoundTable)
 
 
-def _blockwise_total(sums: Sums) -> int:
+def blockwise_total(sums: Sums) -> int:
     """Exact, and without a copy of sums that are mapped from a file."""
     return sum(int(sums[start : start + _BLOCK].sum(dtype=np.int64)) for start in range(0, sums.size, _BLOCK))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sqlglot import exp
 
+from dpsketch.encoding import cells_array, encode_column
 from dpsketch.errors import QueryError
 from dpsketch.learn import sql
 from dpsketch.learn.answer import Answer, Estimate
@@ -21,6 +22,8 @@ from dpsketch.learn.moments import MomentEstimator, fourier_of
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.selection import Estimator, Selection, answer_in_units, check_arithmetic, column_number
 from dpsketch.learn.tables import TableEstimator
+from dpsketch.maps.base import BoundMap
+from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.histogram import BoundHistogram
 from dpsketch.maps.race import BoundRace
 from dpsketch.recipe import declared_rows
@@ -38,6 +41,7 @@ class View:
         self.released = released
         self.schema: Schema = released.schema
         self._noise = ReleaseNoise(released)
+        self._kernels: dict[tuple[int | None, Any], KernelSums] = {}
 
     @property
     def statement(self) -> dict[str, Any]:
@@ -132,22 +136,14 @@ class View:
         ones = Estimate(np.ones(len(found)), np.zeros((len(found), 1)))
         return _matrix(found, ones, blocks)
 
-    def kernel_sum(self, points: Any, method: str = "mean", part: int | None = None) -> Answer:
+    def kernel_sum(self, points: Any, method: str = "mean", part: int | None = None, group: Any = None) -> Answer:
         """Σ k(x, point) over the records x for each point, from a RACE part and with the kernel of its hash.
 
         `points` is a matrix with one row a point and the part's columns in their units, a mapping or data frame of
-        columns, or, for MinHash, a list of lists of ids. `part` is the place in the recipe, needed if several would do.
+        columns, or, for MinHash, a list of lists of ids. `part` is the place in the recipe, needed if several would do;
+        `group` the label whose records are meant, for a grouped part.
         """
-        if part is None:
-            if len(self._kernels) != 1:
-                raise QueryError(
-                    "this release holds " + ("several RACE parts" if self._kernels else "no RACE part"),
-                    f"say which: part={next(iter(self._kernels))}" if self._kernels else "add Part(Race(), share=1)",
-                )
-            part = next(iter(self._kernels))
-        if part not in self._kernels:
-            raise QueryError(f"part {part} is not a RACE part", f"RACE parts: {', '.join(map(str, self._kernels))}")
-        answer = self._kernels[part].at(points, method)
+        answer = self._kernel_sums(part, group).at(points, method)
         sampling = self.released.recipe.sampling
         if sampling is None:
             return answer
@@ -205,13 +201,34 @@ class View:
             for table in range(len(part.map.tables))
         ]
 
-    @cached_property
-    def _kernels(self) -> dict[int, KernelSums]:
-        return {
-            place: KernelSums(self.schema, part)
-            for place, part in enumerate(self.released.parts)
-            if isinstance(part.map, BoundRace)
-        }
+    def _kernel_sums(self, place: int | None, group: Any) -> KernelSums:
+        key = (place, group)
+        if key not in self._kernels:
+            places = [i for i, part in enumerate(self.released.parts) if _race(part.map) is not None]
+            if not places:
+                raise QueryError("this release holds no RACE part", "add Part(Race(), share=…) to the recipe")
+            if (place is None and len(places) > 1) or (place is not None and place not in places):
+                raise QueryError(
+                    f"part {place} is not a RACE part"
+                    if place is not None
+                    else "this release holds several RACE parts",
+                    f"pass part=…, one of {', '.join(map(str, places))}",
+                )
+            part = self.released.parts[places[0] if place is None else place]
+            race = _race(part.map)
+            assert race is not None
+            sums = part.sums
+            if isinstance(part.map, BoundGrouped):
+                if group is None:
+                    raise QueryError(
+                        f"this part has counters for each label of '{part.map.column.name}'", "pass group='label'"
+                    )
+                found = int(part.map.group_of(encode_column(part.map.column, cells_array([group])))[0])
+                sums = sums[found * race.size : (found + 1) * race.size]
+            elif group is not None:
+                raise QueryError("this part has no groups", "leave out group, or release Grouped(Race(), column)")
+            self._kernels[key] = KernelSums(self.schema, race, sums, part.noise_variance)
+        return self._kernels[key]
 
     @cached_property
     def _moments(self) -> list[MomentEstimator]:
@@ -273,6 +290,12 @@ def _matrix(columns: list[Column], diagonal: Estimate, blocks: Iterable[_Block])
         stderr[first, second] = stderr[second, first] = estimate.stderr
         how.add(source)
     return Answer(value, stderr, "; ".join(sorted(how)) or "noisy marginals", tuple(column.name for column in columns))
+
+
+def _race(bound: BoundMap) -> BoundRace | None:
+    """The RACE map of a part, also inside groups."""
+    inner = bound.inner if isinstance(bound, BoundGrouped) else bound
+    return inner if isinstance(inner, BoundRace) else None
 
 
 def open_view(path: str | Path) -> View:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +12,7 @@ MOST_COLUMNS = 4096
 
 
 def check_radius(owner: str, radius: object) -> float:
-    if isinstance(radius, bool) or not isinstance(radius, Real) or not 0.01 <= float(radius) <= 32:
+    if isinstance(radius, bool) or not isinstance(radius, int | float) or not 0.01 <= radius <= 32:
         raise RecipeError(f"{owner}: radius must be a number from 0.01 to 32, got {radius!r} instead")
     return float(radius)
 

@@ -23,6 +23,7 @@ from dpsketch.records import Records
 from dpsketch.schema import Floats, Schema
 
 Sums = NDArray[np.int64] | NDArray[np.int32]
+MOST_COUNTERS = 2**31
 LARGE = 1 << 22  # sums; from here on counters take four bytes where they fit, and are shared between threads
 
 
@@ -60,6 +61,10 @@ class FeatureMap(ABC):
         """Plain values; a parameter that says what its absence means is left out, as before it existed."""
         facts = {"map": self.name, "version": self.version} | asdict(self)  # type: ignore[call-overload]
         return {key: value for key, value in facts.items() if key not in self.absent or value != self.absent[key]}
+
+    def summary(self) -> dict[str, Any]:
+        """The description for a reader: as `to_dict`, but short."""
+        return self.to_dict()
 
 
 class BoundMap(ABC):

@@ -18,7 +18,7 @@ from dpsketch.maps.base import check_whole
 from dpsketch.schema import HIGHEST, Codes
 
 MOST_LAYERS = 8
-MOST_NUMBERS = 2**22
+MOST_NUMBERS = 2**17
 _UNIT = 1 << 14  # one, in the fixed point of the weights
 _MOST_SHIFT = 30
 
@@ -36,7 +36,7 @@ class Layer:
         weights, bias = _table(self.weights), _table([self.bias])[0]
         if weights.ndim != 2 or not weights.size or bias.shape != (len(weights),):
             raise RecipeError("Embedding: weights must be a matrix of whole numbers and bias have an entry a row of it")
-        if np.abs(weights).max() >= 2**31 or np.abs(bias).max() >= 2**62:
+        if max(weights.max(), -int(weights.min())) >= 2**31 or max(bias.max(), -int(bias.min())) >= 2**62:
             raise RecipeError("Embedding: weights must fit 32 bits and biases 62 bits")
         longest = max(int(row.sum()) for row in np.abs(weights)) * HIGHEST + int(np.abs(bias).max())
         if longest >= 2**62:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import (
+    MOST_COUNTERS,
     BoundTable,
     FeatureMap,
     Relation,
@@ -23,7 +24,6 @@ from dpsketch.maps.draw import PublicStream
 from dpsketch.records import Records
 from dpsketch.schema import Codes, Floats, Schema
 
-MOST_COUNTERS = 2**31
 _SEED, _M1, _M2, _M3 = (
     np.uint64(word) for word in (0x9E3779B97F4A7C15, 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 0x9FB21C651E98DF25)
 )

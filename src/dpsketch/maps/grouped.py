@@ -66,7 +66,7 @@ class BoundGrouped(BoundMap):
         self.size = description.length(schema)
         self.largest, self.grid, self.narrow = self.inner.largest, self.inner.grid, self.inner.narrow
         self.secret = self.inner.secret
-        self._column = schema.column(description.column)
+        self.column = schema.column(description.column)
         self._row = schema.index(description.column)
 
     def accumulate(self, records: Records, sums: Sums) -> None:
@@ -93,5 +93,9 @@ class BoundGrouped(BoundMap):
         return self.inner.parameters()
 
     def _group(self, codes: Codes) -> np.ndarray:
-        levels = self._column.levels_of(codes[self._row])
+        return self.group_of(codes[self._row])
+
+    def group_of(self, codes: Codes) -> np.ndarray:
+        """Place of the group of each code of the grouping column."""
+        levels = self.column.levels_of(codes)
         return np.where(levels < 0, self.groups - 1, levels)

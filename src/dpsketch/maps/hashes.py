@@ -186,7 +186,12 @@ def hash_from_dict(facts: object) -> HashFamily:
     """Inverse of `HashFamily.to_dict`; every parameter is checked by the family itself."""
     if isinstance(facts, HashFamily):
         return facts
-    values = dict(facts) if isinstance(facts, Mapping) else {}
+    if not isinstance(facts, Mapping):
+        raise RecipeError(
+            f"hash must be a family such as Euclidean(), got {facts!r} instead",
+            'in a file: hash = {family = "euclidean"}',
+        )
+    values = dict(facts)
     name = values.pop("family", None)
     if not isinstance(name, str) or name not in FAMILIES:
         raise RecipeError(f"there is no hash family called {name!r}", f"the families are {', '.join(FAMILIES)}")

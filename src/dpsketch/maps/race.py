@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dpsketch.errors import RecipeError
 from dpsketch.maps.ball import clipped
 from dpsketch.maps.base import (
+    MOST_COUNTERS,
     BoundTable,
     FeatureMap,
     Relation,
@@ -37,8 +38,7 @@ from dpsketch.maps.hashes import (
 from dpsketch.records import IdSets, Records
 from dpsketch.schema import HIGHEST, MISSING, SPAN, Codes, Datetime, Floats, IdSet, Number, Schema
 
-MOST_COUNTERS = 2**31
-MOST_PARAMETERS = 2**25
+MOST_PARAMETERS = 2**24
 MOST_WEIGHT = HIGHEST
 SIGN = -1  # in place of a shift: the projection gives one bit
 _LANES = 128  # rows of the table for which sets are hashed together
@@ -101,7 +101,7 @@ class Race(FeatureMap):
             factors = self.hash.factors
         elif isinstance(self.hash, MinHash) and self.columns is None:
             if len(schema.sets) != 1:
-                raise RecipeError("Race: MinHash needs the name of a set column", "pass columns=['neighbours']")
+                raise RecipeError("Race: MinHash needs the name of a set column", "name it in columns")
             factors = (Factor(self.hash, (schema.sets[0].name,)),)
         else:
             names = self.columns or tuple(column.name for column in schema.scalars if column.name != self.weight)
@@ -131,19 +131,21 @@ class Race(FeatureMap):
         counters = self.rows * self.width
         if counters > MOST_COUNTERS:
             raise RecipeError(f"Race: {counters} counters are more than {MOST_COUNTERS}", "lower rows or width")
-        widths = [
-            len(factor.columns) if self.embedding is None else self.embedding.outputs for factor in self.factors(schema)
-        ]
-        parameters = sum(
-            self.rows * factor.hash.hashes * (width + 2)
-            for factor, width in zip(self.factors(schema), widths, strict=True)
-        )
+        factors = self.factors(schema)
+        inputs = sum(len(f.columns) + 2 if self.embedding is None else self.embedding.outputs + 2 for f in factors)
+        parameters = self.rows * sum(factor.hash.hashes for factor in factors) * inputs
         if parameters > MOST_PARAMETERS:
             raise RecipeError(
                 f"Race: {self.rows} rows of these hashes need more than {MOST_PARAMETERS} numbers",
                 "lower rows, or the power or bits of the hash, or name fewer columns",
             )
         return counters
+
+    def summary(self) -> dict[str, Any]:
+        facts = self.to_dict()
+        if self.embedding is not None:
+            facts["embedding"] = f"{len(self.embedding.layers)} layers to {self.embedding.outputs} outputs"
+        return facts
 
     def bind(self, schema: Schema) -> BoundRace:
         return BoundRace(self, schema)
@@ -423,7 +425,8 @@ def _bin_scales(spans: Mapping[str, float]) -> tuple[Floats, int]:
     total = 0.0
     for span in spans.values():
         total += span * span
-    bits = min(_STEEPEST, 32 - math.frexp(8.0 * max(math.sqrt(total), 1.0))[1])
+    exponent = math.frexp(8.0 * max(math.sqrt(total), 1.0))[1] if math.isfinite(total) else 1100
+    bits = min(_STEEPEST, 32 - exponent)
     lost = SPAN / (2.0**bits * math.sqrt(12.0)) if bits > 0 else math.inf  # bins, at full width, from rounding
     for name, span in spans.items():
         if lost > 0.05 and lost > 0.1 * span:

@@ -226,4 +226,4 @@ def _now() -> str:
 
 
 def _unit_text(unit: str, most: int) -> str:
-    return "row" if unit == "row" else f"'{unit}' with up to {most} rows"
+    return unit if unit == "row" or most == 0 else f"'{unit}' with up to {most} rows"

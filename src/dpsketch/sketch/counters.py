@@ -19,9 +19,9 @@ def narrow(sums: Sums) -> bool:
     return sums.dtype == np.int32
 
 
-def room(sums: Sums) -> int:
-    """Entries must stay below this in absolute value to be read back right."""
-    return NARROW_ROOM if narrow(sums) else 2**63
+def room(kind: type) -> int:
+    """Entries of this type must stay below this in absolute value to be read back right."""
+    return NARROW_ROOM if kind is np.int32 else 2**63
 
 
 def add(one: Sums, two: Sums, four_bytes: bool) -> Sums:

@@ -60,7 +60,7 @@ def write(path: str | Path, kind: str, contents: Contents, force: bool = False) 
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         text = json.dumps(header, ensure_ascii=False, allow_nan=False)
-        with open(temporary, "xb") as file:
+        with open(temporary, "xb", opener=_private if kind == "raw" else None) as file:
             _write_container(file, text, contents.sums)
             file.flush()
             os.fsync(file.fileno())
@@ -69,6 +69,11 @@ def write(path: str | Path, kind: str, contents: Contents, force: bool = False) 
         raise FileError(f"{path} cannot be written: {error.strerror or 'input/output error'}") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that only its owner may read: exact sums are as secret as the table."""
+    return os.open(path, flags, 0o600)
 
 
 def read(path: str | Path, kind: str) -> Contents:

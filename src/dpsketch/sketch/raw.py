@@ -63,13 +63,17 @@ class RawSketch:
         return cls(contents.schema, contents.recipe, parts, lineage)
 
 
-def empty_sums(bound: BoundMap, rows: int) -> Sums:
-    """Zeros, in four bytes for a large table of counters whose declared rows fill at most half of their room: the other
-    half is for the noise. Size and rows are public.
+def sums_dtype(bound: BoundMap, rows: int) -> type[np.int32] | type[np.int64]:
+    """Four bytes for a large table of counters whose declared rows fill at most half of their room: the other half is
+    for the noise. Size and rows are public.
     """
-    if bound.narrow and bound.size >= LARGE and rows * bound.largest < counters.NARROW_ROOM // 2:
-        return np.zeros(bound.size, np.int32)
-    return np.zeros(bound.size, np.int64)
+    narrow = bound.narrow and bound.size >= LARGE and rows * bound.largest < counters.NARROW_ROOM // 2
+    return np.int32 if narrow else np.int64
+
+
+def empty_sums(bound: BoundMap, rows: int) -> Sums:
+    sums: Sums = np.zeros(bound.size, sums_dtype(bound, rows))  # type: ignore[assignment]
+    return sums
 
 
 def _merged(mine: RawPart, theirs: RawPart, schema: Schema) -> RawPart:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 
 import numpy as np
 
 from dpsketch.errors import BudgetError, RecipeError
-from dpsketch.maps.base import LARGE, Sums
+from dpsketch.maps.base import LARGE, BoundMap, Sums
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget
 from dpsketch.privacy.keystream import Keystream, Stream
 from dpsketch.privacy.ledger import Ledger
 from dpsketch.privacy.noise import MOST_NOISE_SCALE, discrete_laplace
-from dpsketch.recipe import declared_rows
+from dpsketch.recipe import Recipe, declared_rows
+from dpsketch.schema import Schema
 from dpsketch.sketch import counters
-from dpsketch.sketch.raw import RawSketch
+from dpsketch.sketch.raw import RawSketch, sums_dtype
 from dpsketch.sketch.released import (
     MECHANISM,
     ReleasedSketch,
@@ -34,7 +37,8 @@ def release(raw: RawSketch, budget: Budget, ledger: Ledger | None = None, datase
     Guarantee: ε-differential privacy for one unit (a row, or all rows of a unit column's value) more or less.
     Source: docs/proofs/release.md. A release marked NOT PRIVATE shows the raw sums: large ones as read-only views.
     """
-    check_room(raw, budget)
+    types = [part.sums.dtype.type for part in raw.parts]
+    _check_room(raw.schema, raw.recipe, [part.map for part in raw.parts], types, budget)
     if not budget.private:
         if ledger is not None:
             raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
@@ -44,7 +48,7 @@ def release(raw: RawSketch, budget: Budget, ledger: Ledger | None = None, datase
             "a private release needs a ledger and the dataset's name",
             "pass ledger=Ledger('ledger.db') and dataset='name'",
         )
-    spend = ledger.reserve(dataset, budget.exact_epsilon, raw.schema.unit, raw.schema.max_rows_per_unit, _event(raw))
+    spend = ledger.reserve(dataset, budget.exact_epsilon, *raw.schema.accounted, _event(raw))
     sums = noisy_sums(raw, budget, Keystream())
     ledger.commit(spend)
     return _released(raw, budget, sums)
@@ -66,18 +70,26 @@ def noisy_sums(raw: RawSketch, budget: Budget, stream: Stream) -> tuple[Sums, ..
     return tuple(noisy)
 
 
-def check_room(raw: RawSketch, budget: Budget) -> None:
+def check_fit(schema: Schema, recipe: Recipe, budget: Budget) -> None:
+    """Refuse before reading a table what its release would refuse: all of it follows from public numbers."""
+    schema = replace(schema, rows=declared_rows(schema, recipe.rows))
+    maps = recipe.bind(schema)
+    _check_room(schema, recipe, maps, [sums_dtype(bound, declared_rows(schema)) for bound in maps], budget)
+
+
+def _check_room(
+    schema: Schema, recipe: Recipe, maps: Sequence[BoundMap], types: Sequence[type], budget: Budget
+) -> None:
     """Declared rows and noise must fit the sums' 63 bits, or 31; both are public, so the error may say so."""
-    rows = declared_rows(raw.schema)
-    for part, entry in zip(raw.parts, raw.recipe.parts, strict=True):
+    rows = declared_rows(schema)
+    for bound, entry, kind in zip(maps, recipe.parts, types, strict=True):
         scale = Fraction(0)
         if budget.private:
-            scale = part_noise_scale(raw.schema, entry, part.map, budget.exact_epsilon, raw.recipe.sampling)
-        if scale > MOST_NOISE_SCALE or not fits(raw.schema, part.map, (scale,), counters.room(part.sums)):
-            fact = f"map {part.map.description.name}: {rows} declared rows and the noise do not fit"
-            if counters.narrow(part.sums):
-                more = f"sketch again with at least {counters.NARROW_ROOM} rows declared"
-                raise RecipeError(f"{fact} 31 bits", f"raise epsilon or the part's share, or {more}")
+            scale = part_noise_scale(schema, entry, bound, budget.exact_epsilon, recipe.sampling)
+        if scale > MOST_NOISE_SCALE or not fits(schema, bound, (scale,), counters.room(kind)):
+            fact = f"map {bound.description.name}: {rows} declared rows and the noise do not fit"
+            if kind is np.int32:
+                raise RecipeError(f"{fact} 31 bits", "raise epsilon or the part's share, or use fewer repetitions")
             raise RecipeError(f"{fact} 63 bits", "raise epsilon or the part's share, or declare fewer rows")
 
 

@@ -87,6 +87,8 @@ class ReleasedSketch:
             "relation": Relation.ADD_REMOVE.value,
             "unit": self.schema.unit,
             "max_rows_per_unit": self.schema.max_rows_per_unit,
+            "record": self.schema.record,
+            "note": self.schema.note,
             "not_protected": list(NOT_PROTECTED),
             "created": self.created,
             "library": self.library,
@@ -98,7 +100,7 @@ class ReleasedSketch:
         facts["epsilon"] = decimal_text(max(self.epsilons))
         facts["epsilon_of_each_merged_release"] = [decimal_text(epsilon) for epsilon in self.epsilons]
         facts["parts"] = [
-            part.map.description.to_dict()
+            part.map.description.summary()
             | {
                 "mechanism": MECHANISM,
                 "sensitivity_l1": part.sensitivity.l1,

@@ -31,6 +31,8 @@ def statement_text(facts: dict[str, Any]) -> str:
             f"Merged from        {len(merged)} releases (epsilon {', '.join(merged)}). A record that is in several of"
             " the merged tables is protected by the sum of their epsilons."
         )
+    if facts["note"] is not None:
+        lines.append(f"Note               {facts['note']}")
     lines.append("Not protected      " + ";\n                   ".join(facts["not_protected"]) + ".")
     lines += ["", "FOR THE ENGINEER", f"Relation           {facts['relation']}, pure differential privacy, delta = 0"]
     if "sampling" in facts:
@@ -61,7 +63,8 @@ def _sampling(facts: dict[str, Any]) -> str:
 
 def _unit(facts: dict[str, Any]) -> tuple[str, str]:
     if facts["unit"] == "row":
-        return "every single row of the table", "that row had not been in the table"
+        record = facts["record"]
+        return f"every single {record} of the table", f"that {record} had not been in the table"
     most = facts["max_rows_per_unit"]
     who = f"everyone identified by column '{facts['unit']}', with all their rows (at most {most} are used)"
     return who, "that person had not been in the table"

@@ -70,6 +70,23 @@ def test_scratch_files_are_private_and_removed(tmp_path: Path, monkeypatch: pyte
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(("undirected", "times"), [(False, 2), (True, 4)])
+def test_the_statement_says_what_is_protected(tmp_path: Path, undirected: bool, times: int) -> None:
+    """A list, not a row of the edge list; the ledger keeps the two apart."""
+    from dpsketch.sketch.statement import statement_text
+
+    pq.write_table(pa.table({"src": [0, 1], "dst": [1, 0]}), tmp_path / "e.parquet")
+    schema = dps.Schema.from_dict(graph.graph_schema(5, undirected))
+    recipe = dps.Recipe([dps.Part(dps.Race(rows=3, width=9, hash=dps.MinHash()), 1.0)])
+    raw = dps.accumulate(neighbour_sets(tmp_path / "e.parquet", 5), schema, recipe)
+    ledger = dps.Ledger("sqlite://")
+    dps.release(raw, dps.Budget(1.0), ledger, "e").save(tmp_path / "e.sketch")
+    text = statement_text(dps.ReleasedSketch.load(tmp_path / "e.sketch").statement)
+    assert "every single neighbour list of the table" in text
+    assert f"protected by {times} times epsilon" in text
+    assert ledger.accounts()[0].unit == "neighbour list"
+
+
 @pytest.mark.parametrize("nodes", [0, -1, 2.5, True, 2**31])
 def test_the_number_of_nodes_is_checked(nodes: object) -> None:
     with pytest.raises(SourceError, match="nodes must be a whole number"):

@@ -244,6 +244,19 @@ def test_embeddings_are_whole_numbers_and_close_to_the_real_ones(rng: np.random.
         (lambda: dps.Race(NUMBERS, hash=dps.Euclidean(1e-9)).bind(SCHEMA), "bits are left below one"),
         (lambda: dps.Race(NUMBERS, hash={"family": "nonsense"}), "there is no hash family called 'nonsense'"),
         (lambda: dps.Race(["c0"], hash=dps.Product([])), "from 1 to 16 factors"),
+        (lambda: dps.Race(NUMBERS, hash=dps.Euclidean(1e-200)).bind(SCHEMA), "bits are left below one"),
+        (lambda: dps.Race(NUMBERS, hash="euclidean"), "hash must be a family such as"),
+        (lambda: dps.Embedding([{"weights": [[-(2**63)]], "bias": [0], "shift": 0}]), "weights must fit 32 bits"),
+        (lambda: dps.Embedding([{"weights": [[1]], "bias": [-(2**63)], "shift": 0}]), "weights must fit 32 bits"),
+        (lambda: dps.Embedding.from_arrays([(np.ones((512, 512)), np.ones(512))]), "more than 131072 weights"),
+        (
+            lambda: dps.Race(
+                rows=10_000,
+                width=2,
+                hash=dps.Product([dps.Factor(dps.Euclidean(power=64), [name]) for name in NUMBERS]),
+            ).bind(SCHEMA),
+            "need more than",
+        ),
         (lambda: dps.Euclidean(bandwidth=0), "bandwidth must be a number above 0"),
         (lambda: dps.Embedding.from_arrays([([[1.0, np.nan]], [0])]), "finite matrix"),
         (
