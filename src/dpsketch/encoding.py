@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
 
@@ -41,6 +42,8 @@ _DECIMAL = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _IS_DECIMAL = re.compile(_DECIMAL)
 _MICROSECONDS = {"day": 86_400e6, "s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 _TRUE = {"true", "t", "yes", "y", "1", "1.0"}
+_ZERO = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(bytes(8))])[0]
+_NO_TEXT = pa.nulls(1, pa.large_string())[0]
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
 _FALSE = {"false", "f", "no", "n", "0", "0.0"}
 
@@ -77,7 +80,7 @@ def encode_sets(column: IdSet, array: pa.Array) -> IdSets:
         )
     numbers = whole_numbers(array.flatten())
     ids = np.where((numbers >= 0) & (numbers < column.universe), numbers, column.universe)
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths = filled(pc.list_value_length(array), 0)
     kept = np.repeat(np.arange(len(array)), lengths) * (column.universe + 1) + ids
     if (kept[1:] <= kept[:-1]).any():
         kept = sorted_distinct(kept)
@@ -96,8 +99,7 @@ def whole_numbers(array: pa.Array) -> NDArray[np.int64]:
     """Cells as whole numbers; what is none, or beyond 2^53, is −1."""
     array = _plain(array)
     if pa.types.is_signed_integer(array.type):
-        numbers: NDArray[np.int64] = pc.fill_null(array.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
-        return numbers
+        return filled(array, -1)
     real = _numbers(array)
     whole = (real == np.rint(real)) & (np.abs(real) < 2.0**53)
     return np.where(whole, real, -1).astype(np.int64)
@@ -122,7 +124,7 @@ def texts(array: pa.Array) -> pa.Array:
     else:
         raise SourceError(f"a column of type {kind} cannot be read as text", "store it as text or numbers")
     text = pc.ascii_trim_whitespace(text)
-    return pc.if_else(pc.equal(pc.binary_length(text), 0), pa.scalar(None, pa.large_string()), text)
+    return pc.if_else(pc.equal(pc.binary_length(text), _ZERO), _NO_TEXT, text)
 
 
 def float_text(number: float) -> str | None:
@@ -178,17 +180,45 @@ def _levels(column: Column, array: pa.Array) -> NDArray[np.int64]:
             return spread(_moments(array), low, high, column.levels - 1)
         case Category():
             text = texts(array)
-            found = pc.index_in(text, value_set=pa.array(column.labels, pa.large_string()))
-            level = pc.fill_null(found, column.labels.index(OTHER)).to_numpy(zero_copy_only=False)
+            level = filled(pc.index_in(text, value_set=_text_array(column.labels)), column.labels.index(OTHER))
             return np.where(_is_null(text), -1, level)
         case Boolean():
             return _booleans(array)
     raise AssertionError(column.kind)
 
 
+# The next three read Arrow's buffers themselves: to_numpy, fill_null and scalars would import pandas if it is there.
+def filled(array: pa.Array, value: int) -> NDArray[np.int64]:
+    """Whole numbers with `value` for nulls."""
+    numbers = array.cast(pa.int64())
+    return np.where(_is_null(numbers), value, _values(numbers, np.int64))
+
+
+def _floats(array: pa.Array) -> Floats:
+    """As float64, NaN for nulls."""
+    numbers = array.cast(pa.float64(), safe=False)
+    return np.where(_is_null(numbers), np.nan, _values(numbers, np.float64))
+
+
+def _values(array: pa.Array, kind: type) -> NDArray[Any]:
+    if not len(array):
+        return np.empty(0, kind)
+    return np.frombuffer(array.buffers()[1], kind)[array.offset : array.offset + len(array)]
+
+
+@lru_cache(maxsize=256)
+def _text_array(texts: tuple[str, ...]) -> pa.Array:
+    encoded = [text.encode() for text in texts]
+    offsets = np.cumsum([0] + [len(text) for text in encoded])
+    buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.large_string(), len(texts), buffers)
+
+
 def _is_null(array: pa.Array) -> NDArray[np.bool_]:
-    mask: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
-    return mask
+    if not array.null_count:
+        return np.zeros(len(array), np.bool_)
+    bits = np.unpackbits(np.frombuffer(array.buffers()[0], np.uint8), bitorder="little")
+    return bits[array.offset : array.offset + len(array)] == 0
 
 
 def _with_missing(numbers: Floats, replacement: float | None) -> Floats:
@@ -200,9 +230,9 @@ def _numbers(array: pa.Array) -> Floats:
     if _is_text(array):
         numbers = _parsed_numbers(texts(array))
     elif pa.types.is_boolean(array.type):
-        numbers = pc.fill_null(array.cast(pa.int8()).cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
+        numbers = _floats(array.cast(pa.int8()))
     elif pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_decimal(array.type):
-        numbers = pc.fill_null(array.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False)
+        numbers = _floats(array)
     else:
         numbers = np.full(len(array), np.nan)
     return np.where(np.isfinite(numbers), numbers, np.nan)
@@ -211,8 +241,8 @@ def _numbers(array: pa.Array) -> Floats:
 def _parsed_numbers(text: pa.Array) -> Floats:
     readable = pc.match_substring_regex(text, f"^(?:{_DECIMAL})$")
     try:
-        parsed = pc.if_else(readable, text, pa.scalar(None, pa.large_string())).cast(pa.float64())
-        return pc.fill_null(parsed, np.nan).to_numpy(zero_copy_only=False)
+        parsed = pc.if_else(readable, text, _NO_TEXT).cast(pa.float64())
+        return _floats(parsed)
     except pa.ArrowInvalid:  # a reader that refuses some form of our grammar: same values, slower
         return _each(text, lambda cell: float(cell) if _IS_DECIMAL.fullmatch(cell) else np.nan)
 
@@ -223,8 +253,8 @@ def _moments(array: pa.Array) -> Floats:
         return _each(texts(array), _moment)
     if pa.types.is_date(array.type) or pa.types.is_timestamp(array.type):
         unit = "day" if pa.types.is_date32(array.type) else getattr(array.type, "unit", "ms")
-        counts = array.view(pa.int32() if unit == "day" else pa.int64()).cast(pa.float64(), safe=False)
-        return pc.fill_null(counts, np.nan).to_numpy(zero_copy_only=False) * _MICROSECONDS[unit]
+        counts = array.view(pa.int32() if unit == "day" else pa.int64())
+        return _floats(counts) * _MICROSECONDS[unit]
     return np.full(len(array), np.nan)
 
 
@@ -247,7 +277,7 @@ def _each(text: pa.Array, read: Callable[[str], float]) -> Floats:
     """`read` on every distinct text; a pure function of the cell, nulls are NaN."""
     encoded = text.view(pa.large_binary()).dictionary_encode()
     table = np.array([read(cell.decode("utf-8", "replace")) for cell in encoded.dictionary.to_pylist()] + [np.nan])
-    return table[pc.fill_null(encoded.indices, len(table) - 1).to_numpy(zero_copy_only=False)]
+    return table[filled(encoded.indices, len(table) - 1)]
 
 
 def cells_array(cells: Any) -> pa.Array:

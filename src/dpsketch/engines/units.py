@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpsketch.encoding import texts
+from dpsketch.encoding import filled, texts
 from dpsketch.records import Records, concatenated
 
 _SLACK = 1 << 18
@@ -40,7 +40,7 @@ class UnitSelection:
         numbers = np.array([self._numbers.setdefault(name, len(self._numbers)) for name in names], np.int64)
         keys = np.array([_key(name) for name in names], np.uint64)
         present = pc.is_valid(encoded.indices).to_numpy(zero_copy_only=False)
-        index = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)[present]
+        index = filled(encoded.indices, 0)[present]
         records = records.take(np.flatnonzero(present))
         self._waiting.append(_Rows(numbers[index], _row_hashes(keys[index] if len(keys) else keys, records), records))
         self._waiting_rows += len(index)
