@@ -17,6 +17,11 @@ columns = {f"c{j}": {"kind": "number", "lower": 0, "upper": 1} for j in range(10
 bound = MAP.bind(dps.Schema.from_dict({"columns": columns}))
 bound.accumulate(Records(np.zeros((10, 100), np.int16)), np.zeros(bound.size, np.int64))
 """
+NUMBA_ALONE = """
+from numba.core.registry import cpu_target
+cpu_target.typing_context.refresh()
+cpu_target.target_context.refresh()
+"""
 RELEASE = """
 import sys
 words = "dpsketch release t.csv --schema t.toml --epsilon 1 --ledger l.db -o t.sketch --force"
@@ -51,4 +56,5 @@ def main() -> None:
         for name, made in (("Fourier", "dps.Fourier(size=100)"), ("Race", "dps.Race(rows=100)")):
             seconds = cpu_seconds(FIRST_SUMS.replace("MAP", made), folder)
             line(f"warm process start to first sums, {name}", seconds, "CPU-s", 0.8, at_most=True)
+        print(f"of which Numba takes before it loads any kernel: {cpu_seconds(NUMBA_ALONE, folder):.2f} CPU-s")
         print(f"warm `dpsketch release` of 100 rows: {cpu_seconds(RELEASE, folder):.2f} CPU-s")

@@ -6,6 +6,7 @@ Explicit signatures keep a read-only or oddly laid out array from compiling a se
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from functools import cache, wraps
 from typing import Any
@@ -23,7 +24,13 @@ def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @cache
         def load() -> Callable[..., Any]:
-            return njit(list(signatures), **_OPTIONS)(function)
+            collecting = gc.isenabled()
+            gc.disable()  # Numba makes many objects that stay: looking for garbage among them only takes time
+            try:
+                return njit(list(signatures), **_OPTIONS)(function)
+            finally:
+                if collecting:
+                    gc.enable()
 
         @wraps(function)
         def call(*arguments: Any) -> Any:

@@ -21,7 +21,7 @@ from dpsketch.levels import number_levels
 from dpsketch.maps.base import Sums
 from dpsketch.maps.race import BoundRace
 from dpsketch.records import IdSets, Records
-from dpsketch.schema import LOWEST, MISSING, SPAN, Codes, Floats, IdSet, Number, Schema
+from dpsketch.schema import LOWEST, MISSING, Codes, Floats, IdSet, Number, Schema
 
 GROUPS = 8  # of the median of means
 
@@ -111,7 +111,7 @@ class KernelSums:
 
 
 class _Numbers:
-    """Codes of numbers of several columns at once: the rule of `levels.spread` and `Column.codes_of`, on matrices."""
+    """Codes of the numbers of several columns at once."""
 
     def __init__(self, schema: Schema, names: list[str]) -> None:
         self.names = names
@@ -123,21 +123,20 @@ class _Numbers:
             if isinstance(column, Number) and column.transform is not None
         }
         replaced = [getattr(column, "missing", None) for column in columns]
-        self._missing = np.array([[np.nan if number is None else float(number)] for number in replaced]).reshape(-1, 1)
+        self._missing = np.array([np.nan if number is None else float(number) for number in replaced])
         bounds = np.array([column.values_of(np.array([LOWEST, -LOWEST])) for column in columns]).reshape(-1, 2)
-        self._low, self._high = bounds[:, :1], bounds[:, 1:]
-        self._steps = np.array([[max(column.levels - 1, 1)] for column in columns], np.int64).reshape(-1, 1)
+        self._low, self._high = (np.ascontiguousarray(side) for side in bounds.T)
+        self._steps = np.array([max(column.levels - 1, 1) for column in columns], np.int64)
 
     def codes(self, numbers: Floats) -> Codes:
-        numbers = np.where(np.isfinite(numbers), numbers, self._missing)
-        missing = np.isnan(numbers)
-        clamped = np.minimum(np.maximum(np.where(missing, self._low, numbers), self._low), self._high)
-        levels = np.rint((clamped - self._low) / (self._high - self._low) * self._steps).astype(np.int64)
+        from dpsketch.maps.race_kernels import number_codes
+
+        codes = np.empty(numbers.shape, np.int16)
+        number_codes(numbers, self._low, self._high, self._missing, self._steps, codes)
         for place, column in self._transformed.items():
-            levels[place] = number_levels(column, numbers[place])
-        codes = (2 * SPAN * levels + self._steps) // (2 * self._steps) + LOWEST
-        codes[missing] = MISSING
-        return codes.astype(np.int16)
+            finite = np.where(np.isfinite(numbers[place]), numbers[place], self._missing[place])
+            codes[place] = column.codes_of(number_levels(column, finite))
+        return codes
 
 
 def _listed(cells: Any) -> Any:

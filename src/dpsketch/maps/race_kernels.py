@@ -204,6 +204,23 @@ def scatter_places(places, records, width, weights, first, table):  # type: igno
         _scatter(places[k], weights, 0, records, table[row : row + width])
 
 
+@kernel("void(float64[:,:], float64[::1], float64[::1], float64[::1], int64[::1], int16[:,::1])")
+def number_codes(numbers, low, high, missing, steps, codes):  # type: ignore[no-untyped-def]
+    """Codes of the numbers of several columns (matrix rows): the rule of `levels.spread` and `Column.codes_of`.
+
+    `missing` replaces what is not finite; where it is not a number itself, the code is that of missing cells.
+    """
+    for j in range(numbers.shape[0]):
+        for i in range(numbers.shape[1]):
+            number = numbers[j, i] if np.isfinite(numbers[j, i]) else missing[j]
+            if np.isnan(number):
+                codes[j, i] = -32768
+                continue
+            clamped = min(max(number, low[j]), high[j])
+            level = int64(np.rint((clamped - low[j]) / (high[j] - low[j]) * np.float64(steps[j])))
+            codes[j, i] = (2 * 65534 * level + steps[j]) // (2 * steps[j]) - 32767
+
+
 _TABLES = [types.Array(kind, 1, "C", readonly=True) for kind in (int32, int64)]
 
 

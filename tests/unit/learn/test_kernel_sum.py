@@ -143,3 +143,24 @@ def test_raw_files_are_for_their_owner_only(tmp_path: Path) -> None:
     table = pa.table({name: pa.nulls(3) for name in CELLS})
     dps.accumulate(table, SCHEMA, dps.Recipe([dps.Part(dps.Count(), 1.0)])).save(tmp_path / "a.raw")
     assert (tmp_path / "a.raw").stat().st_mode & 0o077 == 0
+
+
+def test_matrices_have_the_codes_of_table_cells(rng: np.random.Generator) -> None:
+    """Bit for bit, for every kind of numeric column, bounds and levels."""
+    from dpsketch.encoding import encode_column
+    from dpsketch.learn.kernel_sums import _Numbers
+
+    columns = {
+        "a": {"kind": "number", "lower": -3.7, "upper": 1e6},
+        "b": {"kind": "integer", "lower": -7, "upper": 120, "missing": 5},
+        "c": {"kind": "integer", "lower": 0, "upper": 10**9},
+        "d": {"kind": "number", "lower": 0.5, "upper": 1000, "transform": "log"},
+        "e": {"kind": "number", "lower": -5, "upper": 5, "transform": "asinh", "missing": 2},
+    }
+    schema = dps.Schema.from_dict({"columns": columns})
+    points = rng.normal(0, 300, (len(columns), 5000))
+    points[:, :3] = np.nan, np.inf, -np.inf
+    points[2] *= 1e6
+    found = _Numbers(schema, list(columns)).codes(points)
+    for place, column in enumerate(schema.scalars):
+        assert (found[place] == encode_column(column, pa.array(points[place]))).all()
