@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class KernelSums:
         race = self._race
         rows, groups = race.rows, 1 if method == "mean" else min(GROUPS, race.rows)
         totals, squares = race.totals(self._records(points), self._sums, groups)
-        mean = totals.sum(axis=0) / rows
+        mean = (totals[0] if groups == 1 else totals.sum(axis=0)) / rows
         scale = 1.0 / race.grid if race.direct else race.width / (race.width - 1) / race.grid
         spread = (squares / rows - mean * mean) * (rows / max(rows - 1, 1))
         stderr = scale * np.sqrt(np.maximum(spread, self._noise_variance) / rows)
@@ -145,13 +146,11 @@ def _listed(cells: Any) -> Any:
 
 
 def _id_sets(column: Any, rows: Any) -> IdSets:
-    """Lists of ids as sorted distinct ones; ids outside the universe are the overflow id, as in the table."""
-    each = []
-    for row in _listed(rows):
-        ids = _ids(column.name, row)
-        each.append(np.unique(np.where((ids >= 0) & (ids < column.universe), ids, column.universe)))
-    offsets = np.concatenate([[0], np.cumsum([len(row) for row in each])]).astype(np.int64)
-    return IdSets(offsets, np.concatenate([*each, np.empty(0, np.int64)]).astype(np.int32))
+    """Lists of ids, those outside the universe as the overflow id, as in the table. A MinHash ignores repetitions."""
+    each = [_ids(column.name, row) for row in _listed(rows)]
+    offsets = np.array([0, *accumulate(map(len, each))], np.int64)
+    ids = each[0] if len(each) == 1 else np.concatenate([*each, np.empty(0, np.int64)])
+    return IdSets(offsets, np.where((ids >= 0) & (ids < column.universe), ids, column.universe).astype(np.int32))
 
 
 def _ids(name: str, row: Any) -> NDArray[np.int64]:
