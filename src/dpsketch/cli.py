@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,7 +79,7 @@ def accumulate(
 ) -> None:
     """Read a table into a raw sketch: exact, secret, mergeable. EPSILON only chooses sizes; nothing is spent."""
     _free(output, force)
-    _accumulated(table, schema, Budget(epsilon), recipe, rows, frequencies).save(output, force)
+    _accumulated(table, Schema.load(schema), Budget(epsilon), recipe, rows, frequencies).save(output, force)
     err.print(f"{output}: raw sketch, NOT PRIVATE. Keep it secret; release it with: dpsketch release {output} …")
 
 
@@ -113,7 +113,7 @@ def release(
         facts = Schema.load(schema)
         if book is not None:
             book.check(name, budget.exact_epsilon, *facts.accounted)
-        raw = _accumulated(table, schema, budget, recipe, rows, frequencies)
+        raw = _accumulated(table, facts, budget, recipe, rows, frequencies)
     _release(raw, budget, book, name, output, force)
 
 
@@ -255,13 +255,12 @@ def demo(folder: Annotated[Path, typer.Argument(help="Where to write the demo's 
 
 
 def _accumulated(
-    table: Path, schema: Path, budget: Budget, recipe: Path | None, rows: int | None, frequencies: int | None
+    table: Path, facts: Schema, budget: Budget, recipe: Path | None, rows: int | None, frequencies: int | None
 ) -> RawSketch:
     from dpsketch.engines.local import accumulate as accumulate_table
     from dpsketch.recipe import Recipe
     from dpsketch.sketch.release import check_fit
 
-    facts = Schema.load(schema)
     if recipe is None:
         chosen = Recipe.general(facts, rows, budget, frequencies)
     elif frequencies is not None:
@@ -357,7 +356,6 @@ def _account_facts(account: Any) -> dict[str, Any]:
 
 def main() -> None:
     """Entry point: errors without tracebacks, which could show records, unless --debug comes first."""
-    gc.disable()  # a short process with few cycles: collecting them takes a tenth of its start
     if sys.argv[1:2] == ["--debug"]:
         del sys.argv[1]
         app()
@@ -383,12 +381,17 @@ def main() -> None:
 
 
 def run() -> None:
-    """The installed command: `main`, and then out at once, for tearing down the modules takes a quarter of a second."""
+    """The installed command: `main` in a process that lives for it alone.
+
+    Collecting its few cycles would take a tenth of the start, tearing down its modules a quarter of a second.
+    """
+    gc.disable()
     try:
         main()
         code: object = 0
     except SystemExit as stopped:
         code = stopped.code
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(BrokenPipeError):  # whoever read our output has seen enough
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(code if isinstance(code, int) else int(code is not None))

@@ -54,14 +54,14 @@ def fit_embedding(
             f"the public table has fewer than 10 rows with a value of '{target}'", "use more public records"
         )
     points = np.where(codes[rows] == MISSING, 0, codes[rows]).T / HIGHEST
-    wanted_codes = codes[schema.index(target)]
+    targets = codes[schema.index(target)]
     sizes, activation = (*hidden, outputs), "relu" if hidden else "identity"
     model = (MLPRegressor if schema.column(target).numeric else MLPClassifier)(
         hidden_layer_sizes=sizes, activation=activation, random_state=seed, max_iter=200
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(points, wanted_codes / HIGHEST if schema.column(target).numeric else wanted_codes)
+        model.fit(points, targets / HIGHEST if schema.column(target).numeric else targets)
     return _scaled(model.coefs_[:-1], model.intercepts_[:-1], points)
 
 

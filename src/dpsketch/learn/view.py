@@ -41,7 +41,7 @@ class View:
         self.released = released
         self.schema: Schema = released.schema
         self._noise = ReleaseNoise(released)
-        self._kernels: dict[tuple[int | None, Any], KernelSums] = {}
+        self._kernels: dict[tuple[int | None, str | None], KernelSums] = {}
 
     @property
     def statement(self) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class View:
         ]
 
     def _kernel_sums(self, place: int | None, group: Any) -> KernelSums:
-        key = (place, group)
+        key = (place, None if group is None else str(group))
         if key not in self._kernels:
             places = [i for i, part in enumerate(self.released.parts) if _race(part.map) is not None]
             if not places:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from numbers import Real
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,8 +14,9 @@ from dpsketch.schema import MISSING, Codes
 MOST_COLUMNS = 4096
 
 
-def check_radius(owner: str, radius: object) -> float:
-    if isinstance(radius, bool) or not isinstance(radius, int | float) or not 0.01 <= radius <= 32:
+def check_radius(owner: str, radius: Any) -> float:
+    number = isinstance(radius, Real) and not isinstance(radius, bool)
+    if not number or not 0.01 <= radius <= 32:
         raise RecipeError(f"{owner}: radius must be a number from 0.01 to 32, got {radius!r} instead")
     return float(radius)
 

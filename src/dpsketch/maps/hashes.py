@@ -6,7 +6,7 @@ Each class is a public description of plain values; `maps.race` draws the hash f
 from __future__ import annotations
 
 import math
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from numbers import Real
@@ -25,7 +25,11 @@ class HashFamily(ABC):
     """Public description of a family."""
 
     family: ClassVar[str]
-    hashes: int  # projections or permutations for each row of the table
+
+    @property
+    @abstractmethod
+    def hashes(self) -> int:
+        """Projections or permutations for each row of the table."""
 
     def to_dict(self) -> dict[str, Any]:
         return {"family": self.family} | asdict(self)  # type: ignore[call-overload]
@@ -54,7 +58,7 @@ class Euclidean(HashFamily):
         object.__setattr__(self, "bandwidth", float(self.bandwidth))
 
     @property
-    def hashes(self) -> int:  # type: ignore[override]
+    def hashes(self) -> int:
         return self.power
 
     def kernel(self, distance: Floats) -> Floats:
@@ -81,7 +85,7 @@ class SignedProjection(HashFamily):
         check_whole("SignedProjection", "bits", self.bits, 1, 30)
 
     @property
-    def hashes(self) -> int:  # type: ignore[override]
+    def hashes(self) -> int:
         return self.bits
 
     def kernel(self, angle: Floats) -> Floats:
@@ -109,7 +113,7 @@ class InnerProduct(HashFamily):
         object.__setattr__(self, "radius", float(self.radius))
 
     @property
-    def hashes(self) -> int:  # type: ignore[override]
+    def hashes(self) -> int:
         return self.bits
 
     def kernel(self, product: Floats) -> Floats:
@@ -132,7 +136,7 @@ class MinHash(HashFamily):
         check_whole("MinHash", "power", self.power, 1, 64)
 
     @property
-    def hashes(self) -> int:  # type: ignore[override]
+    def hashes(self) -> int:
         return self.power
 
     def kernel(self, similarity: Floats) -> Floats:
@@ -172,6 +176,10 @@ class Product(HashFamily):
         if not 1 <= len(self.factors) <= MOST_FACTORS:
             raise RecipeError(f"Product: from 1 to {MOST_FACTORS} factors, got {len(self.factors)} instead")
         object.__setattr__(self, "factors", tuple(self.factors))
+
+    @property
+    def hashes(self) -> int:
+        return sum(factor.hash.hashes for factor in self.factors)
 
     def to_dict(self) -> dict[str, Any]:
         return {"family": self.family, "factors": [factor.to_dict() for factor in self.factors]}

@@ -133,7 +133,7 @@ class Race(FeatureMap):
             raise RecipeError(f"Race: {counters} counters are more than {MOST_COUNTERS}", "lower rows or width")
         factors = self.factors(schema)
         inputs = sum(len(f.columns) + 2 if self.embedding is None else self.embedding.outputs + 2 for f in factors)
-        parameters = self.rows * sum(factor.hash.hashes for factor in factors) * inputs
+        parameters = self.rows * self.hash.hashes * inputs
         if parameters > MOST_PARAMETERS:
             raise RecipeError(
                 f"Race: {self.rows} rows of these hashes need more than {MOST_PARAMETERS} numbers",

@@ -72,6 +72,24 @@ def _fold(phases, direct, offset, shift, last, bits, keys, count):  # type: igno
 
 
 @part
+def _take(phases, projection, offsets, shifts, ends, salts, width, direct, bits, keys, count):  # type: ignore[no-untyped-def]
+    """Take one projection of a tile into the keys. After the last one of a row of the table they are the records'
+    places in it, and the row is returned; before, −1.
+    """
+    each = shifts.size
+    row = projection // each
+    j = projection - row * each
+    if j == 0:
+        keys[:count] = salts[row]
+    _fold(phases, direct, offsets[projection], shifts[j], ends[j], bits, keys, count)
+    if j < each - 1:
+        return -1
+    if not direct:
+        _keys_to_places(keys, width, count)
+    return row
+
+
+@part
 def _scatter(places, weights, start, count, row):  # type: ignore[no-untyped-def]
     if weights.size:
         for i in range(count):
@@ -113,14 +131,8 @@ def projected_sums(inputs, high, low, offsets, shifts, ends, salts, width, direc
         for block in range(first * each, last * each, FREQUENCIES):
             block_phases(tile, high, low, phases, block)
             for k in range(min(FREQUENCIES, last * each - block)):
-                row = (block + k) // each
-                j = block + k - row * each
-                if j == 0:
-                    keys[:count] = salts[row]
-                _fold(phases[k], direct, offsets[block + k], shifts[j], ends[j], bits, keys, count)
-                if j == each - 1:
-                    if not direct:
-                        _keys_to_places(keys, width, count)
+                row = _take(phases[k], block + k, offsets, shifts, ends, salts, width, direct, bits, keys, count)
+                if row >= 0:
                     _scatter(keys, weights, start, count, table[row * width : (row + 1) * width])
 
 
@@ -254,14 +266,8 @@ def projected_totals(inputs, high, low, offsets, shifts, ends, salts, width, dir
         for block in range(0, rows * each, FREQUENCIES):
             block_phases(tile, high, low, phases, block)
             for k in range(min(FREQUENCIES, rows * each - block)):
-                row = (block + k) // each
-                j = block + k - row * each
-                if j == 0:
-                    keys[:count] = salts[row]
-                _fold(phases[k], direct, offsets[block + k], shifts[j], ends[j], bits, keys, count)
-                if j == each - 1:
-                    if not direct:
-                        _keys_to_places(keys, width, count)
+                row = _take(phases[k], block + k, offsets, shifts, ends, salts, width, direct, bits, keys, count)
+                if row >= 0:
                     group = row * totals.shape[0] // rows
                     _read(keys, table[row * width : (row + 1) * width], start, totals[group], squares, count)
 
