@@ -10,18 +10,30 @@ from numbers import Real
 from dpsketch.errors import BudgetError
 
 MOST_EPSILON = 100
+MOST_DELTA = 0.01
+MOST_RHO = MOST_EPSILON**2 / 2
 NOT_IN_LEDGER = "a release with infinite epsilon is not private and never enters a ledger"
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Pure ε-differential privacy. `epsilon` = infinity is for studies: no noise, a file marked NOT PRIVATE."""
+    """ε, (ε, δ) or ρ (zero-concentrated) differential privacy.
 
-    epsilon: float
+    `epsilon` = infinity is for studies: no noise, a file marked NOT PRIVATE.
+    """
+
+    epsilon: float | None = None
+    delta: float = 0.0
+    rho: float | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.epsilon, Real) and not isinstance(self.epsilon, bool):
-            object.__setattr__(self, "epsilon", float(self.epsilon))  # a NumPy number has another repr
+        for name in ("epsilon", "delta", "rho"):
+            value = getattr(self, name)
+            if isinstance(value, Real) and not isinstance(value, bool):
+                object.__setattr__(self, name, float(value))  # a NumPy number has another repr
+        if self.rho is not None:
+            self._check_rho()
+            return
         if not isinstance(self.epsilon, float) or not self.epsilon > 0:
             raise BudgetError(f"epsilon must be a number above 0, got {self.epsilon!r} instead", "1 is a common choice")
         if not 1e-9 <= self.epsilon <= MOST_EPSILON and not math.isinf(self.epsilon):
@@ -29,15 +41,47 @@ class Budget:
                 f"epsilon must be between 1e-9 and {MOST_EPSILON}, got {self.epsilon!r} instead",
                 "for a study without privacy use epsilon = inf, which marks the file NOT PRIVATE",
             )
+        if not isinstance(self.delta, float) or not (self.delta == 0 or 1e-30 <= self.delta <= MOST_DELTA):
+            raise BudgetError(
+                f"delta must be 0, or between 1e-30 and {MOST_DELTA}, got {self.delta!r} instead",
+                "it should be far below one over the number of people; 1e-6 is a common choice",
+            )
+        if self.delta and not self.private:
+            raise BudgetError("delta has no meaning without privacy", "leave it out")
+
+    def _check_rho(self) -> None:
+        if self.epsilon is not None or self.delta != 0:
+            raise BudgetError("a budget is either epsilon, with delta or without, or rho", "pass one of them")
+        if not isinstance(self.rho, float) or not 1e-18 <= self.rho <= MOST_RHO:
+            raise BudgetError(f"rho must be a number from 1e-18 to {MOST_RHO:g}, got {self.rho!r} instead")
 
     @property
     def private(self) -> bool:
-        return not math.isinf(self.epsilon)
+        return self.epsilon is None or not math.isinf(self.epsilon)
 
     @property
     def exact_epsilon(self) -> Fraction:
         """The number as written: 0.1 is one tenth, so ten releases of it spend exactly 1."""
         return Fraction(repr(self.epsilon))
+
+    @property
+    def exact_delta(self) -> Fraction:
+        return Fraction(repr(self.delta))
+
+    @property
+    def exact_rho(self) -> Fraction:
+        return Fraction(repr(self.rho))
+
+    @property
+    def strength(self) -> float:
+        """About the ε of pure privacy whose noise is as large, for rules that choose sizes."""
+        return math.sqrt(2 * self.rho) if self.epsilon is None and self.rho is not None else float(self.epsilon or 0)
+
+    def __str__(self) -> str:
+        if self.rho is not None:
+            return f"rho {decimal_text(self.exact_rho)}"
+        epsilon = f"epsilon {decimal_text(self.exact_epsilon) if self.private else 'inf'}"
+        return f"{epsilon} and delta {self.delta:g}" if self.delta else epsilon
 
 
 def decimal_text(fraction: Fraction) -> str:

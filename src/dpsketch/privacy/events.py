@@ -1,0 +1,85 @@
+"""What was done: the noise of each part of a release, frozen. What it costs follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any
+
+from dpsketch.privacy.budget import Budget
+
+
+class Mechanism(StrEnum):
+    """Noise by its shape: independent Laplace or Gaussian numbers, or one vector from a body scaled at random."""
+
+    LAPLACE = "discrete Laplace"
+    GAUSSIAN = "rounded Gaussian"
+    DISC = "rounded disc"
+    CUBE = "rounded cube"
+    BALL = "rounded ball"
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Noise added to one part.
+
+    `sensitivity` is what the mechanism is measured against: L1 for Laplace, the squared L2 for Gaussian noise, the
+    radius in the norm of its body for the others. `scale` is Laplace's, the standard deviation, or radius/ε. Both are 0
+    where neighbouring tables cannot differ: then nothing is added and nothing is spent.
+    """
+
+    mechanism: Mechanism
+    sensitivity: int
+    scale: Fraction
+
+    @property
+    def epsilon(self) -> Fraction | None:
+        """Pure ε; None for Gaussian noise, which has none."""
+        if self.sensitivity == 0:
+            return Fraction(0)
+        return None if self.mechanism is Mechanism.GAUSSIAN else self.sensitivity / self.scale
+
+    @property
+    def rho(self) -> Fraction:
+        """Zero-concentrated privacy: Δ²/2σ², or ε²/2 (Bun and Steinke 2016, Propositions 1.6 and 1.4)."""
+        epsilon = self.epsilon
+        return self.sensitivity / (2 * self.scale**2) if epsilon is None else epsilon**2 / 2
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"mechanism": self.mechanism.value, "sensitivity": self.sensitivity, "scale": str(self.scale)}
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Noise:
+        return cls(Mechanism(facts["mechanism"]), int(facts["sensitivity"]), Fraction(facts["scale"]))
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release: the budget that it keeps and the noise of every part.
+
+    With rows sampled at `rate`, the budget holds for the table, the noises for the sample.
+    """
+
+    budget: Budget
+    noises: tuple[Noise, ...]
+    rate: Fraction | None = None
+
+    @property
+    def rho(self) -> Fraction:
+        """Of the whole release. Sampling only lowers it (joint convexity of the Rényi divergence): none is claimed."""
+        return sum((noise.rho for noise in self.noises), Fraction(0))
+
+    def to_dict(self) -> dict[str, Any]:
+        budget = {"rho": self.budget.rho} if self.budget.rho is not None else {"epsilon": self.budget.epsilon}
+        if self.budget.delta:
+            budget["delta"] = self.budget.delta
+        rate = {} if self.rate is None else {"rate": str(self.rate)}
+        return {"budget": budget} | rate | {"noises": [noise.to_dict() for noise in self.noises]}
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Release:
+        rate = Fraction(facts["rate"]) if "rate" in facts else None
+        noises = tuple(Noise.from_dict(noise) for noise in facts["noises"])
+        return cls(Budget(**facts["budget"]), noises, rate)
