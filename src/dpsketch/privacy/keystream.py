@@ -15,25 +15,65 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from numpy.typing import NDArray
 
 
+class _Process:
+    """Stands for this process; a forked child has another one. Process ids alone may come again."""
+
+
+_process = _Process()
+
+
+def _after_fork() -> None:
+    global _process
+    _process = _Process()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 class Stream(Protocol):
-    """A source of independent uniform 32-bit words. Tests inject their own."""
+    """A source of independent uniform 32-bit words, in arrays that are the caller's to wipe. Tests inject their own."""
 
     def words(self, count: int) -> NDArray[np.uint32]: ...
 
 
 class Keystream:
-    """Fresh, secret words; usable by one thread at a time."""
+    """Fresh, secret words; usable by one thread at a time.
+
+    `close`, or the end of a `with` block, forgets the key; a later word comes from a new one.
+
+    What is wiped: our copy of the key, as soon as the cipher has it, and OpenSSL's copy, by OpenSSL, when the
+    stream is closed or dropped. What is not: the bytes object in which the operating system's randomness arrives
+    (Python frees it at once but cannot overwrite it) and pages that were swapped out.
+    """
 
     def __init__(self) -> None:
-        self._process = -1
+        self._owner: tuple[_Process, int] | None = None
         self._cipher: CipherContext | None = None
 
+    def __enter__(self) -> Keystream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Forget the key."""
+        self._cipher = self._owner = None
+
     def words(self, count: int) -> NDArray[np.uint32]:
-        cipher = self._cipher
-        if cipher is None or self._process != os.getpid():
-            cipher = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(os.urandom(16))).encryptor()
-            self._cipher, self._process = cipher, os.getpid()
+        cipher, owner = self._cipher, (_process, os.getpid())
+        if cipher is None or self._owner != owner:
+            cipher = _new_cipher()
+            self._cipher, self._owner = cipher, owner
         block = np.zeros(4 * count, np.uint8)
         drawn = np.empty(4 * count + 15, np.uint8)
         cipher.update_into(block.data, drawn.data)
         return drawn[: 4 * count].view(np.uint32)
+
+
+def _new_cipher() -> CipherContext:
+    key = bytearray(os.urandom(32))
+    cipher = Cipher(algorithms.AES(key), modes.CTR(os.urandom(16))).encryptor()
+    key[:] = bytes(len(key))
+    return cipher

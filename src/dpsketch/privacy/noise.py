@@ -35,10 +35,9 @@ def discrete_laplace(size: int, noise_scale: Fraction, stream: Stream) -> NDArra
     from dpsketch.privacy.noise_kernel import fill_digits
 
     digits = _digits(noise_scale)
-    bounds = np.stack([digit.bounds for digit in digits])
-    guides = np.stack([digit.guide for digit in digits])
+    bounds, guides = _tables(noise_scale)
     noise = np.zeros(size, np.int64)
-    undecided = np.empty(2 * len(digits) * _CHUNK, np.int64)
+    undecided = np.empty(2 * len(digits) * min(size, _CHUNK), np.int64)
     for start in range(0, size, _CHUNK):
         part = noise[start : start + _CHUNK]
         words = stream.words(2 * len(digits) * part.size)
@@ -48,6 +47,7 @@ def discrete_laplace(size: int, noise_scale: Fraction, stream: Stream) -> NDArra
             sign, position = divmod(sign_and_digit, len(digits))
             value = digits[position].resolve(int(words[index]), stream)
             part[entry] += (1 - 2 * sign) * value * _BASE**position
+        words.fill(0)  # whoever knows them can take the noise off again
     return noise
 
 
@@ -105,6 +105,13 @@ def _digits(noise_scale: Fraction) -> tuple[_Digit, ...]:
     while rates[-1] * _BASE < 14:
         rates.append(rates[-1] * _BASE)
     return tuple(_digit(rate, last=rate == rates[-1]) for rate in rates)
+
+
+@lru_cache(maxsize=64)
+def _tables(noise_scale: Fraction) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+    """Bounds and guides of all digits, one row each."""
+    digits = _digits(noise_scale)
+    return np.stack([digit.bounds for digit in digits]), np.stack([digit.guide for digit in digits])
 
 
 def _digit(rate: Fraction, last: bool) -> _Digit:
