@@ -1,15 +1,22 @@
+"""The sampler has the stated distribution, bit by bit, and these tests would notice another one."""
+
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import mpmath
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import chisquare, norm
+from scipy.special import ndtr, ndtri
 
+from conftest import TestStream
 from dpsketch.privacy import gaussian
 from dpsketch.privacy.gaussian import CELLS, OCTAVES, quantile_table, resolve, rounded_gaussian
 from dpsketch.privacy.gaussian_kernel import fill_rounded
 from dpsketch.privacy.keystream import Keystream
+from dpsketch.privacy.lazy import Exactly, Interval, double
+from equal_cells import ALPHA, DRAWS, SCALES, Cells
 
 
 class Words:
@@ -23,22 +30,15 @@ class Words:
         return np.array([half for word in taken for half in (word >> 32, word & 0xFFFFFFFF)], np.uint32)
 
 
-@pytest.mark.parametrize("deviation", [0.3, 1.0, 2.5, 40.0])
-def test_every_integer_has_its_probability(deviation: float) -> None:
-    draws = rounded_gaussian(400_000, deviation, Keystream())
-    reach = int(3 * deviation) + 1
-    edges = np.arange(-reach, reach + 2) - 0.5
-    shares = np.diff(norm.cdf(edges / deviation))
-    expected = np.concatenate([[norm.cdf(edges[0] / deviation)], shares, [norm.sf(edges[-1] / deviation)]])
-    found = np.bincount(np.clip(draws, -reach - 1, reach + 1) + reach + 1, minlength=len(expected))
-    kept = expected * len(draws) > 5
-    assert (
-        chisquare(
-            np.append(found[kept], found[~kept].sum()) + 1e-9,
-            np.append(expected[kept], expected[~kept].sum()) * len(draws) + 1e-9,
-        ).pvalue
-        > 1e-4
-    )
+@pytest.mark.parametrize("deviation", SCALES)
+def test_accepts_the_deviation_and_rejects_two_percent(deviation: float) -> None:
+    """The same test of as many draws accepts the stated σ and rejects a sampler that is off by two percent."""
+    cells = Cells.of(lambda share: deviation * ndtri(share), lambda k: ndtr((k + 0.5) / deviation))
+    draws = rounded_gaussian(DRAWS, deviation, TestStream())
+    assert cells.p_value(draws) > ALPHA
+    assert cells.p_value(rounded_gaussian(DRAWS, 0.98 * deviation, TestStream())) < ALPHA
+    assert cells.p_value(rounded_gaussian(DRAWS, 1.02 * deviation, TestStream())) < ALPHA
+    assert cells.p_value(draws + max(1, int(deviation) // 30)) < ALPHA
 
 
 def test_the_tables_error_is_within_the_proof(rng: np.random.Generator) -> None:
@@ -72,8 +72,66 @@ def test_the_fast_path_agrees_with_high_precision(deviation: float, rng: np.rand
     count = fill_rounded(words, table.coefficients, table.errors, deviation, noise, undecided)
     left = set(undecided[:count].tolist())
     for place in set(range(300)) - left:
-        assert resolve(int(words[place]), deviation, Words()) == noise[place]
+        word, known = int(words[place]), Exactly(deviation)
+        tail = Interval(word & (2**63 - 1), (word & (2**63 - 1)) + 1, 64)
+        assert resolve(word, known, Words()) == noise[place]
+        assert gaussian._by_tails(tail, known.interval()) == abs(noise[place])
     assert count < 40
+
+
+@pytest.mark.parametrize("bits", [64, 128, 192])
+@pytest.mark.parametrize("deviation", [0.7, 1e9, 2.0**40, 2.0**57])
+def test_the_polynomials_in_integers_agree_with_tail_probabilities(
+    bits: int, deviation: float, rng: np.random.Generator
+) -> None:
+    decided = 0
+    for octave in range(26):
+        drawn = int.from_bytes(rng.bytes(bits // 8), "little") >> (octave + 1)
+        tail, known = Interval(drawn, drawn + 1, bits), Exactly(deviation).interval()
+        entry = gaussian._by_table(tail, known)
+        if entry is not None:
+            decided += 1
+            assert entry == gaussian._by_tails(tail, known)
+    assert decided >= (20 if bits > 64 else 3)
+
+
+def test_the_polynomials_in_integers_are_within_their_error(rng: np.random.Generator) -> None:
+    """z itself, at a deviation so large that rounding shows it to 100 places; the proof allows 2^-96."""
+    with mpmath.workprec(300):
+        for octave in (0, 1, 7, 23):
+            drawn = (1 << (191 - octave - 1)) | (int.from_bytes(rng.bytes(24), "little") >> (octave + 2))
+            places = gaussian._FINE_PLACES
+            x = drawn & ((1 << (184 - octave)) - 1)
+            z = 0
+            for coefficient in gaussian._fine_coefficients(octave, (drawn >> (184 - octave)) - CELLS):
+                z = ((z * (((x << places) >> (184 - octave)) - (1 << (places - 1)))) >> places) + coefficient
+            exact = mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * mpmath.ldexp(drawn, -192))
+            assert abs(mpmath.ldexp(z, -places) - exact) < mpmath.ldexp(1, -96)
+
+
+@dataclass
+class Vague:
+    """A deviation just above 1, of which only as many bits are known as were asked for."""
+
+    bits: int = 4
+
+    def interval(self) -> Interval:
+        return Interval(1 << self.bits, (1 << self.bits) + 1, self.bits)
+
+    def refine(self, bits: int, stream: object) -> None:
+        self.bits = max(bits, self.bits)
+
+
+def test_a_vague_deviation_is_refined_until_it_decides() -> None:
+    """A quantile of 0.49: times 1 it rounds to 0, times 1 + 2^-4 to 1."""
+    with mpmath.workprec(200):
+        tail = mpmath.erfc(mpmath.mpf(0.49) / mpmath.sqrt(2)) / 2
+        word = int(mpmath.floor(tail * 2**64))
+    assert resolve(word, Exactly(1.0625), Words(0)) == 1
+    vague = Vague()
+    assert resolve(word, vague, Words(0)) == 0
+    assert vague.bits == 128
+    assert double(Vague(), Keystream()) == 1.0
 
 
 def test_a_wrong_table_is_caught(rng: np.random.Generator) -> None:
@@ -82,7 +140,7 @@ def test_a_wrong_table_is_caught(rng: np.random.Generator) -> None:
     words = rng.integers(0, 2**64, 2000, dtype=np.uint64)
     noise, undecided = np.zeros(2000, np.int64), np.empty(2000, np.int64)
     fill_rounded(words, table.coefficients * (1 + 1e-6), table.errors, 1e6, noise, undecided)
-    assert any(resolve(int(words[i]), 1e6, Keystream()) != noise[i] for i in range(20))
+    assert any(resolve(int(words[i]), Exactly(1e6), TestStream()) != noise[i] for i in range(20))
 
 
 def test_a_boundary_draws_more_bits() -> None:
@@ -91,20 +149,20 @@ def test_a_boundary_draws_more_bits() -> None:
         boundary = mpmath.erfc(mpmath.mpf(1) / 2 / mpmath.sqrt(2)) / 2  # between 0 and 1 for σ = 1
         word = int(mpmath.floor(boundary * 2**64))
         rest = int(mpmath.floor((boundary * 2**64 - word) * 2**64))
-    assert resolve(word, 1.0, Words(rest + 10)) == 0
-    assert resolve(word, 1.0, Words(rest - 10)) == 1
-    assert resolve(word | 2**63, 1.0, Words(rest - 10)) == -1
+    assert resolve(word, Exactly(1.0), Words(rest + 10)) == 0
+    assert resolve(word, Exactly(1.0), Words(rest - 10)) == 1
+    assert resolve(word | 2**63, Exactly(1.0), Words(rest - 10)) == -1
     with pytest.raises(IndexError):
-        resolve(word, 1.0, Words(rest))
+        resolve(word, Exactly(1.0), Words(rest))
 
 
 def test_the_tail_is_not_cut_off() -> None:
     """Zero words reach far beyond what 64 bits can tell."""
-    assert resolve(0, 1.0, Words(1)) > 12
-    assert resolve(0, 1.0, Words(0, 0, 1)) > 17
+    assert resolve(0, Exactly(1.0), Words(1)) > 12
+    assert resolve(0, Exactly(1.0), Words(0, 0, 1)) > 17
 
 
-@pytest.mark.parametrize("deviation", [0.0, -1.0, 2.0**41, float("nan"), float("inf")])
+@pytest.mark.parametrize("deviation", [0.0, -1.0, 2.0**51, float("nan"), float("inf")])
 def test_deviations_out_of_range_are_refused(deviation: float) -> None:
     with pytest.raises(gaussian.BudgetError):
         rounded_gaussian(1, deviation, Keystream())

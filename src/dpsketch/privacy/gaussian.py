@@ -7,7 +7,6 @@ post-processing. No question about discrete Gaussians in many dimensions arises.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from math import factorial
 from statistics import NormalDist
@@ -19,13 +18,16 @@ from numpy.typing import NDArray
 from dpsketch.errors import BudgetError
 from dpsketch.precise import precise
 from dpsketch.privacy.keystream import Stream
+from dpsketch.privacy.lazy import BLOCK, Exactly, Interval, Number, double, extended, wrapped
 
-MOST_DEVIATION = 2.0**40
+MOST_DEVIATION = 2.0**50
 OCTAVES, CELLS, TERMS = 24, 64, 8  # the tail's probability: octaves, cells of an octave, coefficients in a cell
 _CHUNK = 1 << 15
 _PRECISION = 120
 _FLOAT_ERROR = 2.0**-44  # of a quantile from the table, rounding included: docs/proofs/rounded_gaussian.md
 _MOST_REMAINDER = 2.0**-50
+_FINE_TERMS, _FINE_PLACES = 16, 128  # of the longer polynomials, in integers
+_FINE_ERROR = 1 << 32  # of them, in units of 2^-_FINE_PLACES
 
 
 def rounded_gaussian(size: int, deviation: float, stream: Stream) -> NDArray[np.int64]:
@@ -35,24 +37,30 @@ def rounded_gaussian(size: int, deviation: float, stream: Stream) -> NDArray[np.
     Source: docs/proofs/rounded_gaussian.md.
 
     A uniform is an infinite bit string. Its first 64 bits give a quantile with a proven error from a table of
-    polynomials; where that error could change the rounding, the entry is decided in high precision with more bits.
+    polynomials; where that error could change the rounding, longer polynomials and more bits decide the entry.
     """
     if not 0 < deviation <= MOST_DEVIATION:
         raise BudgetError(
             f"the noise's standard deviation must be above 0 and at most {MOST_DEVIATION:g}",
             "raise epsilon or delta, or use fewer features",
         )
+    return scaled_gaussian(size, Exactly(deviation), stream)
+
+
+def scaled_gaussian(size: int, deviation: Number, stream: Stream) -> NDArray[np.int64]:
+    """The same for a deviation known by an interval, such as a random one that several entries share."""
     from dpsketch.privacy.gaussian_kernel import fill_rounded
 
-    table = quantile_table()
+    table, rough = quantile_table(), double(deviation, stream)
     noise = np.empty(size, np.int64)
-    undecided = np.empty(_CHUNK, np.int64)
+    undecided = np.empty(min(size, _CHUNK), np.int64)
     for start in range(0, size, _CHUNK):
         part = noise[start : start + _CHUNK]
         words = stream.words(2 * part.size).view(np.uint64)
-        count = fill_rounded(words, table.coefficients, table.errors, deviation, part, undecided)
+        count = fill_rounded(words, table.coefficients, table.errors, rough, part, undecided)
         for entry in undecided[:count].tolist():
-            part[entry] = resolve(int(words[entry]), deviation, stream)
+            part[entry] = wrapped(resolve(int(words[entry]), deviation, stream))
+        words.fill(0)  # whoever knows them can take the noise off again
     return noise
 
 
@@ -135,26 +143,77 @@ def _tail(exact: Any, z: Any) -> Any:
     return exact.erfc(z / exact.sqrt(2)) / 2
 
 
-def resolve(word: int, deviation: float, stream: Stream) -> int:
-    """The entry whose uniform starts with this 64-bit word: the top bit is the sign, the rest a tail probability."""
+def resolve(word: int, deviation: Number, stream: Stream) -> int:
+    """The entry whose uniform starts with this 64-bit word: the top bit is the sign, the rest a tail probability.
+
+    σ·z grows with σ and falls with the tail's probability: the ends of both decide it, if they give the same integer.
+    """
     sign = -1 if word >> 63 else 1
-    bits, drawn = 64, word & (2**63 - 1)
+    tail = Interval(word & (2**63 - 1), (word & (2**63 - 1)) + 1, 64)
     while True:
-        low, high = (_rounded_quantile(Fraction(edge, 1 << bits), deviation) for edge in (drawn, drawn + 1))
-        if low is not None and low == high:
-            return sign * low
-        more = stream.words(2)
-        drawn = (drawn << 64) | (int(more[0]) << 32) | int(more[1])
-        bits += 64
+        entry = _by_table(tail, deviation.interval())
+        if entry is None and tail.places > BLOCK:  # more bits are cheaper than more precision
+            entry = _by_tails(tail, deviation.interval())
+        if entry is not None:
+            return sign * entry
+        drawn = extended(tail.low, stream)
+        tail = Interval(drawn, drawn + 1, tail.places + BLOCK)
+        deviation.refine(tail.places, stream)
 
 
-def _rounded_quantile(tail: Fraction, deviation: float) -> int | None:
-    """round(σ·z) with Q(z) = tail, at most ½; None where that is not certain."""
-    if tail == 0:
+def _by_table(tail: Interval, deviation: Interval) -> int | None:
+    """round(σ·z) by a polynomial in integers; None where its error, or what is not known of σ and p, matters."""
+    drawn, _, bits = tail
+    octave = bits - 1 - drawn.bit_length()
+    shift = bits - 8 - octave
+    if octave >= OCTAVES:
         return None
-    precision = tail.denominator.bit_length() + 128
+    cell, rest = (drawn >> shift) - CELLS, drawn & ((1 << shift) - 1)
+    x = ((rest << _FINE_PLACES) >> shift) - (1 << (_FINE_PLACES - 1))
+    z = 0
+    for coefficient in _fine_coefficients(octave, cell):
+        z = ((z * x) >> _FINE_PLACES) + coefficient
+    unknown = 1 << max(_FINE_PLACES - shift - 5, 0)  # z moves by less than 2^-5 in a cell
+    quantile = Interval(max(z - unknown - _FINE_ERROR, 0), z + _FINE_ERROR, _FINE_PLACES)
+    return deviation.times(quantile).rounded()
+
+
+@lru_cache(maxsize=OCTAVES * CELLS)
+def _fine_coefficients(octave: int, cell: int) -> tuple[int, ...]:
+    """The Taylor polynomial of `quantile_table` with twice the terms, the highest power first."""
+    with precise(2 * _PRECISION) as exact:
+        width = exact.ldexp(1, -2 - octave) / CELLS
+        tail = (CELLS + cell + exact.mpf(1) / 2) * width
+        (middle,) = _quantiles(exact, [tail])
+        middle += (_tail(exact, middle) - tail) / exact.npdf(middle)
+        density = exact.npdf(middle)
+        coefficients, polynomial = [middle], [1]
+        for n in range(1, _FINE_TERMS):
+            derivative = (-1) ** n * _value(polynomial, middle) / density**n
+            coefficients.append(derivative * width**n / factorial(n))
+            polynomial = _next(polynomial, n)
+        outer = middle + exact.ldexp(1, -5)
+        remainder = _value(polynomial, outer) / exact.npdf(outer) ** _FINE_TERMS
+        remainder *= (width / 2) ** _FINE_TERMS / factorial(_FINE_TERMS)
+        if _tail(exact, outer) > tail - width / 2 or exact.ldexp(remainder, _FINE_PLACES + 1) > _FINE_ERROR:
+            raise AssertionError("the remainder of the table's polynomials is too large")
+        return tuple(int(exact.nint(exact.ldexp(number, _FINE_PLACES))) for number in reversed(coefficients))
+
+
+def _by_tails(tail: Interval, deviation: Interval) -> int | None:
+    """round(σ·z) by tail probabilities in high precision at both ends."""
+    low = _rounded_quantile(tail.high, tail.places, deviation.low, deviation.places)
+    high = _rounded_quantile(tail.low, tail.places, deviation.high, deviation.places)
+    return low if low == high else None
+
+
+def _rounded_quantile(drawn: int, bits: int, numerator: int, places: int) -> int | None:
+    """round(σ·z) with Q(z) = drawn/2^bits, at most ½, and σ = numerator/2^places; None where that is not certain."""
+    if drawn == 0:
+        return None
+    precision = bits + 128
     with precise(precision) as exact:
-        target = exact.mpf(tail.numerator) / tail.denominator
+        target, deviation = exact.ldexp(drawn, -bits), exact.ldexp(numerator, -places)
         z = exact.sqrt(-2 * exact.log(2 * target))
         for _ in range(200):
             value = _tail(exact, z)

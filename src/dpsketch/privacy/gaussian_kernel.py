@@ -9,7 +9,7 @@ from dpsketch.compiled import double_bits, kernel
 
 _TAIL = np.uint64(2**63 - 1)
 _LEAST = np.uint64(2**39)  # below: further out than the table's 24 octaves
-_ROUNDING = 2.0**-51
+_ROUNDING = 2.0**-50  # of the product and of the deviation itself: docs/proofs/rounded_gaussian.md
 
 
 @kernel("int64(uint64[::1], float64[:,::1], float64[::1], float64, int64[::1], int64[::1])")
