@@ -1,0 +1,137 @@
+"""What a dataset may spend and has spent, as the ledger reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+
+from dpsketch.privacy.accounting import ADD_REMOVE, Attempt, Cost, composed_spends, samples, total
+from dpsketch.privacy.budget import Budget
+from dpsketch.privacy.events import Release
+
+Accounted = tuple[str, int, str]  # unit, most rows of it, relation
+
+
+@dataclass(frozen=True)
+class Cap:
+    """What a dataset may spend, or has left: Σε with Σδ, or Σρ. The other kind is None."""
+
+    epsilon: Fraction | None
+    delta: Fraction
+    rho: Fraction | None
+
+    @classmethod
+    def of(cls, budget: Budget) -> Cap:
+        if budget.rho is not None:
+            return cls(None, Fraction(0), budget.exact_rho)
+        return cls(budget.exact_epsilon, budget.exact_delta, None)
+
+    def covers(self, cost: Cost) -> bool:
+        if self.rho is not None:
+            return cost.rho <= self.rho
+        return cost.epsilon is not None and cost.epsilon <= (self.epsilon or 0) and cost.delta <= self.delta
+
+    def after(self, cost: Cost) -> Cap:
+        """What is left; below 0 where the cap was lowered below what is spent."""
+        if self.rho is not None:
+            return Cap(None, Fraction(0), self.rho - cost.rho)
+        return Cap((self.epsilon or Fraction(0)) - (cost.epsilon or 0), self.delta - cost.delta, None)
+
+
+@dataclass(frozen=True)
+class Spend:
+    """One reserved release; `committed` says that its noise was added and handed over."""
+
+    id: str
+    release: Release
+    lineage: frozenset[str]
+    partition: tuple[str, str] | None
+    plan: str | None
+    event: str | None
+    created: str
+    committed: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Releases declared up front, which together cost `epsilon` at `delta`, whether or not all are made."""
+
+    name: str
+    used: tuple[Budget, ...]
+    unused: tuple[Budget, ...]
+    epsilon: Fraction
+    delta: Fraction
+    created: str
+
+    @property
+    def saves(self) -> bool:
+        """Whether the releases would cost more one by one."""
+        budgets = self.used + self.unused
+        if any(budget.rho is not None for budget in budgets):
+            return True  # a cap of epsilon could not count them
+        epsilon = sum(budget.exact_epsilon for budget in budgets)
+        return epsilon > self.epsilon or sum(budget.exact_delta for budget in budgets) > self.delta
+
+
+@dataclass(frozen=True)
+class Account:
+    """A dataset's cap and everything spent from it, committed or not. Unit and relation are None before any spend."""
+
+    dataset: str
+    accounted: Accounted | None
+    cap: Cap
+    plans: tuple[Plan, ...]
+    spends: tuple[Spend, ...]
+
+    @property
+    def unit(self) -> str | None:
+        return None if self.accounted is None else unit_text(self.accounted)
+
+    @property
+    def relation(self) -> str | None:
+        return None if self.accounted is None else self.accounted[2]
+
+    @property
+    def parts(self) -> int:
+        """How many parts of the table were released from on their own."""
+        return len({spend.partition for spend in self.spends} - {None})
+
+    @property
+    def samples(self) -> int:
+        """How many samples of the rows were released from."""
+        return samples(self.spends)
+
+    @property
+    def total(self) -> Cost:
+        return self.with_attempts()
+
+    def with_attempts(self, *attempts: Attempt, relation: str | None = None) -> Cost:
+        """The total had these releases been made, too."""
+        spent = total([*self.spends, *attempts], self.relation or relation or ADD_REMOVE)
+        return sum((Cost(plan.epsilon, plan.delta, Fraction(0)) for plan in self.plans), spent)
+
+    @property
+    def spent(self) -> Cap:
+        """The total in the cap's kind."""
+        cost = self.total
+        return Cap(None, Fraction(0), cost.rho) if self.cap.rho is not None else Cap(cost.epsilon, cost.delta, None)
+
+    @property
+    def left(self) -> Cap:
+        return self.cap.after(self.total)
+
+    def as_one_plan(self, delta: Fraction) -> Fraction:
+        """The ε at δ of all its releases, had they been declared as one plan."""
+        return composed_spends(self.spends, delta, self.relation or ADD_REMOVE) if self.spends else Fraction(0)
+
+
+def rounded(number: Fraction, up: bool) -> str:
+    """A number with at most six digits that count, never below it, or never above."""
+    context = Context(prec=6, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+    return f"{float(context.divide(Decimal(number.numerator), Decimal(number.denominator))):g}"
+
+
+def unit_text(accounted: Accounted) -> str:
+    unit, most, _ = accounted
+    return unit if unit == "row" or most == 0 else f"'{unit}' with up to {most} rows"

@@ -1,0 +1,6 @@
+"""What Alembic runs: the migrations, in the transaction that the ledger has begun."""
+
+from alembic import context
+
+context.configure(connection=context.config.attributes["connection"])
+context.run_migrations()
