@@ -6,7 +6,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 import platform
 
-from benchmarks import counters, fourier, grid, large, noise, race, release, start
+from benchmarks import cells, counters, fourier, grid, large, noise, race, release, start
 
 if __name__ == "__main__":
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
@@ -14,6 +14,7 @@ if __name__ == "__main__":
     large.main()
     noise.main()
     fourier.main()
+    cells.main()
     grid.main()
     race.main()
     counters.main()

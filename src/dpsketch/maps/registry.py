@@ -13,7 +13,9 @@ from dpsketch.maps.fourier import Fourier
 from dpsketch.maps.grid import Grid
 from dpsketch.maps.grouped import Grouped
 from dpsketch.maps.histogram import Histogram
+from dpsketch.maps.marginals import Marginals
 from dpsketch.maps.one_bit import OneBitFourier
+from dpsketch.maps.pairs import Pairs
 from dpsketch.maps.quadratic import Quadratic
 from dpsketch.maps.race import Race
 from dpsketch.maps.second_moments import SecondMoments
@@ -21,7 +23,20 @@ from dpsketch.maps.subsampled import Subsampled
 
 MAPS: dict[str, type[FeatureMap]] = {
     kind.name: kind
-    for kind in (Count, Histogram, Fourier, OneBitFourier, Quadratic, SecondMoments, Grid, Race, Grouped, Subsampled)
+    for kind in (
+        Count,
+        Histogram,
+        Marginals,
+        Pairs,
+        Fourier,
+        OneBitFourier,
+        Quadratic,
+        SecondMoments,
+        Grid,
+        Race,
+        Grouped,
+        Subsampled,
+    )
 }
 
 # Maps of maps, and what they cannot hold: a file cannot nest them without end.

@@ -1,0 +1,33 @@
+"""Marginals and tables of pairs, one thread: cells a second, and against the same tables of a histogram."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+import dpsketch as dps
+from benchmarks.timing import best_together, line
+from dpsketch.maps.base import FeatureMap
+from dpsketch.records import Records
+
+RECORDS, COLUMNS = 1_000_000, 10
+
+
+def main() -> None:
+    columns = {f"c{j}": {"kind": "number", "lower": 0, "upper": 1} for j in range(COLUMNS)}
+    schema = dps.Schema.from_dict({"privacy": {"rows": RECORDS}, "columns": columns})
+    codes = np.random.default_rng(4).normal(0, 9000, (COLUMNS, RECORDS)).clip(-32767, 32767).astype(np.int16)
+
+    def work(map_: FeatureMap) -> Callable[[], None]:
+        bound = map_.bind(schema)
+        sums = np.zeros(bound.size, np.int64)
+        return lambda: bound.accumulate(Records(codes), sums)
+
+    for name, ours, theirs, cells, goal in (
+        ("marginals", dps.Marginals(), dps.Histogram(), COLUMNS, 50),
+        ("pairs", dps.Pairs(), dps.Histogram(ways=2), COLUMNS * (COLUMNS - 1) // 2, 100),
+    ):
+        mine, other = best_together(work(ours), work(theirs), repeats=3)
+        line(f"{name} n=1e6 d={COLUMNS}: increments", cells * RECORDS / mine / 1e6, "M/s", goal)
+        line(f"{name} n=1e6 d={COLUMNS}: against a histogram", other / mine, "x", 1)

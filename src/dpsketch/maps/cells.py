@@ -1,0 +1,136 @@
+"""How a column is cut into cells: pure integer functions of one code, shared by maps and estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.schema import HIGHEST, LOWEST, MISSING, Codes, Column, Floats
+
+# One unit a code: a code's distance from the middle of the bounds is a whole number of units, and 2^63 units still
+# hold 10^14 records.
+GRID = 1 << 16
+POSITION_GRID = GRID // 4  # units of a whole bin's width: positions have a quarter of a count's weight
+MOST_BINS = 1 << 15  # every bin has a code
+INTERIOR = HIGHEST - LOWEST - 1  # codes between the bounds
+EVERY_CODE = np.arange(MISSING, HIGHEST + 1)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cells of one column. The last one holds missing values.
+
+    Categories, booleans, and integers with at most `bins` + 2 levels, have one cell a level. Other numbers have a cell
+    for the lower bound by itself (clamped values pile up on the bounds), `bins` near-equal bins of the codes between
+    the bounds, and a cell for the upper bound.
+
+    Guarantee: `cells` and `positions` depend on one code alone, and |positions| ≤ POSITION_GRID / 2.
+    Source: RESEARCH "Statistics and models from one general sketch"; docs/proofs/marginals.md.
+    """
+
+    column: Column
+    bins: int
+
+    @property
+    def ordered(self) -> bool:
+        """Whether codes are numbers, so that their sum means something."""
+        return self.column.numeric
+
+    @property
+    def binned(self) -> bool:
+        """Whether cells 1 .. bins are bins of several codes, with a position in each."""
+        return self.column.numeric and self.column.levels > self.bins + 2
+
+    @property
+    def count(self) -> int:
+        """Number of cells, the missing one included."""
+        return (self.bins + 2 if self.binned else self.column.levels) + 1
+
+    @property
+    def missing(self) -> int:
+        """The cell of missing values."""
+        return self.count - 1
+
+    @property
+    def cut(self) -> tuple[int, int]:
+        """Columns with the same cut have the same cells and positions for every code."""
+        return (self.bins, 0) if self.binned else (0, self.column.levels)
+
+    def cells(self, codes: NDArray[np.integer]) -> NDArray[np.int64]:
+        """The cell of every code."""
+        wide = np.asarray(codes).astype(np.int64)
+        if not self.binned:
+            levels = self.column.levels_of(wide)
+            return np.where(levels < 0, self.missing, levels)
+        found = 1 + (wide - LOWEST - 1) * self.bins // INTERIOR  # rounded down: 0 for LOWEST, bins + 1 for HIGHEST
+        return np.where(wide == MISSING, self.missing, found)
+
+    def positions(self, codes: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Place of every code in its bin, seen from the middle, in units of 1/POSITION_GRID of the bin's width, rounded
+        towards zero; 0 outside of bins.
+
+        Of w codes in a bin, number i has the place (i + ½)/w: the bin's ends lie half a step outside of its codes.
+        """
+        wide = np.asarray(codes).astype(np.int64)
+        if not self.binned:
+            return np.zeros_like(wide)
+        cells = self.cells(wide)
+        inside = (cells >= 1) & (cells <= self.bins)
+        bins = np.where(inside, cells, 1)
+        first, width = self.firsts[bins], self.firsts[bins + 1] - self.firsts[bins]
+        from_middle = np.where(inside, 2 * (wide - first) + 1 - width, 0)  # in half steps
+        return np.sign(from_middle) * (np.abs(from_middle) * (POSITION_GRID // 2) // width)
+
+    @cached_property
+    def firsts(self) -> NDArray[np.int64]:
+        """First code of each cell but the missing one, then HIGHEST + 1."""
+        if self.binned:
+            inner = -(-np.arange(self.bins, dtype=np.int64) * INTERIOR // self.bins)
+            return np.concatenate([[LOWEST], LOWEST + 1 + inner, [HIGHEST, HIGHEST + 1]])
+        levels = self.column.levels_of(EVERY_CODE[1:])
+        return np.append(LOWEST + np.searchsorted(levels, np.arange(self.column.levels)), HIGHEST + 1)
+
+    @property
+    def edges(self) -> Floats:
+        """Edges of each cell but the missing one in the user's units: the bounds and, between cells, the middle of the
+        neighbouring values. Cell k lies between edges k and k + 1.
+        """
+        first = self._first_levels
+        below, above = self._value(first[1:] - 1), self._value(first[:-1])
+        return np.concatenate([above[:1], (below[:-1] + above[1:]) / 2, below[-1:]])
+
+    @property
+    def centres(self) -> Floats:
+        """The middle value of each cell in the user's units, in a bin that at position 0; NaN for missing."""
+        first, last = self._first_levels[:-1], self._first_levels[1:] - 1
+        return np.append((self._value((first + last) // 2) + self._value((first + last + 1) // 2)) / 2, np.nan)
+
+    @property
+    def _first_levels(self) -> NDArray[np.int64]:
+        """First level with a code in each cell, then the number of levels."""
+        return np.searchsorted(self._level_codes, self.firsts)
+
+    @cached_property
+    def _level_codes(self) -> Codes:
+        return self.column.codes_of(np.arange(self.column.levels))
+
+    def _value(self, levels: NDArray[np.int64]) -> Floats:
+        return self.column.values_of(self.column.codes_of(levels))
+
+
+def cells_of(column: Column, bins: int) -> Cells:
+    """How `column` is cut, with `bins` bins between its bounds if it has more levels than that."""
+    return Cells(column, bins)
+
+
+def distinct(keys: Sequence[Hashable]) -> tuple[list[int], NDArray[np.int64]]:
+    """Where each different key stands first, and for every key which of them it is: columns share tables of codes."""
+    firsts: dict[Hashable, int] = {}
+    for place, key in enumerate(keys):
+        firsts.setdefault(key, place)
+    order = {key: number for number, key in enumerate(firsts)}
+    return list(firsts.values()), np.array([order[key] for key in keys], np.int64)

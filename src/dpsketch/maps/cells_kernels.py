@@ -1,0 +1,57 @@
+"""Numba kernels of the maps over cells: one table of 65536 codes for all columns that are cut alike."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpsketch.compiled import kernel
+
+TILE = 512
+_GRID = 1 << 16  # maps.cells.GRID
+
+
+@kernel("void(int16[:,::1], int64[::1], int64[::1], uint16[:,::1], int16[:,::1], int64[:,::1], int64[::1])")
+def marginal_sums(codes, rows, kinds, cells, positions, places, sums):  # type: ignore[no-untyped-def]
+    """Add each record's counts, positions and codes; `places` says where the sums of a column begin: its counts, the
+    positions of its bins, its codes, each -1 if it has none.
+    """
+    for j in range(rows.size):
+        source, cell_of, position_of = codes[rows[j]], cells[kinds[j]], positions[kinds[j]]
+        counts, bins, centre = places[j]
+        if bins < 0:
+            for i in range(source.size):
+                sums[counts + cell_of[np.int64(source[i]) + 32768]] += _GRID
+        else:
+            for i in range(source.size):
+                index = np.int64(source[i]) + 32768
+                cell, position = np.int64(cell_of[index]), np.int64(position_of[index])
+                sums[counts + cell] += _GRID
+                if position != 0:  # cells that are no bins have no place
+                    sums[bins + cell - 1] += position
+        if centre >= 0:
+            total = np.int64(0)
+            for i in range(source.size):
+                code = np.int64(source[i])
+                total += code if code != -32768 else np.int64(0)
+            sums[centre] += total
+
+
+_PAIRS = "void(int16[:,::1], int64[::1], int64[::1], uint16[:,::1], int64[:,::1], int64[::1], int64[::1], {}[::1])"
+
+
+@kernel(_PAIRS.format("int64"), _PAIRS.format("int32"))
+def pair_sums(codes, rows, kinds, cells, members, strides, offsets, sums):  # type: ignore[no-untyped-def]
+    """Add one to the cell of each record in the table of each pair of columns."""
+    records = codes.shape[1]
+    found = np.empty((rows.size, TILE), np.int32)
+    for start in range(0, records, TILE):
+        width = min(records, start + TILE) - start
+        for j in range(rows.size):
+            source, cell_of, target = codes[rows[j]], cells[kinds[j]], found[j]
+            for i in range(width):
+                target[i] = cell_of[np.int64(source[start + i]) + 32768]
+        for t in range(members.shape[0]):
+            left, right = found[members[t, 0]], found[members[t, 1]]
+            stride, offset = strides[t], offsets[t]
+            for i in range(width):
+                sums[offset + left[i] * stride + right[i]] += 1

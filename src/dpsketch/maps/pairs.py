@@ -1,0 +1,225 @@
+"""Tables of the cells of two columns, in fine cells or in groups of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+from math import comb
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.errors import RecipeError
+from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
+from dpsketch.maps.cells import EVERY_CODE, MOST_BINS, Cells, cells_of, distinct
+from dpsketch.records import Records
+from dpsketch.schema import MISSING, Codes, Floats, Relation, Schema
+
+MOST_PAIRS = 100_000
+MOST_CELLS = 1 << 31
+
+Groups = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Pairs(FeatureMap):
+    """The table of every two columns, or of the listed pairs of them, with `bins` bins between a number's bounds.
+
+    `groups` pools cells: for each column, in the order of `columns`, the group of each of its cells.
+    """
+
+    columns: tuple[str, ...] | None = None
+    bins: int = 64
+    pairs: tuple[tuple[str, str], ...] | None = None
+    groups: Groups | None = None
+
+    name: ClassVar[str] = "pairs"
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        check_whole("Pairs", "bins", self.bins, 1, MOST_BINS)
+        object.__setattr__(self, "columns", check_columns("Pairs", self.columns))
+        object.__setattr__(self, "pairs", _checked_pairs(self.pairs, self.columns))
+        object.__setattr__(self, "groups", _checked_groups(self.groups))
+
+    def names(self, schema: Schema) -> tuple[str, ...]:
+        """The columns: as named, or those of the pairs, or every scalar one."""
+        if self.columns is not None or self.pairs is None:
+            return chosen_columns(schema, self.columns)
+        named = {name for pair in self.pairs for name in pair}
+        for name in sorted(named):
+            schema.index(name)
+        return tuple(column.name for column in schema.scalars if column.name in named)
+
+    def tables(self, schema: Schema) -> tuple[tuple[str, str], ...]:
+        """The pairs of columns that have a table."""
+        if self.pairs is not None:
+            return self.pairs
+        names = self.names(schema)
+        if len(names) < 2:
+            raise RecipeError(f"Pairs needs at least 2 columns, got {len(names)}", "name more columns")
+        if comb(len(names), 2) > MOST_PAIRS:
+            raise RecipeError(
+                f"Pairs: {len(names)} columns have {comb(len(names), 2)} pairs, more than {MOST_PAIRS}",
+                "name fewer columns, or list pairs",
+            )
+        return tuple(combinations(names, 2))
+
+    def counts(self, schema: Schema) -> dict[str, int]:
+        """The number of cells, or of groups of them, of each column."""
+        names = self.names(schema)
+        fine = {name: cells_of(schema.column(name), self.bins).count for name in names}
+        if self.groups is None:
+            return fine
+        if len(self.groups) != len(names):
+            raise RecipeError(
+                f"Pairs: groups must have an entry for each of the {len(names)} columns, got {len(self.groups)}"
+            )
+        for name, groups in zip(names, self.groups, strict=True):
+            if len(groups) != fine[name]:
+                raise RecipeError(
+                    f"Pairs: the groups of column '{name}' must name the group of each of its {fine[name]} cells, "
+                    f"got {len(groups)}"
+                )
+        return {name: max(groups) + 1 for name, groups in zip(names, self.groups, strict=True)}
+
+    def length(self, schema: Schema) -> int:
+        counts = self.counts(schema)
+        size = sum(counts[one] * counts[two] for one, two in self.tables(schema))
+        if size > MOST_CELLS:
+            raise RecipeError(
+                f"Pairs: the tables would have {size} cells, more than {MOST_CELLS}",
+                "lower bins, name fewer columns, or list pairs",
+            )
+        return size
+
+    def summary(self) -> dict[str, Any]:
+        groups = None if self.groups is None else [max(each) + 1 for each in self.groups]
+        return self.to_dict() | {"groups": groups}
+
+    def bind(self, schema: Schema) -> BoundPairs:
+        return BoundPairs(self, schema)
+
+
+class BoundPairs(BoundMap):
+    """Guarantee: a record adds one to one cell of each of the q tables, so L1 = L2² = q for a row more or less; 2q and
+    2q for a row replaced (features are non-negative). Source: m2m §2.3; docs/proofs/pairs.md.
+    """
+
+    largest = 1
+    narrow = True
+    description: Pairs
+
+    def __init__(self, description: Pairs, schema: Schema) -> None:
+        super().__init__(description, schema, description.names(schema))
+        self.size = description.length(schema)
+        self.pairs = description.tables(schema)
+        self.cells: tuple[Cells, ...] = tuple(cells_of(schema.column(name), description.bins) for name in self.columns)
+        self._schema = schema
+        self._rows = np.array([schema.index(name) for name in self.columns])
+        place = {name: index for index, name in enumerate(self.columns)}
+        self._members = np.array([[place[one], place[two]] for one, two in self.pairs], np.int64)
+        counts = description.counts(schema)
+        self._shapes = [(counts[one], counts[two]) for one, two in self.pairs]
+        self._strides = np.array([columns for _, columns in self._shapes], np.int64)
+        self.offsets = np.cumsum([0] + [rows * columns for rows, columns in self._shapes])
+
+    def shape(self, pair: int) -> tuple[int, int]:
+        """Cells, or groups of them, of the two columns of a pair, given by its place."""
+        return self._shapes[pair]
+
+    def table(self, pair: int) -> slice:
+        """Where the sums hold the table of a pair, row by row."""
+        return slice(int(self.offsets[pair]), int(self.offsets[pair + 1]))
+
+    def coarsened(self, groups: Sequence[Sequence[int]]) -> BoundPairs:
+        """The same tables with these groups of cells."""
+        return replace(self.description, groups=groups).bind(self._schema)  # type: ignore[arg-type]
+
+    def coarse_sums(self, sums: Sums, coarse: BoundPairs) -> Sums:
+        """Exact sums of `coarse` from those of this map, of the same type: what `coarse` would have found itself."""
+        groups = coarse.description.groups
+        fine = replace(coarse.description, groups=None).bind(coarse._schema)
+        if groups is None or fine.fingerprint() != self.fingerprint():
+            raise RecipeError("Pairs: coarse sums need a map of fine cells and one that it was coarsened to")
+        found = np.zeros(coarse.size, sums.dtype)
+        for pair, (one, two) in enumerate(self._members):
+            rows = np.zeros((coarse.shape(pair)[0], self.shape(pair)[1]), sums.dtype)
+            np.add.at(rows, np.array(groups[one]), sums[self.table(pair)].reshape(self.shape(pair)))
+            np.add.at(found[coarse.table(pair)].reshape(coarse.shape(pair)).T, np.array(groups[two]), rows.T)
+        return found
+
+    @cached_property
+    def _shared(self) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
+        """Which table each column reads, and the tables: cell or group of every code; index is code - MISSING."""
+        groups = self.description.groups or (None,) * len(self.cells)
+        keys = [(cells.cut, own) for cells, own in zip(self.cells, groups, strict=True)]
+        firsts, kinds = distinct(keys)
+        tables = []
+        for place in firsts:
+            own, fine = groups[place], self.cells[place].cells(EVERY_CODE)
+            tables.append(fine if own is None else np.array(own)[fine])
+        return kinds, np.stack(tables).astype(np.uint16)
+
+    def accumulate(self, records: Records, sums: Sums) -> None:
+        from dpsketch.maps.cells_kernels import pair_sums
+
+        pair_sums(records.codes, self._rows, *self._shared, self._members, self._strides, self.offsets[:-1], sums)
+
+    def places(self, codes: Codes) -> NDArray[np.int64]:
+        """Index into the sums of each record's cell in each table: one matrix row a pair."""
+        kinds, tables = self._shared
+        indices = codes[self._rows].astype(np.int64) - MISSING
+        own = np.stack([tables[kind, index] for kind, index in zip(kinds, indices, strict=True)]).astype(np.int64)
+        left, right = own[self._members.T]
+        return self.offsets[:-1, None] + left * self._strides[:, None] + right
+
+    def features(self, records: Records) -> Floats:
+        one_hot = np.zeros((len(records), self.size))
+        one_hot[np.arange(len(records)), self.places(records.codes)] = 1.0
+        return one_hot
+
+    def record_sensitivity(self, relation: Relation) -> Sensitivity:
+        q = len(self.pairs)
+        return Sensitivity(q, q) if relation is Relation.ADD_REMOVE else Sensitivity(2 * q, 2 * q)
+
+
+def _checked_pairs(pairs: object, columns: tuple[str, ...] | None) -> tuple[tuple[str, str], ...] | None:
+    """None, or distinct pairs of names among the columns, if those are named."""
+    if pairs is None:
+        return None
+    if not isinstance(pairs, list | tuple) or not all(_is_pair(pair) for pair in pairs):
+        raise RecipeError(f"Pairs: pairs must be a list of pairs of column names, got {pairs!r} instead")
+    if not pairs or len({frozenset(pair) for pair in pairs}) < len(pairs):
+        raise RecipeError("Pairs: pairs must list at least one pair, each once")
+    if len(pairs) > MOST_PAIRS:
+        raise RecipeError(f"Pairs: {len(pairs)} pairs are more than {MOST_PAIRS}", "list fewer pairs")
+    for name in (name for pair in pairs for name in pair):
+        if columns is not None and name not in columns:
+            raise RecipeError(f"Pairs: pairs name '{name}', which is not among columns", "add it, or leave out columns")
+    return tuple((one, two) for one, two in pairs)
+
+
+def _is_pair(pair: object) -> bool:
+    return (
+        isinstance(pair, list | tuple)
+        and len(pair) == 2
+        and all(isinstance(name, str) for name in pair)
+        and pair[0] != pair[1]
+    )
+
+
+def _checked_groups(groups: object) -> Groups | None:
+    """None, or for each column groups 0, 1, … of its cells, none of them empty."""
+    if groups is None:
+        return None
+    if not isinstance(groups, list | tuple) or not all(isinstance(each, list | tuple) for each in groups):
+        raise RecipeError("Pairs: groups must list, for each column, the group of each cell")
+    for each in groups:
+        numbers = set(each) if all(type(group) is int for group in each) else set()
+        if not numbers or numbers != set(range(len(numbers))):
+            raise RecipeError("Pairs: the groups of a column must be whole numbers 0, 1, …, without gaps")
+    return tuple(tuple(each) for each in groups)
