@@ -1,0 +1,57 @@
+"""Groups of cells that pair tables are made of. Chosen from noisy marginals alone, so a release can use them too."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.schema import Floats
+
+FEWEST, MOST = 4, 16
+RESOLUTION = 0.08
+
+
+def groups_wanted(pair_sd: float) -> int:
+    """Groups of a column when a cell of a pair table is known up to `pair_sd`, as a share of the rows."""
+    return int(np.clip(round((RESOLUTION / pair_sd) ** (2 / 3)), FEWEST, MOST))
+
+
+def pooling_threshold(cell_sd: float, pair_sd: float) -> float:
+    """The share that a category needs to stand alone, when cells of marginals and pair tables are off by this much."""
+    return 2 * max(cell_sd, pair_sd)
+
+
+def choose_groups(shares: Floats, ordered: bool, wanted: int, threshold: float = 0.0) -> NDArray[np.int64]:
+    """The group of each cell; the last cell is *missing*.
+
+    Ordered columns: about `wanted` runs of cells of near-equal share; a cell heavier than 1/wanted stands alone.
+    Others: the heaviest values, at most `MOST` and each above `threshold`, stand alone and the rest are pooled. Missing
+    is a category of its own when it is above `threshold`; otherwise it joins the last group.
+    """
+    present, missing = shares[:-1], shares[-1]
+    groups = np.empty(len(shares), np.int64)
+    groups[:-1] = _runs(present, wanted) if ordered else _heaviest(present, threshold)
+    last = groups[:-1].max()
+    groups[-1] = last + 1 if missing > threshold else last
+    return groups
+
+
+def _runs(shares: Floats, wanted: int) -> NDArray[np.int64]:
+    total = shares.sum()
+    if total <= 0:
+        return np.zeros(len(shares), np.int64)
+    middle = np.cumsum(shares) - shares / 2
+    run = np.minimum((middle * wanted / total).astype(np.int64), wanted - 1)
+    heavy = shares > total / wanted
+    new = np.zeros(len(shares), bool)
+    new[1:] = (np.diff(run) > 0) | heavy[1:] | heavy[:-1]
+    return np.cumsum(new)
+
+
+def _heaviest(shares: Floats, threshold: float) -> NDArray[np.int64]:
+    alone = [int(cell) for cell in np.argsort(-shares, kind="stable")[:MOST] if shares[cell] > threshold]
+    if len(alone) >= len(shares) - 1:  # nothing to pool
+        return np.arange(len(shares))
+    groups = np.full(len(shares), len(alone))
+    groups[alone] = np.arange(len(alone))
+    return groups

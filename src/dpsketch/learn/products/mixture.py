@@ -1,0 +1,110 @@
+"""Mixtures of products: a joint distribution that answers product-form questions exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.schema import Floats
+
+SAMPLE_SEED = 20_250_101
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """P(cells) = Σ_k weight_k · Π_j share_jk[group of the cell] · within_j[cell].
+
+    `shares[j]` has one row a component and one column a group of column j's cells, `groups[j]` is the group of each
+    cell and `within[j]` the share of a cell in its group, the same for all components.
+    """
+
+    weights: Floats
+    shares: tuple[Floats, ...]
+    groups: tuple[NDArray[np.int64], ...]
+    within: tuple[Floats, ...]
+
+    @property
+    def columns(self) -> int:
+        return len(self.shares)
+
+    def marginal(self, column: int) -> Floats:
+        """Shares of a column's cells."""
+        return (self.weights @ self.shares[column])[self.groups[column]] * self.within[column]
+
+    def expectations(self, column: int, values: Floats) -> Floats:
+        """E[values | component] for values given on a column's cells."""
+        groups = self.shares[column].shape[1]
+        return self.shares[column] @ np.bincount(self.groups[column], self.within[column] * values, groups)
+
+    def probability(self, events: Mapping[int, Floats]) -> float:
+        """E[Π_j events[j][cell of column j]]; for indicators, the probability that all hold."""
+        return float(self._parts(events).sum())
+
+    def given(self, events: Mapping[int, Floats]) -> Mixture:
+        """The distribution of records for which all events hold (events between 0 and 1 count in part)."""
+        parts = self._parts(events)
+        if not parts.sum() > 0:
+            raise ValueError("events must have a positive probability")
+        shares, within = list(self.shares), list(self.within)
+        for column, event in events.items():
+            groups = self.shares[column].shape[1]
+            kept = self.within[column] * event
+            group = np.bincount(self.groups[column], kept, groups)
+            tilted = self.shares[column] * group
+            total = tilted.sum(1, keepdims=True)
+            shares[column] = np.divide(tilted, total, out=self.shares[column].copy(), where=total > 0)
+            within[column] = np.divide(
+                kept, group[self.groups[column]], out=np.zeros_like(kept), where=group[self.groups[column]] > 0
+            )
+        return Mixture(parts / parts.sum(), tuple(shares), self.groups, tuple(within))
+
+    def _parts(self, events: Mapping[int, Floats]) -> Floats:
+        parts = self.weights
+        for column, event in events.items():
+            parts = parts * self.expectations(column, event)
+        return parts
+
+    def pair(self, first: int, second: int) -> Floats:
+        """The joint table of two different columns' cells."""
+        grouped = (self.shares[first] * self.weights[:, None]).T @ self.shares[second]
+        cells = grouped[np.ix_(self.groups[first], self.groups[second])]
+        return cells * np.outer(self.within[first], self.within[second])
+
+    def moments(
+        self, columns: Sequence[int], means: Sequence[Floats], squares: Sequence[Floats]
+    ) -> tuple[Floats, Floats]:
+        """Means and covariances of columns, given the mean and the mean square of each in each of its cells."""
+        inside = np.column_stack([self.expectations(c, values) for c, values in zip(columns, means, strict=True)])
+        mean = self.weights @ inside
+        centred = inside - mean
+        covariance = (centred * self.weights[:, None]).T @ centred
+        second = [self.marginal(c) @ values for c, values in zip(columns, squares, strict=True)]
+        covariance[np.diag_indices(len(mean))] = np.array(second) - mean**2
+        return mean, covariance
+
+    def sample(self, rows: int, seed: int = SAMPLE_SEED) -> NDArray[np.int64]:
+        """Cells of `rows` records, one column a column: stratified by component, then by group, then by cell."""
+        generator = np.random.default_rng(seed)
+        sizes = np.bincount(_stratified(self.weights, rows, generator), minlength=len(self.weights))
+        cells = np.empty((rows, self.columns), np.int64)
+        for column, (shares, groups) in enumerate(zip(self.shares, self.groups, strict=True)):
+            drawn = [
+                generator.permutation(_stratified(shares[k], size, generator)) for k, size in enumerate(sizes) if size
+            ]
+            group = np.concatenate(drawn) if drawn else np.empty(0, np.int64)
+            for each in range(shares.shape[1]):
+                where, members = np.flatnonzero(group == each), np.flatnonzero(groups == each)
+                if len(where):
+                    inside = _stratified(self.within[column][members], len(where), generator)
+                    cells[where, column] = members[generator.permutation(inside)]
+        return generator.permutation(cells)
+
+
+def _stratified(shares: Floats, count: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Draws in increasing order, each value as often as its share says, up to one."""
+    upper = np.cumsum(shares)
+    points = (np.arange(count) + generator.random()) / max(count, 1) * upper[-1]
+    return np.minimum(np.searchsorted(upper, points, side="right"), len(shares) - 1)

@@ -1,0 +1,43 @@
+"""Least squares with non-negative unknowns, from the normal equations."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpsketch.schema import Floats
+
+PATIENCE = 5  # exchanges of whole sets that may fail to shrink the violations, before single exchanges
+
+
+def nonnegative_minimum(hessian: Floats, linear: Floats) -> Floats:
+    """The x ≥ 0 that minimises ½·xᵀHx − fᵀx, for a positive definite H.
+
+    Block principal pivoting: guess which entries are zero, solve for the others, exchange every entry whose sign is
+    wrong. Where that does not make progress only the last wrong entry is exchanged, which always ends.
+
+    Source: Júdice & Pires, Computers & Operations Research 21 (1994) 587; Kim & Park, SIAM Journal on Scientific
+    Computing 33 (2011) 3261.
+    """
+    from scipy.linalg import cho_factor, cho_solve
+
+    size = len(linear)
+    free = np.ones(size, bool)
+    fewest, patience = size + 1, PATIENCE
+    tolerance = 1e-12 * np.abs(linear).max(initial=1e-300)
+    for _ in range(50 * size + 50):
+        x = np.zeros(size)
+        if free.any():
+            x[free] = cho_solve(cho_factor(hessian[np.ix_(free, free)]), linear[free])
+        slope = hessian @ x - linear
+        wrong = np.where(free, x < 0, slope < -tolerance)
+        count = int(wrong.sum())
+        if count == 0:
+            break
+        if count < fewest:
+            fewest, patience = count, PATIENCE
+        elif patience > 0:
+            patience -= 1
+        else:
+            wrong[: np.flatnonzero(wrong)[-1]] = False
+        free ^= wrong
+    return np.maximum(x, 0.0)

@@ -1,0 +1,70 @@
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dpsketch.learn.products.columns import ColumnSummary
+from dpsketch.learn.products.descent import fit_mixture
+from dpsketch.learn.products.fit import fit_products
+
+ROWS = 10_000.0
+SIZES = (6, 5, 4, 3)
+PAIRS = list(combinations(range(4), 2))
+
+
+def known() -> tuple[np.ndarray, list[np.ndarray]]:
+    rng = np.random.default_rng(5)
+    return rng.dirichlet(np.full(3, 5.0)), [rng.dirichlet(np.ones(size), 3) for size in SIZES]
+
+
+def tables(scale: float = 1.0) -> dict[tuple[int, int], np.ndarray]:
+    weights, shares = known()
+    return {(i, j): scale * (shares[i] * weights[:, None]).T @ shares[j] for i, j in PAIRS}
+
+
+def release(seed: int, sd: float) -> dict:
+    """Noisy counts of a known mixture over categories (and a missing cell that is one of them)."""
+    rng = np.random.default_rng(seed)
+    weights, shares = known()
+    summaries = [ColumnSummary(ROWS * weights @ share + rng.normal(0, sd, share.shape[1]), sd) for share in shares]
+    noisy = {pair: table + rng.normal(0, sd, table.shape) for pair, table in tables(ROWS).items()}
+    groups = [np.arange(size) for size in SIZES]
+    return {"summaries": summaries, "rows": ROWS, "groups": groups, "tables": noisy, "pair_sd": sd}
+
+
+def test_a_known_mixture_is_reproduced():
+    weights, shares = known()
+    found, inside = fit_mixture(tables(), [weights @ share for share in shares], 30, 1e-6)
+    assert found.sum() == pytest.approx(1)
+    for (i, j), table in tables().items():
+        assert (inside[i] * found[:, None]).T @ inside[j] == pytest.approx(table, abs=2e-3)
+    for share, part in zip(shares, inside, strict=True):
+        assert found @ part == pytest.approx(weights @ share, abs=1e-9)
+        assert part.sum(1) == pytest.approx(1)
+
+
+def test_products_have_the_tables_of_what_was_released():
+    products = fit_products(**release(1, 1e-2))
+    for (i, j), table in tables().items():
+        assert products.mixture.pair(i, j) == pytest.approx(table, abs=2e-3)
+    for column, marginal in enumerate(products.marginals):
+        assert products.mixture.marginal(column) == pytest.approx(marginal.shares)
+
+
+def test_products_beat_the_noise():
+    noisy = release(2, 100.0)
+    products = fit_products(**noisy)
+    found = sum(((products.mixture.pair(i, j) - table) ** 2).sum() for (i, j), table in tables().items())
+    raw = sum(((noisy["tables"][pair] / ROWS - table) ** 2).sum() for pair, table in tables().items())
+    assert found < raw / 2
+
+
+def test_the_same_release_gives_the_same_mixture():
+    first, second = (fit_products(**release(3, 50.0)).mixture for _ in range(2))
+    assert (first.weights == second.weights).all()
+    assert all((a == b).all() for a, b in zip(first.shares, second.shares, strict=True))
+
+
+def test_one_column_and_no_pairs():
+    products = fit_products([ColumnSummary(np.array([700.0, 300.0, 2.0]), 5.0)], 1000.0, [np.array([0, 1, 1])], {}, 1.0)
+    assert products.mixture.marginal(0) == pytest.approx([0.7, 0.3, 0.0], abs=0.01)

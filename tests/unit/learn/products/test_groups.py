@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+
+from dpsketch.learn.products.groups import FEWEST, MOST, choose_groups, groups_wanted
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_groups_partition_the_cells(ordered):
+    for seed in range(20):
+        shares = np.random.default_rng(seed).dirichlet(np.full(30, 0.3))
+        groups = choose_groups(shares, ordered, 8, 0.01)
+        assert len(groups) == len(shares)
+        assert set(groups) == set(range(groups.max() + 1))
+        if ordered:
+            assert (np.diff(groups[:-1]) >= 0).all()
+
+
+def test_ordered_groups_are_of_near_equal_share():
+    shares = np.append(np.full(100, 0.01), 0.0)
+    groups = choose_groups(shares, True, 8)
+    assert np.bincount(groups, shares) == pytest.approx(1 / 8, abs=0.011)
+
+
+def test_a_heavy_cell_stands_alone():
+    shares = np.append(np.full(10, 0.05), [0.5, 0.0])
+    groups = choose_groups(shares, True, 4)
+    assert (groups[:-1] == groups[10]).sum() == 1
+
+
+def test_rare_categories_are_pooled():
+    groups = choose_groups(np.array([0.5, 0.004, 0.3, 0.006, 0.19, 0.0]), False, 4, 0.01)
+    assert groups[1] == groups[3]
+    assert len({groups[0], groups[1], groups[2], groups[4]}) == 4
+
+
+def test_missing_is_a_category_when_it_is_there():
+    shares = np.array([0.4, 0.3, 0.2, 0.1])
+    for ordered in (True, False):
+        assert (choose_groups(shares, ordered, 4, 0.05) == choose_groups(shares, ordered, 4, 0.05)[-1]).sum() == 1
+        assert (choose_groups(shares, ordered, 4, 0.15)[-1] == choose_groups(shares, ordered, 4, 0.15)[:-1]).any()
+
+
+def test_a_column_without_mass_still_has_groups():
+    assert choose_groups(np.zeros(5), True, 4).max() >= 0
+    assert choose_groups(np.zeros(5), False, 4).max() >= 0
+
+
+def test_less_noise_more_groups():
+    wanted = [groups_wanted(sd) for sd in (1.0, 0.01, 0.003, 1e-6)]
+    assert wanted == sorted(wanted)
+    assert (wanted[0], wanted[-1]) == (FEWEST, MOST)

@@ -1,0 +1,77 @@
+from itertools import product
+
+import numpy as np
+import pytest
+
+from dpsketch.learn.products.mixture import Mixture
+
+CELLS = (4, 3, 5)
+
+
+@pytest.fixture
+def mixture() -> Mixture:
+    rng = np.random.default_rng(1)
+    groups = (np.array([0, 0, 1, 2]), np.array([0, 1, 1]), np.array([0, 1, 1, 2, 2]))
+    within = []
+    for group in groups:
+        inside = rng.random(len(group))
+        within.append(inside / np.bincount(group, inside)[group])
+    shares = tuple(rng.dirichlet(np.ones(group.max() + 1), 4) for group in groups)
+    return Mixture(rng.dirichlet(np.ones(4)), shares, groups, tuple(within))
+
+
+def joint(mixture: Mixture) -> np.ndarray:
+    table = np.zeros(CELLS)
+    for cell in product(*map(range, CELLS)):
+        for k, weight in enumerate(mixture.weights):
+            inside = [mixture.shares[j][k, mixture.groups[j][c]] * mixture.within[j][c] for j, c in enumerate(cell)]
+            table[cell] += weight * np.prod(inside)
+    return table
+
+
+def test_probability_equals_enumeration(mixture):
+    rng = np.random.default_rng(2)
+    table = joint(mixture)
+    assert table.sum() == pytest.approx(1)
+    for _ in range(10):
+        a, b, c = (rng.integers(0, 2, size).astype(float) for size in CELLS)
+        assert mixture.probability({0: a, 1: b, 2: c}) == pytest.approx(np.einsum("ijk,i,j,k->", table, a, b, c))
+        assert mixture.probability({0: a, 2: c}) == pytest.approx(np.einsum("ijk,i,k->", table, a, c))
+    assert mixture.probability({}) == pytest.approx(1)
+
+
+def test_marginals_and_pairs_equal_enumeration(mixture):
+    table = joint(mixture)
+    assert mixture.marginal(2) == pytest.approx(table.sum((0, 1)))
+    assert mixture.pair(0, 1) == pytest.approx(table.sum(2))
+    assert mixture.pair(2, 0) == pytest.approx(table.sum(1).T)
+
+
+def test_given_is_the_conditional_distribution(mixture):
+    event = {0: np.array([1.0, 0, 0.5, 0]), 1: np.array([0, 1.0, 0])}
+    tilted = np.einsum("ijk,i,j->ijk", joint(mixture), event[0], event[1])
+    assert joint(mixture.given(event)) == pytest.approx(tilted / tilted.sum())
+    with pytest.raises(ValueError, match="positive probability"):
+        mixture.given({0: np.zeros(4)})
+
+
+def test_moments_equal_enumeration(mixture):
+    table, x, y = joint(mixture), np.array([0, 0.2, 0.7, 1]), np.arange(5) / 4
+    mean, covariance = mixture.moments([0, 2], [x, y], [x**2, y**2])
+    pair = table.sum(1)
+    assert mean == pytest.approx([pair.sum(1) @ x, pair.sum(0) @ y])
+    assert covariance[0, 1] == pytest.approx(x @ pair @ y - mean[0] * mean[1])
+    assert np.diag(covariance) == pytest.approx([pair.sum(1) @ x**2 - mean[0] ** 2, pair.sum(0) @ y**2 - mean[1] ** 2])
+
+
+def test_samples_have_the_distribution(mixture):
+    cells = mixture.sample(40_000)
+    found = np.zeros(CELLS)
+    np.add.at(found, tuple(cells.T), 1 / len(cells))
+    assert found == pytest.approx(joint(mixture), abs=0.006)  # about five standard deviations
+    for column in range(3):
+        assert np.bincount(cells[:, column], minlength=CELLS[column]) / len(cells) == pytest.approx(
+            mixture.marginal(column), abs=5e-4
+        )
+    assert (cells == mixture.sample(40_000)).all()
+    assert mixture.sample(0).shape == (0, 3)
