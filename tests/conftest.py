@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 import dpsketch as dps
+from postgres_server import Server, running_server
 
 SEED = int(os.environ.get("DPSKETCH_TEST_SEED", "20260101"))
 DATA = Path(os.environ.get("DPSKETCH_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
@@ -103,3 +105,10 @@ def dataset_path() -> Path:
     if not DATA.is_dir():
         pytest.fail(f"the datasets are not at {DATA}: set DPSKETCH_DATA")
     return DATA
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A real server, one a worker; missing programs are an error, not a skip."""
+    with running_server() as server:
+        yield server

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from dpsketch.maps.grouped import Grouped
     from dpsketch.maps.hashes import Euclidean, Factor, InnerProduct, MinHash, Product, SignedProjection
     from dpsketch.maps.histogram import Histogram
+    from dpsketch.maps.marginals import Marginals
     from dpsketch.maps.one_bit import OneBitFourier
+    from dpsketch.maps.pairs import Pairs
     from dpsketch.maps.quadratic import Quadratic
     from dpsketch.maps.race import Race
     from dpsketch.maps.second_moments import SecondMoments
     from dpsketch.maps.subsampled import Subsampled
     from dpsketch.privacy.budget import Budget
     from dpsketch.privacy.ledger import Ledger
-    from dpsketch.recipe import Part, Recipe, RowSampling
+    from dpsketch.recipe import Only, Part, Recipe, RowSampling
     from dpsketch.schema import Schema
     from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.release import release
@@ -47,8 +49,11 @@ __all__ = [
     "InnerProduct",
     "Ledger",
     "Local",
+    "Marginals",
     "MinHash",
     "OneBitFourier",
+    "Only",
+    "Pairs",
     "Part",
     "Product",
     "Quadratic",
@@ -84,8 +89,11 @@ _HOMES = {
     "InnerProduct": "maps.hashes",
     "Ledger": "privacy.ledger",
     "Local": "engines.local",
+    "Marginals": "maps.marginals",
     "MinHash": "maps.hashes",
     "OneBitFourier": "maps.one_bit",
+    "Only": "recipe",
+    "Pairs": "maps.pairs",
     "Part": "recipe",
     "Product": "maps.hashes",
     "Quadratic": "maps.quadratic",

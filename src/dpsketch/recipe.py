@@ -11,6 +11,9 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpsketch.errors import RecipeError, SchemaError
 from dpsketch.maps.base import BoundMap, FeatureMap, check_whole
 from dpsketch.maps.count import Count
@@ -18,9 +21,11 @@ from dpsketch.maps.fourier import Fourier
 from dpsketch.maps.histogram import Histogram
 from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.privacy.budget import Budget
-from dpsketch.schema import Schema
+from dpsketch.records import Records
+from dpsketch.schema import Boolean, Category, Schema, nearest
 
 MOST_PARTS = 100
+LEAST_COUNT_SHARE, MOST_COUNT_SHARE = 0.01, 0.3
 
 
 @dataclass(frozen=True)
@@ -47,8 +52,8 @@ class Part:
 class RowSampling:
     """A random part of the rows: each with probability `rate`, or `count` of them without replacement.
 
-    Rows are chosen by secret randomness; with a unit column `rate` keeps or drops whole units. No amplification is
-    claimed: the release spends and guarantees its whole ε.
+    Rows are chosen by secret randomness; with a unit column `rate` keeps or drops whole units. A rate, between tables
+    with one unit more or less, lowers the noise that a budget needs: docs/proofs/accounting.md.
     """
 
     rate: float | None = None
@@ -89,19 +94,77 @@ class RowSampling:
 
 
 @dataclass(frozen=True)
+class Only:
+    """The rows in which a category or boolean column has this value: one part of a partition.
+
+    Releases of different parts of a partition cost as much as the most costly of them, not their sum.
+    """
+
+    column: str
+    value: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.column, str) or not isinstance(self.value, str):
+            raise RecipeError("Only needs the name of a column and a value, both texts", 'pass Only("region", "north")')
+
+    def level(self, schema: Schema) -> int:
+        """The value's place among those of the column."""
+        column = schema.column(self.column)
+        if not isinstance(column, Category | Boolean):
+            raise RecipeError(f"Only: '{self.column}' is not a category or boolean column", "partition by one that is")
+        if self.value not in column.labels:
+            raise RecipeError(
+                f"Only: column '{self.column}' has no value '{self.value}'",
+                nearest(self.value, column.labels, "values"),
+            )
+        return column.labels.index(self.value)
+
+    def places(self, schema: Schema, records: Records) -> NDArray[np.int64]:
+        """Of the records with this value."""
+        return np.flatnonzero(self._levels(schema, records) == self.level(schema))
+
+    def places_elsewhere(self, schema: Schema, records: Records) -> NDArray[np.int64]:
+        """Of the records with another value; a missing cell is in no part."""
+        levels = self._levels(schema, records)
+        return np.flatnonzero((levels >= 0) & (levels != self.level(schema)))
+
+    def _levels(self, schema: Schema, records: Records) -> NDArray[np.int64]:
+        return schema.column(self.column).levels_of(records.codes[schema.index(self.column)])
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"column": self.column, "value": self.value}
+
+    @classmethod
+    def from_dict(cls, facts: object) -> Only:
+        if not isinstance(facts, Mapping) or set(facts) != {"column", "value"}:
+            raise RecipeError("only has the parameters column and value", 'write column = "region", value = "north"')
+        return cls(**facts)
+
+
+@dataclass(frozen=True)
 class Recipe:
     """The parts of a sketch. `rows`, if given, overrides the schema's declared number of rows. `sampling`, if given,
-    sketches a random part of the rows only.
+    sketches a random part of the rows, `only` those with one value in a column.
     """
 
     parts: tuple[Part, ...]
     rows: int | None = field(default=None, compare=False)
     sampling: RowSampling | None = None
+    only: Only | None = None
 
-    def __init__(self, parts: Sequence[Part], rows: int | None = None, sampling: RowSampling | None = None) -> None:
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        rows: int | None = None,
+        sampling: RowSampling | None = None,
+        only: Only | None = None,
+    ) -> None:
         object.__setattr__(self, "parts", tuple(parts))
         object.__setattr__(self, "rows", rows)
         object.__setattr__(self, "sampling", sampling)
+        object.__setattr__(self, "only", only)
+        if only is not None and not isinstance(only, Only):
+            raise RecipeError(f"Recipe: only must be Only(column, value), got {only!r} instead")
         if sampling is not None and not isinstance(sampling, RowSampling):
             raise RecipeError(f"Recipe: sampling must be RowSampling(…), got {sampling!r} instead")
         if not self.parts or not all(isinstance(part, Part) for part in self.parts):
@@ -121,6 +184,8 @@ class Recipe:
                 f"a fixed count of rows cannot be sampled with the unit column '{schema.unit_column}'",
                 "sample by rate: whole units are then kept or dropped",
             )
+        if self.only is not None:
+            self.only.level(schema)
         bound = []
         for part in self.parts:
             try:
@@ -132,12 +197,13 @@ class Recipe:
     def settled(self, maps: Sequence[BoundMap]) -> Recipe:
         """This recipe with the choices that its maps made when they were bound: what a sketch keeps."""
         parts = [Part(bound.description, part.share) for part, bound in zip(self.parts, maps, strict=True)]
-        return Recipe(parts, self.rows, self.sampling)
+        return Recipe(parts, self.rows, self.sampling, self.only)
 
     def to_dict(self) -> dict[str, Any]:
         parts = [{"share": part.share} | part.map.to_dict() for part in self.parts]
         sampling = {} if self.sampling is None else {"sampling": self.sampling.to_dict()}
-        return json.loads(json.dumps({"parts": parts} | sampling))
+        only = {} if self.only is None else {"only": self.only.to_dict()}
+        return json.loads(json.dumps({"parts": parts} | sampling | only))
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Recipe:
@@ -147,11 +213,14 @@ class Recipe:
             share = values.pop("share")
             parts.append(Part(map_from_dict(values), share))
         sampling = RowSampling.from_dict(facts["sampling"]) if "sampling" in facts else None
-        return cls(parts, sampling=sampling)
+        only = Only.from_dict(facts["only"]) if "only" in facts else None
+        return cls(parts, sampling=sampling, only=only)
 
     @classmethod
     def load(cls, path: str | Path) -> Recipe:
-        """Read a TOML recipe: one [[parts]] section a map, with its share, perhaps [sampling]; see docs/recipes.md."""
+        """Read a TOML recipe: one [[parts]] section a map, with its share, perhaps [sampling] and [only]; see
+        docs/recipes.md.
+        """
         path = Path(path)
         try:
             facts = tomllib.loads(path.read_bytes().decode("utf-8"))
@@ -162,7 +231,7 @@ class Recipe:
             raise RecipeError(f"{path}: not valid TOML: {error}") from None
         parts = facts.get("parts")
         if (
-            not set(facts) <= {"parts", "sampling"}
+            not set(facts) <= {"parts", "sampling", "only"}
             or not isinstance(parts, list)
             or not all(isinstance(part, Mapping) for part in parts)
         ):
@@ -181,7 +250,7 @@ class Recipe:
     ) -> Recipe:
         """Count, marginals and Fourier sums of all columns: answers most questions.
 
-        `rows` is a public order of magnitude; sizes follow from it, ε and the number of columns.
+        `rows` is a public order of magnitude; sizes follow from it, the budget and the number of columns.
         `frequencies` overrides the number of Fourier frequencies.
         """
         rows = declared_rows(schema, rows)
@@ -190,7 +259,7 @@ class Recipe:
         columns = schema.scalars
         if not columns:
             raise RecipeError("Recipe.general needs a column that is not a set of ids")
-        epsilon = min(budget.epsilon, 1000.0)
+        epsilon = min(budget.strength, 1000.0)
         if len(columns) == 1:
             return cls([Part(Count(), 0.05), Part(Histogram(bins=marginal_bins(rows * 0.95 * epsilon)), 0.95)], rows)
         bins = marginal_bins(rows * 0.485 * epsilon / len(columns))
@@ -241,3 +310,24 @@ def marginal_bins(signal: float) -> int:
 def fourier_size(signal: float) -> int:
     """Frequencies from rows · ε: the noise of a normalised sum, 2m/(nε), stays at or below one percent."""
     return int(min(max(signal * 0.005, 20), 500))
+
+
+def count_share(rows: int, strength: float, frequencies: int | None = None) -> float:
+    """The count's share s of a budget ε that it divides with m Fourier sums, from public numbers alone.
+
+    Minimises the noise-to-signal ratio of the sums divided by the count, (1 + A/s²)·(1 + 8m²A/(1−s)²) with
+    A = 1/(rows·ε)², for the strongest signal, to which the count matters most. The result is kept between
+    LEAST_COUNT_SHARE and MOST_COUNT_SHARE and has four decimals.
+
+    Source: compressive L. 27, 28 and App. E, with the clean sums as reference and no subsampling. The paper leaves the
+    term (1−s)³/8m² out of s³ = (1−s)³/8m² + A·(1−2s) and finds (rows·ε)^(−2/3). That holds only as long as rows·ε is
+    well below m, where the sums are lost in noise; beyond, the best share stays near (8m²)^(−1/3) however many rows.
+    """
+    if frequencies is None:
+        frequencies = fourier_size(rows * strength)
+    relative, absolute = 1 / (8 * frequencies**2), (rows * strength) ** -2
+    share = min(0.5, (relative + absolute) ** (1 / 3))
+    for _ in range(50):  # Newton from above, where the cubic is convex and rises: no step goes too far
+        value = share**3 - relative * (1 - share) ** 3 - absolute * (1 - 2 * share)
+        share -= value / (3 * share**2 + 3 * relative * (1 - share) ** 2 + 2 * absolute)
+    return round(min(max(share, LEAST_COUNT_SHARE), MOST_COUNT_SHARE), 4)

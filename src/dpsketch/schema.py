@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,6 +33,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Codes = NDArray[np.int16]
 Floats = NDArray[np.float64]
+
+
+class Relation(StrEnum):
+    """When two tables are neighbours: one unit more or less, or one unit replaced by another."""
+
+    ADD_REMOVE = "add-remove"
+    REPLACE_ONE = "replace-one"
 
 
 @dataclass(frozen=True)
@@ -207,6 +215,8 @@ class Schema:
     max_rows_per_unit: int = 1
     record: str = ROW_UNIT  # what a row stands for, in the words of the privacy statement
     note: str | None = None  # what else the statement must say of it
+    relation: Relation = Relation.ADD_REMOVE
+    constant_per_unit: tuple[str, ...] = ()  # columns that have one value in all rows of a unit
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -229,11 +239,18 @@ class Schema:
         return None if self.unit == ROW_UNIT else self.unit
 
     @property
-    def accounted(self) -> tuple[str, int]:
-        """Whom the ledger counts, and up to how many rows of them; 0 where a row is a thing of its own."""
+    def rows_per_unit(self) -> int | None:
+        """None where a unit is a row."""
+        return None if self.unit_column is None else self.max_rows_per_unit
+
+    @property
+    def accounted(self) -> tuple[str, int, str]:
+        """Whom the ledger counts, up to how many rows of them (0 where a row is a thing of its own), and between which
+        tables: fixed for a dataset.
+        """
         if self.unit_column is not None:
-            return self.unit, self.max_rows_per_unit
-        return self.record, int(self.record == ROW_UNIT)
+            return self.unit, self.max_rows_per_unit, self.relation.value
+        return self.record, int(self.record == ROW_UNIT), self.relation.value
 
     @cached_property
     def _by_name(self) -> dict[str, Column]:
@@ -268,6 +285,10 @@ class Schema:
             privacy["record"] = self.record
         if self.note is not None:
             privacy["note"] = self.note
+        if self.relation is not Relation.ADD_REMOVE:
+            privacy["relation"] = self.relation.value
+        if self.constant_per_unit:
+            privacy["constant_per_unit"] = list(self.constant_per_unit)
         return {"privacy": privacy, "columns": {column.name: column.to_dict() for column in self.columns}}
 
     @classmethod
@@ -275,7 +296,8 @@ class Schema:
         """Build and check a schema; errors name the key."""
         _only(facts, "", ("privacy", "columns"))
         privacy = _table(facts, "privacy", optional=True)
-        _only(privacy, "privacy", ("rows", "unit", "max_rows_per_unit", "record", "note"))
+        known = ("rows", "unit", "max_rows_per_unit", "constant_per_unit", "relation", "record", "note")
+        _only(privacy, "privacy", known)
         rows = privacy.get("rows")
         if rows is not None:
             rows = _whole(privacy, "privacy", "rows", 1, 10**15)
@@ -284,11 +306,12 @@ class Schema:
             raise SchemaError(f'privacy.unit must be "row" or the name of a column, got {unit!r} instead')
         most = 1
         if unit == ROW_UNIT:
-            if "max_rows_per_unit" in privacy:
-                raise SchemaError(
-                    "privacy.max_rows_per_unit is set but privacy.unit is 'row'",
-                    'name the column that identifies a person: unit = "patient_id"',
-                )
+            for key in ("max_rows_per_unit", "constant_per_unit"):
+                if key in privacy:
+                    raise SchemaError(
+                        f"privacy.{key} is set but privacy.unit is 'row'",
+                        'name the column that identifies a person: unit = "patient_id"',
+                    )
         else:
             if "max_rows_per_unit" not in privacy:
                 raise SchemaError(
@@ -304,7 +327,14 @@ class Schema:
             )
         columns = tuple(_column(name, _table(sections, name, "columns")) for name in sections)
         record, note = (_words(privacy, key) for key in ("record", "note"))
-        return cls(columns, rows, unit, most, record or ROW_UNIT, note)
+        relation = privacy.get("relation", Relation.ADD_REMOVE.value)
+        if relation not in list(Relation):
+            raise SchemaError(
+                f'privacy.relation must be "add-remove" or "replace-one", got {relation!r} instead',
+                '"replace-one" makes the exact number of rows public; if in doubt leave it out',
+            )
+        constant = _constant(privacy.get("constant_per_unit", []), sections)
+        return cls(columns, rows, unit, most, record or ROW_UNIT, note, Relation(relation), constant)
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
@@ -323,13 +353,13 @@ class Schema:
             raise SchemaError(f"{path}: {error.fact}", error.hint) from None
 
 
-def nearest(name: str, names: list[str]) -> str:
+def nearest(name: str, names: Sequence[str], what: str = "columns") -> str:
     """A hint with the closest names, or all of them when none is close."""
     lowered = {known.lower(): known for known in names}
     close = [lowered[match] for match in get_close_matches(name.lower(), list(lowered), n=3, cutoff=0.5)]
     if close:
         return "did you mean " + " or ".join(f"'{match}'" for match in close) + "?"
-    return "the columns are " + ", ".join(names[:30]) + (", …" if len(names) > 30 else "")
+    return f"the {what} are " + ", ".join(names[:30]) + (", …" if len(names) > 30 else "")
 
 
 def microseconds(moment: datetime) -> int:
@@ -375,6 +405,15 @@ def _words(privacy: Mapping[str, Any], key: str) -> str | None:
     if value is not None and (not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= 300):
         raise SchemaError(f"privacy.{key} must be one line of up to 300 characters")
     return value
+
+
+def _constant(names: object, columns: Mapping[str, Any]) -> tuple[str, ...]:
+    if not isinstance(names, list) or not all(isinstance(name, str) and name in columns for name in names):
+        raise SchemaError(
+            f"privacy.constant_per_unit must be a list of declared columns, got {names!r} instead",
+            "name the columns that have one value in all rows of a unit",
+        )
+    return tuple(names)
 
 
 def _blank(value: object, full: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 
 import dpsketch as dps
 from conftest import MIXED, SEED, TestStream
-from dpsketch.maps.base import BoundMap, BoundTable, FeatureMap, Relation, Sums
+from dpsketch.maps.base import Body, BoundMap, BoundTable, FeatureMap, Shape, Sums
 from dpsketch.maps.registry import MAPS, map_from_dict
+from dpsketch.privacy.variances import triangle_dimension
 from dpsketch.records import IdSets, Records, Words
-from dpsketch.schema import Schema
+from dpsketch.schema import Relation, Schema
 
 EMBEDDING = dps.Embedding.from_arrays([([[0.5, -0.25], [1, 1], [0.1, 3]], [0.1, 0, -0.2]), ([[1, -1, 0.5]], [0])])
 SCHEMA = dps.Schema.from_dict(MIXED | {"columns": MIXED["columns"] | {"friends": {"kind": "set", "universe": 30}}})
@@ -23,6 +25,13 @@ EXAMPLES: list[FeatureMap] = [
     dps.Histogram(bins=8),
     dps.Histogram(ways=2, bins=4),
     dps.Histogram(ways=3, columns=["sex", "member", "age"], bins=4),
+    dps.Marginals(bins=8),
+    dps.Marginals(columns=["sex", "age", "height"], bins=150),
+    dps.Marginals(columns=["income", "joined"], bins=1),
+    dps.Marginals(columns=["height"], bins=32768),
+    dps.Pairs(bins=4),
+    dps.Pairs(columns=["member", "age", "sex"], bins=3, pairs=[("age", "sex"), ("member", "age")]),
+    dps.Pairs(columns=["height", "sex"], bins=2, groups=[(0, 0, 1, 1, 0), (1, 0, 0, 2)]),
     dps.Fourier(size=7, seed=1),
     dps.Fourier(size=4, seed=2, columns=["height"], radii=(1, 100)),
     dps.Fourier(size=70, seed=3, structure="hadamard"),
@@ -63,6 +72,8 @@ EXAMPLES: list[FeatureMap] = [
     dps.Grouped(dps.Count(), "sex"),
     dps.Grouped(dps.Race(rows=2, width=8, hash=dps.MinHash()), "sex"),
     dps.Grouped(dps.Histogram(ways=2, columns=["age", "member"], bins=3), "sex"),
+    dps.Grouped(dps.Marginals(columns=["age", "member"], bins=3), "sex"),
+    dps.Grouped(dps.Pairs(columns=["age", "member"], bins=3), "sex"),
     dps.Subsampled(dps.Fourier(size=12, seed=1), size=4),
     dps.Subsampled(dps.Fourier(size=70, seed=3, structure="hadamard"), size=35),
     dps.Subsampled(dps.OneBitFourier(size=70, seed=3, structure="hadamard"), size=2),
@@ -116,6 +127,26 @@ def test_every_registered_map_has_an_example() -> None:
     assert {type(example) for example in EXAMPLES} == set(MAPS.values())
 
 
+def inside(bound: BoundMap, body: Body | None, change: np.ndarray) -> bool:
+    """Whether the norms of the groups' changes add up to at most the radius; integers, up to the roots."""
+    if body is None:
+        return True
+    groups = [[int(number) for number in group] for group in change.reshape(bound.groups, -1)]
+    if body.shape is Shape.CUBE:
+        return sum(max(abs(number) for number in group) for group in groups) <= body.radius
+    if body.shape is Shape.DISC:
+        squares = [max(u * u + v * v for u, v in zip(group[0::2], group[1::2], strict=True)) for group in groups]
+    else:
+        on = np.equal(*np.triu_indices(triangle_dimension(len(groups[0])))).tolist()
+        squares = [
+            sum(n * n * (1 if diagonal else 2) for n, diagonal in zip(group, on, strict=True)) for group in groups
+        ]
+    changed = [square for square in squares if square]
+    if len(changed) == 1:
+        return changed[0] <= body.radius**2
+    return sum(math.sqrt(square) for square in changed) <= body.radius * (1 + 1e-12)
+
+
 @every_map
 @given(one=record, two=record, masks=st.integers(0, 1000))
 def test_neighbours_stay_within_the_sensitivity(bound: BoundMap, one: list[int], two: list[int], masks: int) -> None:
@@ -132,6 +163,7 @@ def test_neighbours_stay_within_the_sensitivity(bound: BoundMap, one: list[int],
         assert isinstance(limit.l2_squared, int)
         assert np.abs(change).sum() <= limit.l1
         assert exact_square(change) <= limit.l2_squared
+        assert inside(bound, bound.body(relation), change)
     assert np.abs(first).max() <= bound.largest
 
 
@@ -142,11 +174,13 @@ def test_units_stay_within_the_sensitivity(bound: BoundMap, rows: list[list[int]
     limit = bound.sensitivity(Relation.ADD_REMOVE, rows_per_unit=3)
     assert np.abs(change).sum() <= limit.l1
     assert exact_square(change) <= limit.l2_squared
+    assert inside(bound, bound.body(Relation.ADD_REMOVE, rows_per_unit=3), change)
     if others:
         change = change - features_of(bound, *others)
     limit = bound.sensitivity(Relation.REPLACE_ONE, rows_per_unit=3)
     assert np.abs(change).sum() <= limit.l1
     assert exact_square(change) <= limit.l2_squared
+    assert inside(bound, bound.body(Relation.REPLACE_ONE, rows_per_unit=3), change)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +211,12 @@ def test_the_second_moment_bounds_are_attained(radius: float) -> None:
     one, two = features_of(bound, axis), features_of(bound, other)
     assert exact_square(one) == bound.sensitivity(Relation.ADD_REMOVE).l2_squared == ball**4
     assert exact_square(one - two) == bound.sensitivity(Relation.REPLACE_ONE).l2_squared
+    assert inside(bound, Body(Shape.BALL, ball**2), one)
+    assert not inside(bound, Body(Shape.BALL, ball**2 - 1), one)
+    replaced = bound.body(Relation.REPLACE_ONE)
+    assert replaced is not None
+    assert inside(bound, replaced, one - two)
+    assert not inside(bound, Body(Shape.BALL, replaced.radius - 1), one - two)
     l1 = bound.sensitivity(Relation.ADD_REMOVE).l1
     assert 0.99 * l1 <= np.abs(features_of(bound, diagonal)).sum() <= l1
 
@@ -230,6 +270,8 @@ def test_the_one_bit_bounds_are_attained() -> None:
     change = features[np.argmax(features.sum(axis=1))] - features[np.argmin(features.sum(axis=1))]
     limit = bound.sensitivity(Relation.REPLACE_ONE)
     assert (np.abs(change).sum(), (change**2).sum()) == (limit.l1, limit.l2_squared)
+    assert inside(bound, bound.body(Relation.REPLACE_ONE), change)
+    assert not inside(bound, Body(Shape.CUBE, 1), change)
 
 
 def test_the_fourier_bounds_are_attained_by_one_frequency() -> None:
@@ -241,6 +283,9 @@ def test_the_fourier_bounds_are_attained_by_one_frequency() -> None:
     limit = bound.sensitivity(Relation.ADD_REMOVE)
     assert 0.9999 * limit.l1 <= np.abs(features).sum(axis=1).max() <= limit.l1
     assert 0.9999 * limit.l2_squared <= (features**2).sum(axis=1).max() <= limit.l2_squared
+    longest = features[np.argmax((features**2).sum(axis=1))]
+    assert inside(bound, bound.body(Relation.ADD_REMOVE), longest)
+    assert not inside(bound, Body(Shape.DISC, 32767), longest)
 
 
 @every_pure_map
@@ -314,13 +359,15 @@ def test_fingerprints_tell_maps_apart() -> None:
 VECTORS = {
     "count": "921ac7f2",
     "histogram": "918e8153 e6186144 dc008c1d",
+    "marginals": "14964ea7 5d6e3d0d aa983492 bf1eda0b",
+    "pairs": "4f79aecd af215d01 96ec96bb",
     "fourier": "dcf5bfc3 bb79708d d2cb3f2e",
     "one_bit_fourier": "a2774527 9f098381 e84d81ef",
     "quadratic": "2af5d117 42a9b7cc 121fc6a5 dba43dc9",
     "second_moments": "a4e81712 07b9a375 7a6896e4",
     "grid": "11ed0ad0 948ee38f",
     "race": "49d886a6 f597bc2d 26808db7 33c1263d 44543d6e 9b8b2fba 60c4fb1a 75a68dcb bc3449f3 1ddd4e2e",
-    "grouped": "7fad58ec c86f556e 658d73e4 56d316bb 1fada20d",
+    "grouped": "7fad58ec c86f556e 658d73e4 56d316bb 1fada20d 155db317 b612a2c0",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.cli import main
+from dpsketch.privacy.events import Release
 
 GOOD = """[privacy]
 rows = 100
@@ -63,11 +65,27 @@ def sql(question: str, message: str) -> Case:
     return Case(f"ask good.sketch|{question}", f"QueryError: {message}")
 
 
+COUNT_RECIPE = "[[parts]]\nshare = 1.0\nmap = 'count'\n"
 AGGREGATES = "avg, sum, count, var, stddev, median, quantile(column, q)"
 CONDITIONS = "Hint: conditions use and, or, not, =, <>, <, <=, >, >=, between, in, is null"
 COPY = "Hint: ask its owner for a new copy"
 CASES = [
     # schemas
+    schema(
+        "[privacy]\nrelation = 'both'\n[columns.x]\nkind = 'boolean'\n",
+        'privacy.relation must be "add-remove" or "replace-one", got \'both\' instead\n'
+        'Hint: "replace-one" makes the exact number of rows public; if in doubt leave it out',
+    ),
+    schema(
+        "[privacy]\nunit = 'id'\nmax_rows_per_unit = 2\nconstant_per_unit = ['z']\n[columns.x]\nkind = 'boolean'\n",
+        "privacy.constant_per_unit must be a list of declared columns, got ['z'] instead\n"
+        "Hint: name the columns that have one value in all rows of a unit",
+    ),
+    schema(
+        "[privacy]\nconstant_per_unit = ['x']\n[columns.x]\nkind = 'boolean'\n",
+        "privacy.constant_per_unit is set but privacy.unit is 'row'\n"
+        'Hint: name the column that identifies a person: unit = "patient_id"',
+    ),
     schema("[privacy\n", "not valid TOML: Expected ']' at the end of a table declaration (at line 1, column 9)"),
     schema("", "columns must be a section\nHint: write [columns] and its keys below it"),
     schema("[columns]\n", "columns: at least one column must be declared\nHint: add a [columns.NAME] section"),
@@ -173,8 +191,82 @@ CASES = [
     ),
     # budget and ledger
     Case(
-        RELEASE.replace("--epsilon 1", "--epsilon 1e-9"),
-        "RecipeError: map fourier: 100 declared rows and the noise do not fit 63 bits\n"
+        RELEASE.replace(" --epsilon 1", ""),
+        "BudgetError: a budget is needed\nHint: pass --epsilon 1, with --delta or without, or --rho 0.5",
+    ),
+    Case(
+        RELEASE + " --rho 1",
+        "BudgetError: a budget is either epsilon, with delta or without, or rho\nHint: pass one of them",
+    ),
+    Case(
+        RELEASE + " --delta 0.5",
+        "BudgetError: delta must be 0, or between 1e-30 and 0.01, got 0.5 instead\n"
+        "Hint: it should be far below one over the number of people; 1e-6 is a common choice",
+    ),
+    Case(
+        RELEASE.replace("--epsilon 1", "--rho 0"),
+        "BudgetError: rho must be a number from 1e-18 to 5000, got 0.0 instead\n"
+        "Hint: 0.5 is about as strict as epsilon = 1 of pure privacy",
+    ),
+    Case(
+        RELEASE + " --mechanism gaussian",
+        "BudgetError: Gaussian noise needs delta above 0\nHint: pass --delta 1e-6, or leave out the mechanism",
+    ),
+    Case(
+        RELEASE + " --mechanism normal",
+        "BudgetError: mechanism must be one of auto, laplace, gaussian, got 'normal' instead\n"
+        "Hint: auto takes the least noise",
+    ),
+    Case(
+        RELEASE + " --only sex",
+        "RecipeError: --only needs a column and a value\nHint: write --only region=north",
+    ),
+    Case(
+        RELEASE + " --only sex=femail",
+        "RecipeError: Only: column 'sex' has no value 'femail'\nHint: did you mean 'Female' or 'Male'?",
+    ),
+    Case(
+        RELEASE + " --only age=3",
+        "RecipeError: Only: 'age' is not a category or boolean column\nHint: partition by one that is",
+    ),
+    Case(
+        RELEASE + " --plan none",
+        "LedgerError: dataset 't' has no plan 'none'\nHint: dpsketch ledger declare … declares one",
+    ),
+    Case(
+        "release t.parquet --schema good.toml --epsilon 1 --ledger l.db -o t.parquet --force",
+        "FileError: t.parquet is an input of this command\nHint: choose another name for the output",
+    ),
+    Case(
+        "release t.parquet --schema good.toml --epsilon 1 --ledger l.db -o l.db --force",
+        "FileError: l.db is an input of this command\nHint: choose another name for the output",
+    ),
+    Case(
+        "audit bad-recipe.toml --epsilon inf",
+        "BudgetError: there is nothing to audit without privacy\nHint: pass a finite epsilon, or rho",
+        None,
+        COUNT_RECIPE,
+    ),
+    Case(
+        "audit bad-recipe.toml --epsilon 1 --relation other",
+        "RecipeError: --relation must be add-remove or replace-one, got 'other' instead\n"
+        "Hint: add-remove hides that a record is there at all",
+        None,
+        COUNT_RECIPE,
+    ),
+    Case(
+        "audit bad-recipe.toml --epsilon 1 --schema good.toml --relation add-remove",
+        "RecipeError: a schema says its relation itself\nHint: leave out --relation",
+        None,
+        COUNT_RECIPE,
+    ),
+    Case(
+        "accumulate t.parquet --schema good.toml -o new.raw",
+        "BudgetError: a budget is needed\nHint: pass --epsilon 1, with --delta or without, or --rho 0.5",
+    ),
+    Case(
+        RELEASE.replace("--epsilon 1", "--epsilon 1e-9 --rows 281000000000000"),
+        "RecipeError: map fourier: 281000000000000 declared rows and the noise do not fit 63 bits\n"
         "Hint: raise epsilon or the part's share, or declare fewer rows",
     ),
     Case(
@@ -221,7 +313,7 @@ CASES = [
     ),
     Case(
         RELEASE.replace("l.db", "t.parquet"),
-        "LedgerError: the ledger cannot be used: file is not a database\nHint: check the path and its permissions",
+        "LedgerError: t.parquet is not a ledger\nHint: check the path and its permissions",
     ),
     Case(
         "ledger show none.db",
@@ -229,7 +321,102 @@ CASES = [
     ),
     Case(
         "ledger show mysql://host/db",
-        "LedgerError: a ledger is a file or an sqlite:// URL\nHint: pass --ledger ledger.db",
+        "LedgerError: a ledger is a file, an sqlite:// or a postgresql:// URL\n"
+        "Hint: pass --ledger ledger.db, or postgresql://user@host/database",
+    ),
+    Case(
+        "ledger show postgresql://me:p@ss@host/db",
+        "LedgerError: the ledger's URL cannot be read\n"
+        "Hint: write postgresql://user@host/database; signs like @, / and ? in a password must be percent-encoded",
+    ),
+    Case(
+        "ledger grant l.db a",
+        "BudgetError: a cap is epsilon, with delta or without, or rho\nHint: pass --epsilon 1, or --rho 0.5",
+    ),
+    Case(
+        "ledger grant l.db a --epsilon 1 --rho 1",
+        "BudgetError: a budget is either epsilon, with delta or without, or rho\nHint: pass one of them",
+    ),
+    Case(
+        "ledger show l.db --as-plan 2",
+        "BudgetError: delta must be 0, or between 1e-30 and 0.01, got 2.0 instead\n"
+        "Hint: it should be far below one over the number of people; 1e-6 is a common choice",
+    ),
+    Case(
+        "ledger show postgresql:/me:secret@host/db",
+        "LedgerError: that is not a ledger's address\nHint: write postgresql://user@host/database, "
+        "with the password in ~/.pgpass or PGPASSWORD, or a file as ./name",
+    ),
+    Case(
+        "ledger show sqlite://",
+        "LedgerError: a ledger in memory has nothing to read\nHint: pass the ledger's file or URL",
+    ),
+    Case(
+        "ledger show empty.db",
+        "LedgerError: there is no ledger in empty.db\nHint: the first release, or dpsketch ledger grant, creates it",
+    ),
+    Case(
+        "ledger show damaged.db",
+        "LedgerError: the ledger is damaged\n"
+        "Hint: restore a backup, and lower the caps by what was released since it was made",
+    ),
+    Case(
+        "ledger grant l.db a --epsilon 200",
+        "BudgetError: a cap's epsilon must be between 1e-9 and 100, got 200.0 instead\n"
+        "Hint: a cap holds for all releases together; choose a smaller one",
+    ),
+    Case(
+        "ledger grant l.db a\tb --epsilon 1",
+        "LedgerError: a dataset's name must have 1 to 200 printable characters\nHint: pass another DATASET",
+    ),
+    Case(
+        "ledger grant l.db  --epsilon 1",  # an empty name
+        "LedgerError: a dataset's name must have 1 to 200 printable characters\nHint: pass another DATASET",
+    ),
+    Case(
+        "ledger declare l.db  p --schema good.toml --release epsilon=1 --delta 0",
+        "LedgerError: a dataset's name must have 1 to 200 printable characters\nHint: pass another DATASET",
+    ),
+    Case(
+        "ledger declare l.db a p --schema good.toml --release delta=0.1 --delta 0",
+        "BudgetError: 'delta=0.1' is not a budget: delta needs an epsilon\n"
+        "Hint: write epsilon=0.1, or epsilon=0.1,delta=1e-7, or rho=0.01",
+    ),
+    Case(
+        "ledger declare l.db a p --schema good.toml --release epsilon=200 --delta 0",
+        "BudgetError: epsilon of a plan's release must be between 1e-9 and 100, got 200.0 instead\n"
+        "Hint: choose a smaller one",
+    ),
+    Case(
+        "ledger declare l.db a p --schema good.toml --release epsilon=1 --delta 0.5",
+        "BudgetError: delta must be 0, or between 1e-30 and 0.01, got 0.5 instead\n"
+        "Hint: it should be far below one over the number of people; 1e-6 is a common choice",
+    ),
+    Case(
+        "ledger declare l.db a p --schema good.toml --release epsilon=1 --delta 0 --times 101",
+        "BudgetError: a plan may cost epsilon 100 at most, this one costs 101\nHint: declare fewer or smaller releases",
+    ),
+    Case(
+        "ledger declare l.db a p --schema good.toml --release epsilon=1 --delta 0 --times 10001",
+        "BudgetError: times must be from 1 to 10,000, got 10001 instead",
+    ),
+    Case(
+        "ledger declare l.db a p --schema good.toml --release epsilon --delta 0",
+        "BudgetError: 'epsilon' is not a budget\nHint: write epsilon=0.1, or epsilon=0.1,delta=1e-7, or rho=0.01",
+    ),
+    Case(
+        "ledger declare l.db a p --schema good.toml --release epsilon=1,sigma=2 --delta 0",
+        "BudgetError: 'epsilon=1,sigma=2' is not a budget\n"
+        "Hint: write epsilon=0.1, or epsilon=0.1,delta=1e-7, or rho=0.01",
+    ),
+    Case(
+        "ledger declare l.db a p --schema good.toml --release epsilon=1 --delta 0 --times 0",
+        "BudgetError: times must be from 1 to 10,000, got 0 instead",
+    ),
+    Case(
+        "ledger declare l.db spent p --schema good.toml --release epsilon=1 --delta 0",
+        "BudgetError: this plan needs epsilon 1; dataset 'spent' has 0.125 left of 1.\n"
+        "Hint: ask the owner to raise the cap: dpsketch ledger grant …",
     ),
     Case("ledger grant l.db a --epsilon inf", "BudgetError: a cap must be finite\nHint: pass --epsilon with a number"),
     Case(
@@ -252,7 +439,7 @@ CASES = [
     recipe(
         'map = "nonsense"',
         "bad-recipe.toml: there is no map called 'nonsense'\n"
-        "Hint: the maps are count, histogram, fourier, one_bit_fourier, quadratic, "
+        "Hint: the maps are count, histogram, marginals, pairs, fourier, one_bit_fourier, quadratic, "
         "second_moments, grid, race, grouped, subsampled",
     ),
     recipe(
@@ -476,9 +663,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     other = dps.accumulate(path / "t.parquet", facts, recipe)
     dps.release(other, dps.Budget(float("inf"))).save(path / "study.sketch")
     (path / "cut.sketch").write_bytes((path / "good.sketch").read_bytes()[:-1])
+    (path / "empty.db").touch()
+    damaged = dps.Ledger(path / "damaged.db")
+    damaged.reserve("a", ("row", 1, "add-remove"), Release(dps.Budget(1.0), ()), frozenset(["i"]))
+    with sqlite3.connect(path / "damaged.db") as connection:
+        connection.execute("update spends set release = '{}'")
     ledger = dps.Ledger(path / "l.db")
     ledger.grant("spent", dps.Budget(1.0))
-    ledger.reserve("spent", dps.Budget(0.875).exact_epsilon, "row", 1, "test")
+    ledger.reserve("spent", ("row", 1, "add-remove"), Release(dps.Budget(0.875), ()), frozenset(["i"]))
     return path
 
 

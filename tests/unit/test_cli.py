@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +18,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.demo import SCHEMA, make_table
+from dpsketch.privacy.events import Mechanism, Noise, Release
 
 PROGRAM = str(Path(sys.executable).with_name("dpsketch"))
 
@@ -50,7 +54,7 @@ def test_released_sketches_merge_and_show_both(folder: Path) -> None:
         options = ["--schema", "hospital.toml", "--ledger", "l.db", "--dataset", name, "-o", f"{name}.sketch"]
         run(folder, "release", "hospital.parquet", "--epsilon", "0.5", *options)
     run(folder, "merge", "a.sketch", "b.sketch", "-o", "both.sketch")
-    assert "2 releases (epsilon 0.5, 0.5)" in run(folder, "show", "both.sketch")
+    assert "2 releases (epsilon 0.5; epsilon 0.5)" in run(folder, "show", "both.sketch")
 
 
 def test_a_schema_from_init_needs_a_person(folder: Path) -> None:
@@ -110,3 +114,96 @@ def test_people_with_several_rows(tmp_path: Path) -> None:
         tmp_path, "show", "t.sketch"
     )
     assert "'person' with up to 2 rows" in run(tmp_path, "ledger", "show", "l.db", "--json")
+
+
+def test_a_curator_grants_declares_and_looks(folder: Path) -> None:
+    run(folder, "ledger", "grant", "l.db", "hospital", "--epsilon", "5", "--delta", "1e-5")
+    words = ["--release", "epsilon=0.1", "--release", "epsilon=0.05,delta=1e-8", "--times", "50", "--delta", "1e-6"]
+    run(folder, "ledger", "declare", "l.db", "hospital", "year", "--schema", "hospital.toml", *words)
+    options = ["--schema", "hospital.toml", "--ledger", "l.db", "-o", "a.sketch"]
+    run(folder, "release", "hospital.parquet", "--epsilon", "0.5", *options)
+    run(folder, "ledger", "grant", "l.db", "other", "--rho", "0.5")
+    shown = run(folder, "ledger", "show", "l.db", "--as-plan", "1e-6")
+    lines = shown.splitlines()
+    cells = [line.split() for line in lines]
+    assert cells[0] == ["dataset", "relation", "budget", "cap", "spent", "left"]
+    assert cells[1][:4] == ["hospital", "add-remove", "epsilon", "5"]
+    assert cells[2] == ["delta", "1e-05", "1e-06", "9e-06"]
+    assert cells[3] == ["other", "-", "rho", "0.5", "0", "0.5"]
+    assert max(map(len, lines)) <= 100
+    assert lines[4].startswith("hospital: per row; 1 release. As one plan: epsilon 0.")
+    assert lines[4].endswith(" at delta 1e-06.")
+    assert lines[5].startswith("Plan 'year' of 'hospital': epsilon 3.7")
+    assert lines[5].endswith(" and delta 1e-06; 0 releases made, 100 left.")
+    assert lines[6] == "other: 0 releases. As one plan: epsilon 0 at delta 1e-06."
+    first, second = json.loads(run(folder, "ledger", "show", "l.db", "--json", "--as-plan", "1e-6"))
+    assert (first["kind"], first["relation"]) == ("epsilon", "add-remove")
+    assert 0.49 < float(first["epsilon_as_one_plan"]) <= 0.5
+    assert (first["cap"], first["delta_cap"], first["delta_spent"]) == ("5", "0.00001", "0.000001")
+    assert [spend["budget"] for spend in first["spends"]] == [{"epsilon": 0.5}]
+    assert (second["kind"], second["left"], second["unit"]) == ("rho", "0.5", None)
+
+
+def test_a_ledger_is_readable_in_80_columns(tmp_path: Path) -> None:
+    ledger = dps.Ledger(tmp_path / "l.db")
+    name = "a dataset with quite a long name, which is folded"
+    ledger.grant(name, dps.Budget(2.0, 1.23456789e-5))
+    accounted = ("person", 3, "replace-one")
+    noise = (Noise(Mechanism.GAUSSIAN, 1, Fraction(10)),)
+    release = Release(dps.Budget(0.123456789, 1.23456789e-7), noise)
+    for value in "xy":
+        ledger.reserve(name, accounted, release, frozenset("i"), ("c", value))
+    ledger.commit(ledger.reserve(name, accounted, Release(dps.Budget(0.1), ()), frozenset("i")))
+    ledger.grant("s", dps.Budget(1.0))
+    ledger.reserve("s", ("row", 1, "add-remove"), Release(dps.Budget(0.1), (), Fraction(1, 3)), frozenset("j"))
+    *lines, first, second = run(tmp_path, "ledger", "show", "l.db").splitlines()
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    assert "…" not in text
+    words = text.split()
+    for word in ("replace-one", "0.346914", "1.65308", "1.23456e-05", "2.46914e-07", "1.20987e-05"):
+        assert word in words, "spent is rounded up, cap and left down"
+    assert first == f"{name}: per 'person' with up to 3 rows; 3 releases (2 unfinished), of 2 parts."
+    assert second == "s: per row; 1 release (1 unfinished), of 1 sample."
+    exact = json.loads(run(tmp_path, "ledger", "show", "l.db", "--json"))[0]
+    assert (exact["spent"], exact["delta_cap"]) == ("0.346913578", "0.0000123456789")
+
+
+def said(folder: Path, *words: str) -> str:
+    done = subprocess.run([PROGRAM, *words], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_declare_says_what_a_plan_costs(folder: Path) -> None:
+    declare = ["ledger", "declare", "l.db"]
+    rest = ["--schema", "hospital.toml", "--delta"]
+    assert said(folder, *declare, "a", "p", *rest, "0", "--release", "epsilon=0.1") == (
+        "Plan 'p' of dataset 'a': 1 release for epsilon 0.1 and delta 0.\n"
+        "The plan saves nothing: without it, its releases would cost no more.\n"
+    )
+    words = said(folder, *declare, "b", "p", *rest, "1e-6", "--release", "epsilon=0.1, delta=1e-9", "--times", "52")
+    assert words.startswith("Plan 'p' of dataset 'b': 52 releases for epsilon 3.2")
+    assert words.endswith(" and delta 1e-06 together.\n")
+
+
+@pytest.mark.parametrize("command", ["show l.db", "grant l.db a --epsilon 2", "declare l.db b p --schema s.toml"])
+def test_an_upgrade_is_told_once(command: str, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text('[privacy]\nrows = 1000\n[columns.x]\nkind = "boolean"\n')
+    with closing(sqlite3.connect(tmp_path / "l.db")) as connection:
+        connection.executescript(OLD)
+    words = ["ledger", *command.split()]
+    if "declare" in command:
+        words += ["--release", "epsilon=0.1", "--delta", "0"]
+    assert "The ledger was upgraded to this version's tables" in said(tmp_path, *words).splitlines()[0]
+    assert "upgraded" not in said(tmp_path, "ledger", "show", "l.db")
+
+
+# An empty ledger of version 0.1.0.
+OLD = """
+CREATE TABLE datasets (name VARCHAR NOT NULL, unit VARCHAR NOT NULL, max_rows_per_unit INTEGER NOT NULL);
+CREATE TABLE grants (number INTEGER NOT NULL, dataset VARCHAR NOT NULL, cap VARCHAR NOT NULL, created VARCHAR NOT NULL);
+CREATE TABLE spends (number INTEGER NOT NULL, id VARCHAR NOT NULL, dataset VARCHAR NOT NULL, epsilon VARCHAR NOT NULL,
+  event VARCHAR NOT NULL, created VARCHAR NOT NULL);
+CREATE TABLE commits (spend VARCHAR NOT NULL);
+"""

@@ -66,7 +66,8 @@ def graph_schema(nodes: int, undirected: bool) -> dict[str, Any]:
     lists, factor = ("two lists", 4) if undirected else ("one list", 2)
     note = (
         f"A record is one node's list of neighbours. One edge more or less changes {lists}: such a change is "
-        f"protected by {factor} times epsilon. A person who is in many lists is not protected as a whole."
+        f"protected by {factor} times epsilon, with a larger delta if there is one, or by {factor**2} times rho. "
+        "A person who is in many lists is not protected as a whole."
     )
     return {
         "privacy": {"rows": nodes, "record": "neighbour list", "note": note},

@@ -39,11 +39,12 @@ class Local:
         self,
         source: Any,
         schema: Schema,
+        recipe: Recipe,
         maps: tuple[BoundMap, ...],
         progress: Progress,
-        sampling: RowSampling | None = None,
     ) -> list[Sums]:
         threads = self.threads or os.cpu_count() or 1
+        sampling = recipe.sampling
         wanted = [column.name for column in schema.columns]
         if schema.unit_column is not None:
             wanted.append(schema.unit_column)
@@ -52,21 +53,28 @@ class Local:
             if schema.unit_column is not None:
                 selection = UnitSelection(schema.max_rows_per_unit)
                 for batch in batches:
-                    selection.add(batch.column(schema.unit_column), encode(schema, batch))
-                units, kept = selection.kept() or (np.empty(0, np.int64), None)
-                chosen = np.arange(len(units))
+                    records = encode(schema, batch)
+                    units = batch.column(schema.unit_column)
+                    if recipe.only is not None:
+                        if recipe.only.column in schema.constant_per_unit:
+                            selection.drop(units.take(pa.array(recipe.only.places_elsewhere(schema, records))))
+                        places = recipe.only.places(schema, records)
+                        units, records = units.take(pa.array(places)), records.take(places)
+                    selection.add(units, records)
+                numbers, kept = selection.kept() or (np.empty(0, np.int64), None)
+                chosen = np.arange(len(numbers))
                 if sampling is not None:
-                    chosen = kept_units(units, sampling.threshold, Keystream())
+                    chosen = kept_units(numbers, sampling.threshold, Keystream())
                 self._submit(workers, kept, chosen)
             elif sampling is not None and sampling.count is not None:
                 reservoir = Reservoir(sampling.count, Keystream())
                 for batch in batches:
-                    reservoir.add(encode(schema, batch))
+                    reservoir.add(_kept(schema, recipe, batch))
                 sample = reservoir.kept()
                 self._submit(workers, sample, np.arange(0 if sample is None else len(sample)))
             else:
                 for batch in batches:
-                    workers.submit(lambda batch=batch: _sampled(encode(schema, batch), sampling))  # type: ignore[misc]
+                    workers.submit(lambda batch=batch: _sampled(_kept(schema, recipe, batch), sampling))  # type: ignore[misc]
             return workers.total()
 
     def _submit(self, workers: _Workers, records: Records | None, chosen: NDArray[np.int64]) -> None:
@@ -78,6 +86,12 @@ class Local:
         for batch in batches:
             for start in range(0, batch.num_rows, self.batch_rows):
                 yield batch.slice(start, self.batch_rows)
+
+
+def _kept(schema: Schema, recipe: Recipe, batch: pa.RecordBatch) -> Records:
+    """The rows of a batch that the recipe is about."""
+    records = encode(schema, batch)
+    return records if recipe.only is None else records.take(recipe.only.places(schema, records))
 
 
 def _sampled(records: Records, sampling: RowSampling | None) -> Records:
@@ -189,6 +203,6 @@ def accumulate(
             raise RecipeError(
                 f"map {bound.description.name}: {schema.rows} declared rows do not fit 63 bits", "declare fewer rows"
             )
-    sums = (engine or Local()).run(source, schema, maps, progress or (lambda share: None), recipe.sampling)
+    sums = (engine or Local()).run(source, schema, recipe, maps, progress or (lambda share: None))
     parts = tuple(RawPart(bound, part) for bound, part in zip(maps, sums, strict=True))
     return RawSketch(schema, recipe.settled(maps), parts, new_lineage())

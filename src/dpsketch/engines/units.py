@@ -29,6 +29,7 @@ class UnitSelection:
     def __init__(self, most: int) -> None:
         self._most = most
         self._numbers: dict[bytes, int] = {}
+        self._dropped: set[int] = set()
         self._kept: _Rows | None = None
         self._waiting: list[_Rows] = []
         self._waiting_rows = 0
@@ -37,7 +38,7 @@ class UnitSelection:
         """Take the rows of one batch, in any order, from one thread at a time."""
         encoded = texts(units).view(pa.large_binary()).dictionary_encode()
         names = encoded.dictionary.to_pylist()
-        numbers = np.array([self._numbers.setdefault(name, len(self._numbers)) for name in names], np.int64)
+        numbers = self._numbered(names)
         keys = np.array([_key(name) for name in names], np.uint64)
         present = pc.is_valid(encoded.indices).to_numpy(zero_copy_only=False)
         index = filled(encoded.indices, 0)[present]
@@ -47,10 +48,22 @@ class UnitSelection:
         if self._waiting_rows > _SLACK + (0 if self._kept is None else len(self._kept.units)):
             self._select()
 
+    def drop(self, units: pa.Array) -> None:
+        """No row of these units counts, before or after."""
+        self._dropped.update(
+            self._numbered(texts(units).view(pa.large_binary()).unique().drop_null().to_pylist()).tolist()
+        )
+
     def kept(self) -> tuple[NDArray[np.int64], Records] | None:
         """Unit numbers, rising, and the records that count; None if there was no batch at all."""
         self._select()
-        return None if self._kept is None else (self._kept.units, self._kept.records)
+        if self._kept is None:
+            return None
+        stay = np.flatnonzero(~np.isin(self._kept.units, np.array(sorted(self._dropped), np.int64)))
+        return self._kept.units[stay], self._kept.records.take(stay)
+
+    def _numbered(self, names: list[bytes]) -> NDArray[np.int64]:
+        return np.array([self._numbers.setdefault(name, len(self._numbers)) for name in names], np.int64)
 
     def _select(self) -> None:
         every = self._waiting if self._kept is None else [self._kept, *self._waiting]

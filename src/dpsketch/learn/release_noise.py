@@ -8,13 +8,13 @@ import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
-from dpsketch.maps.base import BoundMap, BoundTable, Relation, Sums
+from dpsketch.maps.base import BoundMap, BoundTable, Sums
 from dpsketch.maps.count import BoundCount
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.histogram import BoundHistogram
 from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.recipe import declared_rows
-from dpsketch.schema import Floats
+from dpsketch.schema import Floats, Relation
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 _BLOCK = 1 << 20

@@ -20,18 +20,11 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import RecipeError
 from dpsketch.records import Records
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema import Floats, Relation, Schema
 
 Sums = NDArray[np.int64] | NDArray[np.int32]
 MOST_COUNTERS = 2**31
 LARGE = 1 << 22  # sums; from here on counters take four bytes where they fit, and are shared between threads
-
-
-class Relation(StrEnum):
-    """When two tables are neighbours: one unit more, or one unit replaced by another."""
-
-    ADD_REMOVE = "add-remove"
-    REPLACE_ONE = "replace-one"
 
 
 @dataclass(frozen=True)
@@ -40,6 +33,26 @@ class Sensitivity:
 
     l1: int
     l2_squared: int
+
+
+class Shape(StrEnum):
+    """A body whose norm fits features better than L1: a disc for every pair of sums, a cube, or the Frobenius ball of
+    symmetric matrices, given by their upper triangle.
+    """
+
+    DISC = "disc"
+    CUBE = "cube"
+    BALL = "ball"
+
+
+@dataclass(frozen=True)
+class Body:
+    """The difference of a part's sums between neighbouring tables lies in `radius` times the body; in a grouped part
+    the norms of the groups add up to at most `radius`.
+    """
+
+    shape: Shape
+    radius: int
 
 
 class FeatureMap(ABC):
@@ -79,6 +92,7 @@ class BoundMap(ABC):
     grid: int = 1  # integer features are the real ones times `grid`
     narrow: bool = False  # whether `accumulate` also takes int32 sums
     secret: bool = False  # whether `accumulate` draws from `records.secret`
+    groups: int = 1  # equal blocks of sums, of which a record changes one
 
     def __init__(self, description: FeatureMap, schema: Schema, columns: tuple[str, ...]) -> None:
         self.description = description
@@ -108,6 +122,18 @@ class BoundMap(ABC):
         single = self.record_sensitivity(Relation.ADD_REMOVE)
         times = rows_per_unit * (1 if relation is Relation.ADD_REMOVE else 2)
         return Sensitivity(times * single.l1, times**2 * single.l2_squared)
+
+    def record_body(self, relation: Relation) -> Body | None:
+        """The body that holds the features, if noise of its shape may be better than Laplace's; for units of a row."""
+        return None
+
+    def body(self, relation: Relation, rows_per_unit: int | None = None) -> Body | None:
+        """As `sensitivity`: c rows of a unit have c times the radius, replaced ones 2c times."""
+        single = self.record_body(relation if rows_per_unit is None else Relation.ADD_REMOVE)
+        if rows_per_unit is None or single is None:
+            return single
+        times = rows_per_unit * (1 if relation is Relation.ADD_REMOVE else 2)
+        return Body(single.shape, times * single.radius)
 
     def restricted(self, first: int, last: int) -> BoundMap:
         """The same map with only frequencies or directions first .. last-1 of those that it has."""

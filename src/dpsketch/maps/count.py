@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpsketch.maps.base import BoundMap, FeatureMap, Relation, Sensitivity, Sums
+from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums
 from dpsketch.records import Records
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema import Floats, Relation, Schema
 
 
 @dataclass(frozen=True)

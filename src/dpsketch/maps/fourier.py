@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isqrt
 from numbers import Real
 from typing import Any, ClassVar, Protocol
 
@@ -14,10 +15,11 @@ from numpy.typing import NDArray
 from dpsketch.errors import RecipeError
 from dpsketch.maps import hadamard
 from dpsketch.maps.base import (
+    Body,
     BoundMap,
     FeatureMap,
-    Relation,
     Sensitivity,
+    Shape,
     Sums,
     check_columns,
     check_whole,
@@ -26,7 +28,7 @@ from dpsketch.maps.base import (
 from dpsketch.maps.draw import PublicStream
 from dpsketch.precise import precise
 from dpsketch.records import Records
-from dpsketch.schema import SPAN, Codes, Floats, Schema
+from dpsketch.schema import SPAN, Codes, Floats, Relation, Schema
 
 GRID = 32768
 # Largest |cos|, |cos|+|sin| and cos²+sin² of the frozen kernel: tests/unit/maps/test_fourier.py goes through
@@ -34,6 +36,7 @@ GRID = 32768
 LARGEST = 32768
 LARGEST_L1 = 46341
 LARGEST_L2_SQUARED = 1073789908
+LARGEST_MODULUS = isqrt(LARGEST_L2_SQUARED - 1) + 1
 _TURN = 2.0**32
 MOST_PARAMETERS = 2**25
 STRUCTURES = ("auto", "dense", "hadamard")
@@ -74,7 +77,8 @@ class Fourier(FeatureMap):
 
 class BoundFourier(BoundMap):
     """Guarantee: with a = max(|c|+|s|) and b = max(c²+s²) over all phases of the integer kernel and m
-    frequencies, L1 = m·a and L2² = m·b for a row more or less; 2m·a and 4m·b for a row replaced.
+    frequencies, L1 = m·a and L2² = m·b for a row more or less; 2m·a and 4m·b for a row replaced. Every pair of sums
+    changes by at most ⌈√b⌉, or twice that.
     Source: compressive L. 7, 11, 12, 17; docs/proofs/fourier.md.
     """
 
@@ -110,6 +114,9 @@ class BoundFourier(BoundMap):
         if relation is Relation.ADD_REMOVE:
             return Sensitivity(count * LARGEST_L1, count * LARGEST_L2_SQUARED)
         return Sensitivity(2 * count * LARGEST_L1, 4 * count * LARGEST_L2_SQUARED)
+
+    def record_body(self, relation: Relation) -> Body:
+        return Body(Shape.DISC, LARGEST_MODULUS if relation is Relation.ADD_REMOVE else 2 * LARGEST_MODULUS)
 
     def restricted(self, first: int, last: int) -> BoundFourier:
         return self._with(size=2 * (last - first), _drawn=self._drawn.restricted(first, last))

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpsketch.errors import RecipeError
-from dpsketch.maps.base import BoundMap, FeatureMap, Relation, Sensitivity, Sums
+from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Sums
 from dpsketch.records import Records
-from dpsketch.schema import Codes, Floats, Schema
+from dpsketch.schema import Codes, Floats, Relation, Schema
 
 MOST_GROUPS = 10_000
 
@@ -88,6 +88,13 @@ class BoundGrouped(BoundMap):
             return alone
         within = self.inner.record_sensitivity(Relation.REPLACE_ONE)
         return Sensitivity(2 * alone.l1, max(within.l2_squared, 2 * alone.l2_squared))
+
+    def record_body(self, relation: Relation) -> Body | None:
+        alone = self.inner.record_body(Relation.ADD_REMOVE)
+        if alone is None or relation is Relation.ADD_REMOVE:
+            return alone
+        within = self.inner.record_body(Relation.REPLACE_ONE)
+        return Body(alone.shape, max(2 * alone.radius, within.radius if within else 0))
 
     def parameters(self) -> bytes:
         return self.inner.parameters()

@@ -12,18 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import RecipeError
-from dpsketch.maps.base import (
-    BoundMap,
-    FeatureMap,
-    Relation,
-    Sensitivity,
-    Sums,
-    check_columns,
-    check_whole,
-    chosen_columns,
-)
+from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
 from dpsketch.records import Records
-from dpsketch.schema import HIGHEST, MISSING, Codes, Column, Floats, Schema
+from dpsketch.schema import HIGHEST, MISSING, Codes, Column, Floats, Relation, Schema
 
 MOST_CELLS = 2**31
 

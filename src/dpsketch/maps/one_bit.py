@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.maps.base import BoundMap, FeatureMap, Relation, Sensitivity, Sums, chosen_columns
+from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, Sums, chosen_columns
 from dpsketch.maps.draw import PublicStream
 from dpsketch.maps.fourier import ABSENT, check_frequencies, chosen_structure, draw, frequencies_length
 from dpsketch.records import Records
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema import Floats, Relation, Schema
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class OneBitFourier(FeatureMap):
 
 class BoundOneBitFourier(BoundMap):
     """Guarantee: every feature is −1 or 1, so with m frequencies L1 = L2² = 2m for a row more or less, and 4m and 8m
-    for a row replaced, all attained by opposite records. Source: compressive L. 7, 11; docs/proofs/one_bit_fourier.md.
+    for a row replaced, all attained by opposite records; every sum changes by at most 1, or 2.
+    Source: compressive L. 7, 11; docs/proofs/one_bit_fourier.md.
     """
 
     largest = 1
@@ -77,6 +78,9 @@ class BoundOneBitFourier(BoundMap):
         if relation is Relation.ADD_REMOVE:
             return Sensitivity(self.size, self.size)
         return Sensitivity(2 * self.size, 4 * self.size)
+
+    def record_body(self, relation: Relation) -> Body:
+        return Body(Shape.CUBE, 1 if relation is Relation.ADD_REMOVE else 2)
 
     def restricted(self, first: int, last: int) -> BoundOneBitFourier:
         drawn = self._drawn.restricted(first, last)

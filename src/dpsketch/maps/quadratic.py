@@ -13,20 +13,11 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.ball import check_dimension, check_radius, clipped
-from dpsketch.maps.base import (
-    BoundMap,
-    FeatureMap,
-    Relation,
-    Sensitivity,
-    Sums,
-    check_columns,
-    check_whole,
-    chosen_columns,
-)
+from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
 from dpsketch.maps.draw import PublicStream
 from dpsketch.maps.spectral import fourths_bound, squared_lengths, squares_bound
 from dpsketch.records import Records
-from dpsketch.schema import HIGHEST, Floats, Schema
+from dpsketch.schema import HIGHEST, Floats, Relation, Schema
 
 DIRECTIONS = ("gaussian", "hadamard")
 MOST_PARAMETERS = 2**25

@@ -13,16 +13,7 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.ball import clipped
-from dpsketch.maps.base import (
-    MOST_COUNTERS,
-    BoundTable,
-    FeatureMap,
-    Relation,
-    Sensitivity,
-    Sums,
-    check_columns,
-    check_whole,
-)
+from dpsketch.maps.base import MOST_COUNTERS, BoundTable, FeatureMap, Sensitivity, Sums, check_columns, check_whole
 from dpsketch.maps.draw import PublicStream
 from dpsketch.maps.embedding import Embedding, embedding_from_dict
 from dpsketch.maps.hashes import (
@@ -36,7 +27,7 @@ from dpsketch.maps.hashes import (
     hash_from_dict,
 )
 from dpsketch.records import IdSets, Records
-from dpsketch.schema import HIGHEST, MISSING, SPAN, Codes, Datetime, Floats, IdSet, Number, Schema
+from dpsketch.schema import HIGHEST, MISSING, SPAN, Codes, Datetime, Floats, IdSet, Number, Relation, Schema
 
 MOST_PARAMETERS = 2**24
 MOST_WEIGHT = HIGHEST

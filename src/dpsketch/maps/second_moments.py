@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isqrt
 from typing import ClassVar
 
 import numpy as np
 
 from dpsketch.maps.ball import check_dimension, check_radius, clipped
-from dpsketch.maps.base import BoundMap, FeatureMap, Relation, Sensitivity, Sums, check_columns, chosen_columns
+from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, Sums, check_columns, chosen_columns
 from dpsketch.records import Records
-from dpsketch.schema import HIGHEST, Floats, Schema
+from dpsketch.schema import HIGHEST, Floats, Relation, Schema
 
 
 @dataclass(frozen=True)
@@ -68,3 +69,9 @@ class BoundSecondMoments(BoundMap):
         times = 1 if relation is Relation.ADD_REMOVE else 2
         l1 = times * (len(self.columns) + 1) * self.ball**2 // 2
         return Sensitivity(l1, times * self.ball**4)
+
+    def record_body(self, relation: Relation) -> Body:
+        """‖xxᵀ‖ = ‖x‖²; two such matrices have a non-negative inner product, so ‖xxᵀ − yyᵀ‖² <= 2·B⁴."""
+        if relation is Relation.ADD_REMOVE:
+            return Body(Shape.BALL, self.ball**2)
+        return Body(Shape.BALL, isqrt(2 * self.ball**4 - 1) + 1)

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import RecipeError
-from dpsketch.maps.base import BoundMap, FeatureMap, Relation, Sensitivity, Sums, cannot_be_subsampled, check_whole
+from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Sums, cannot_be_subsampled, check_whole
 from dpsketch.maps.grouped import Grouped
 from dpsketch.records import Records, Words
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema import Floats, Relation, Schema
 
 SCHEMES = ("block", "uniform", "poisson")
 MOST_BLOCKS = 10_000
@@ -163,6 +163,13 @@ class BoundSubsampled(BoundMap):
             return Sensitivity(2 * alone.l1, 4 * alone.l2_squared)
         within = max(block.record_sensitivity(relation).l2_squared for block in self.blocks)
         return Sensitivity(2 * alone.l1, max(within, 2 * alone.l2_squared))
+
+    def record_body(self, relation: Relation) -> Body | None:
+        """A mask takes pairs or single sums away, which no norm here grows by."""
+        full = self.inner.record_body(Relation.ADD_REMOVE)
+        if full is None or relation is Relation.ADD_REMOVE:
+            return full
+        return Body(full.shape, 2 * full.radius)
 
     def parameters(self) -> bytes:
         return self.inner.parameters()

@@ -34,6 +34,8 @@ class Budget:
         if self.rho is not None:
             self._check_rho()
             return
+        if self.epsilon is None:
+            raise BudgetError("a budget is needed", "pass --epsilon 1, with --delta or without, or --rho 0.5")
         if not isinstance(self.epsilon, float) or not self.epsilon > 0:
             raise BudgetError(f"epsilon must be a number above 0, got {self.epsilon!r} instead", "1 is a common choice")
         if not 1e-9 <= self.epsilon <= MOST_EPSILON and not math.isinf(self.epsilon):
@@ -53,7 +55,10 @@ class Budget:
         if self.epsilon is not None or self.delta != 0:
             raise BudgetError("a budget is either epsilon, with delta or without, or rho", "pass one of them")
         if not isinstance(self.rho, float) or not 1e-18 <= self.rho <= MOST_RHO:
-            raise BudgetError(f"rho must be a number from 1e-18 to {MOST_RHO:g}, got {self.rho!r} instead")
+            raise BudgetError(
+                f"rho must be a number from 1e-18 to {MOST_RHO:g}, got {self.rho!r} instead",
+                "0.5 is about as strict as epsilon = 1 of pure privacy",
+            )
 
     @property
     def private(self) -> bool:

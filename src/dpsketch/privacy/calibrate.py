@@ -14,7 +14,7 @@ _PRECISION = 200
 _MARGIN = 2.0**-100  # relative, far above the rounding of a few operations with 200 bits
 
 
-def gaussian_deviation(epsilon: Fraction, delta: Fraction, l2_squared: int) -> float:
+def gaussian_deviation(epsilon: Fraction, delta: Fraction, l2_squared: Fraction | int) -> float:
     """The least σ, up to rounding upwards, with which N(0, σ²) noise on sums of squared L2 sensitivity `l2_squared` is
     (ε, δ)-differentially private.
 
@@ -25,11 +25,25 @@ def gaussian_deviation(epsilon: Fraction, delta: Fraction, l2_squared: int) -> f
         raise BudgetError(f"delta must be above 0 and below 1 for Gaussian noise, got {float(delta):g}", "try 1e-6")
     ratio = _largest_ratio(epsilon, delta)
     with precise(_PRECISION) as exact:
-        sensitivity = exact.sqrt(l2_squared)
+        square = Fraction(l2_squared)
+        sensitivity = exact.sqrt(exact.mpf(square.numerator) / square.denominator)
         deviation = math.nextafter(float(sensitivity / ratio), math.inf)
         spent = _delta(exact, epsilon, sensitivity / deviation) * (1 + exact.mpf(_MARGIN))
         if spent > exact.mpf(delta.numerator) / delta.denominator:
             raise AssertionError("the calibrated noise does not meet delta")
+    return deviation
+
+
+def rho_deviation(rho: Fraction, l2_squared: Fraction | int) -> float:
+    """The least σ, rounded upwards, with which N(0, σ²) noise on sums of squared L2 sensitivity `l2_squared` is ρ-zCDP.
+
+    Guarantee: l2_squared / (2σ²) <= ρ, exactly.
+    Source: Bun and Steinke 2016, Proposition 1.6; docs/proofs/calibrate.md.
+    """
+    square = Fraction(l2_squared) / (2 * rho)
+    deviation = math.sqrt(square)
+    while Fraction(deviation) ** 2 < square:
+        deviation = math.nextafter(deviation, math.inf)
     return deviation
 
 
@@ -45,6 +59,14 @@ def _largest_ratio(epsilon: Fraction, delta: Fraction) -> Any:
             middle = (low + high) / 2
             low, high = (middle, high) if _delta(exact, epsilon, middle) <= target else (low, middle)
         return low
+
+
+def gaussian_delta(epsilon: Fraction, ratio_squared: Fraction) -> Fraction:
+    """δ of Gaussian noise at this ε, rounded up; `ratio_squared` is (Δ/σ)²."""
+    with precise(_PRECISION) as exact:
+        ratio = exact.sqrt(exact.mpf(ratio_squared.numerator) / ratio_squared.denominator)
+        spent = _delta(exact, epsilon, ratio) * (1 + exact.mpf(_MARGIN))
+        return Fraction(int(exact.ceil(exact.ldexp(spent, 400))), 1 << 400)
 
 
 def _delta(exact: Any, epsilon: Fraction, ratio: Any) -> Any:

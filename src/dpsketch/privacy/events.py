@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,6 +10,9 @@ from fractions import Fraction
 from typing import Any
 
 from dpsketch.privacy.budget import Budget
+
+_MOST_SCALE = 2**64  # more than any mechanism draws
+_FRACTION = re.compile(r"[0-9]{1,400}(/[0-9]{1,400})?")
 
 
 class Mechanism(StrEnum):
@@ -52,14 +56,20 @@ class Noise:
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Noise:
-        return cls(Mechanism(facts["mechanism"]), int(facts["sensitivity"]), Fraction(facts["scale"]))
+        """Checked: files and ledgers come from elsewhere."""
+        sensitivity, scale = facts["sensitivity"], exact_number(facts["scale"])
+        if isinstance(sensitivity, bool) or not isinstance(sensitivity, int) or not 0 <= sensitivity < 2**400:
+            raise ValueError("sensitivity")
+        if (sensitivity == 0) != (scale == 0) or scale > _MOST_SCALE or 0 < scale < 1 / _MOST_SCALE:
+            raise ValueError("scale")
+        return cls(Mechanism(facts["mechanism"]), sensitivity, scale)
 
 
 @dataclass(frozen=True)
 class Release:
     """One release: the budget that it keeps and the noise of every part.
 
-    With rows sampled at `rate`, the budget holds for the table, the noises for the sample.
+    With rows sampled at `rate`, the budget holds for the table, the noises for the sample; ρ is the same for both.
     """
 
     budget: Budget
@@ -80,6 +90,15 @@ class Release:
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Release:
-        rate = Fraction(facts["rate"]) if "rate" in facts else None
+        rate = exact_number(facts["rate"]) if "rate" in facts else None
+        if rate is not None and not 0 < rate <= 1:
+            raise ValueError("rate")
         noises = tuple(Noise.from_dict(noise) for noise in facts["noises"])
         return cls(Budget(**facts["budget"]), noises, rate)
+
+
+def exact_number(text: object) -> Fraction:
+    """A fraction as `str` writes it."""
+    if not isinstance(text, str) or not _FRACTION.fullmatch(text):
+        raise ValueError("fraction")
+    return Fraction(text)

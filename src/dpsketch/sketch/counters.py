@@ -12,7 +12,6 @@ import numpy as np
 from dpsketch.maps.base import Sums
 
 NARROW_ROOM = 2**31
-NOISE_SCALES = 100  # the noise exceeds so many of its scales with a probability below 10^-43
 
 
 def narrow(sums: Sums) -> bool:

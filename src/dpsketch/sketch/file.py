@@ -25,7 +25,8 @@ from dpsketch.maps.base import LARGE, BoundMap, Sums
 from dpsketch.recipe import Recipe
 from dpsketch.schema import Schema
 
-FORMAT = 1
+FORMAT = 2
+_READABLE = (1, 2)
 _DIGEST = 32
 _BLOCK = 1 << 22
 _TYPES: dict[str, np.dtype[Any]] = {"I64": np.dtype("<i8"), "I32": np.dtype("<i4")}
@@ -158,8 +159,10 @@ def _checked(path: Path) -> tuple[dict[str, Any], _Tensors]:
         raise _unreadable(path, error) from None
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError, RecursionError):
         raise damaged from None
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise FileError(f"{path}: this library reads format {FORMAT}", "use the library version that wrote the file")
+    if not isinstance(header, dict) or header.get("format") not in _READABLE:
+        raise FileError(
+            f"{path}: this library reads formats up to {FORMAT}", "use the library version that wrote the file"
+        )
     if header.get("kind") not in ("raw", "released"):
         raise damaged
     return header, _Tensors(facts, 8 + length, size)

@@ -2,91 +2,152 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.maps.base import LARGE, BoundMap, Sums
+from dpsketch.privacy.bodies import ball_noise, cube_noise, disc_noise
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget
+from dpsketch.privacy.events import Mechanism, Noise, Release
+from dpsketch.privacy.gaussian import rounded_gaussian
 from dpsketch.privacy.keystream import Keystream, Stream
 from dpsketch.privacy.ledger import Ledger
 from dpsketch.privacy.noise import MOST_NOISE_SCALE, discrete_laplace
+from dpsketch.privacy.variances import triangle_dimension
 from dpsketch.recipe import Recipe, declared_rows
 from dpsketch.schema import Schema
 from dpsketch.sketch import counters
+from dpsketch.sketch.calibration import calibrated, keeps_budget
 from dpsketch.sketch.raw import RawSketch, sums_dtype
-from dpsketch.sketch.released import (
-    MECHANISM,
-    ReleasedSketch,
-    fits,
-    library_version,
-    part_noise_scale,
-    part_sensitivity,
-)
+from dpsketch.sketch.released import ReleasedSketch, fits, library_version
 
 _CHUNK = 1 << 20  # sums
 
 
-def release(raw: RawSketch, budget: Budget, ledger: Ledger | None = None, dataset: str | None = None) -> ReleasedSketch:
+def release(
+    raw: RawSketch,
+    budget: Budget,
+    ledger: Ledger | None = None,
+    dataset: str | None = None,
+    mechanism: str = "auto",
+    plan: str | None = None,
+) -> ReleasedSketch:
     """Reserve the spend, add noise, commit. A crash can cost budget, never privacy; a rerun is a new spend.
 
-    Guarantee: ε-differential privacy for one unit (a row, or all rows of a unit column's value) more or less.
+    `mechanism` is "auto", "laplace" or "gaussian"; `plan` names a plan that the ledger holds, of which this release is
+    one entry.
+
+    Guarantee: the budget's differential privacy for one unit (a row, or all rows of a unit column's value), more or
+    less or replaced as the schema says.
     Source: docs/proofs/release.md. A release marked NOT PRIVATE shows the raw sums: large ones as read-only views.
     """
+    maps = [part.map for part in raw.parts]
     types = [part.sums.dtype.type for part in raw.parts]
-    _check_room(raw.schema, raw.recipe, [part.map for part in raw.parts], types, budget)
     if not budget.private:
+        _check_room(raw.schema, maps, types, None)
         if ledger is not None:
             raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
-        return _released(raw, budget, tuple(_exact(part.sums) for part in raw.parts))
+        return _released(raw, (), tuple(_exact(part.sums) for part in raw.parts))
+    event = calibrated(raw.schema, raw.recipe, maps, budget, mechanism)
+    _check_room(raw.schema, maps, types, event)
     if ledger is None or not dataset:
         raise BudgetError(
             "a private release needs a ledger and the dataset's name",
             "pass ledger=Ledger('ledger.db') and dataset='name'",
         )
-    spend = ledger.reserve(dataset, budget.exact_epsilon, *raw.schema.accounted, _event(raw))
-    sums = noisy_sums(raw, budget, Keystream())
+    if not keeps_budget(event):
+        raise RuntimeError("a bug: the noise does not keep the budget")
+    spend = ledger.reserve(dataset, raw.schema.accounted, event, raw.lineage, partition(raw.schema, raw.recipe), plan)
+    with Keystream() as stream:
+        sums = noisy_sums(event, maps, [part.sums for part in raw.parts], stream)
     ledger.commit(spend)
-    return _released(raw, budget, sums)
+    return _released(raw, (event,), sums)
 
 
-def noisy_sums(raw: RawSketch, budget: Budget, stream: Stream) -> tuple[Sums, ...]:
+def noisy_sums(event: Release, maps: Sequence[BoundMap], exact: Sequence[Sums], stream: Stream) -> tuple[Sums, ...]:
     """Every part's sums plus its noise, modulo 2^64, or 2^32 for sums of four bytes. Public only through `release`;
     audits call it directly.
     """
     noisy = []
-    for part, entry in zip(raw.parts, raw.recipe.parts, strict=True):
-        scale = part_noise_scale(raw.schema, entry, part.map, budget.exact_epsilon, raw.recipe.sampling)
-        sums = np.empty_like(part.sums)
-        for start in range(0, sums.size, _CHUNK):
-            chunk = slice(start, min(start + _CHUNK, sums.size))
-            noise = discrete_laplace(chunk.stop - start, scale, stream)
-            np.add(part.sums[chunk], noise.astype(sums.dtype, copy=False), out=sums[chunk])
-        noisy.append(sums)
+    for noise, bound, sums in zip(event.noises, maps, exact, strict=True):
+        result = np.empty_like(sums)
+        start = 0
+        for drawn in _draws(noise, bound, stream):
+            chunk = slice(start, start + drawn.size)
+            np.add(sums[chunk], drawn.astype(sums.dtype, copy=False), out=result[chunk])
+            drawn.fill(0)  # whoever knows it can take it off again
+            start = chunk.stop
+        noisy.append(result)
     return tuple(noisy)
 
 
-def check_fit(schema: Schema, recipe: Recipe, budget: Budget) -> None:
-    """Refuse before reading a table what its release would refuse: all of it follows from public numbers."""
+def _draws(noise: Noise, bound: BoundMap, stream: Stream) -> Iterator[NDArray[np.int64]]:
+    """The noise of a part in pieces: of any size where sums are independent, else one for each group."""
+    if noise.sensitivity == 0:
+        yield np.zeros(bound.size, np.int64)
+    elif noise.mechanism is Mechanism.LAPLACE:
+        for size in _pieces(bound.size):
+            yield discrete_laplace(size, noise.scale, stream)
+    elif noise.mechanism is Mechanism.GAUSSIAN:
+        for size in _pieces(bound.size):
+            yield rounded_gaussian(size, float(noise.scale), stream)
+    else:
+        size = bound.size // bound.groups
+        for _ in range(bound.groups):
+            yield _body_noise(noise, size, stream)
+
+
+def _body_noise(noise: Noise, size: int, stream: Stream) -> NDArray[np.int64]:
+    if noise.mechanism is Mechanism.DISC:
+        return disc_noise(size // 2, noise.scale, stream)
+    if noise.mechanism is Mechanism.CUBE:
+        return cube_noise(size, noise.scale, stream)
+    return ball_noise(triangle_dimension(size), noise.scale, stream)
+
+
+def _pieces(size: int) -> Iterator[int]:
+    for start in range(0, size, _CHUNK):
+        yield min(_CHUNK, size - start)
+
+
+def partition(schema: Schema, recipe: Recipe) -> tuple[str, str] | None:
+    """The part of a partition that a recipe is about, if every unit lies in one part of it.
+
+    The same value may stand for other rows where the column is declared otherwise ("other" is whatever is not listed),
+    so a partition is a column with its declaration.
+    """
+    only = recipe.only
+    if only is None or (schema.unit_column is not None and only.column not in schema.constant_per_unit):
+        return None
+    declaration = json.dumps(schema.column(only.column).to_dict(), sort_keys=True)
+    return f"{only.column}#{hashlib.sha256(declaration.encode()).hexdigest()[:16]}", only.value
+
+
+def planned(schema: Schema, recipe: Recipe, budget: Budget, mechanism: str = "auto") -> Release | None:
+    """What a release would do, None for one that is not private; refuses before reading a table what its release would
+    refuse: all of it follows from public numbers.
+    """
     schema = replace(schema, rows=declared_rows(schema, recipe.rows))
     maps = recipe.bind(schema)
-    _check_room(schema, recipe, maps, [sums_dtype(bound, declared_rows(schema)) for bound in maps], budget)
+    event = calibrated(schema, recipe, maps, budget, mechanism) if budget.private else None
+    _check_room(schema, maps, [sums_dtype(bound, declared_rows(schema)) for bound in maps], event)
+    return event
 
 
-def _check_room(
-    schema: Schema, recipe: Recipe, maps: Sequence[BoundMap], types: Sequence[type], budget: Budget
-) -> None:
+def _check_room(schema: Schema, maps: Sequence[BoundMap], types: Sequence[type], event: Release | None) -> None:
     """Declared rows and noise must fit the sums' 63 bits, or 31; both are public, so the error may say so."""
     rows = declared_rows(schema)
-    for bound, entry, kind in zip(maps, recipe.parts, types, strict=True):
-        scale = Fraction(0)
-        if budget.private:
-            scale = part_noise_scale(schema, entry, bound, budget.exact_epsilon, recipe.sampling)
-        if scale > MOST_NOISE_SCALE or not fits(schema, bound, (scale,), counters.room(kind)):
+    for place, (bound, kind) in enumerate(zip(maps, types, strict=True)):
+        noises = () if event is None else (event.noises[place],)
+        drawn = all(noise.scale <= MOST_NOISE_SCALE for noise in noises)
+        if not drawn or not fits(schema, bound, noises, counters.room(kind)):
             fact = f"map {bound.description.name}: {rows} declared rows and the noise do not fit"
             if kind is np.int32:
                 raise RecipeError(f"{fact} 31 bits", "raise epsilon or the part's share, or use fewer repetitions")
@@ -102,20 +163,13 @@ def _exact(sums: Sums) -> Sums:
     return view
 
 
-def _event(raw: RawSketch) -> str:
-    """What was done, for the ledger; nothing in it depends on the data."""
-    bounds = [part_sensitivity(raw.schema, part.map, raw.recipe.sampling).l1 for part in raw.parts]
-    parts = [f"{part.map.description.name} (L1 {l1})" for part, l1 in zip(raw.parts, bounds, strict=True)]
-    return f"{MECHANISM}: " + ", ".join(parts)
-
-
-def _released(raw: RawSketch, budget: Budget, sums: tuple[Sums, ...]) -> ReleasedSketch:
+def _released(raw: RawSketch, releases: tuple[Release, ...], sums: tuple[Sums, ...]) -> ReleasedSketch:
     return ReleasedSketch(
         raw.schema,
         raw.recipe,
         tuple(part.map for part in raw.parts),
         sums,
-        (budget.exact_epsilon,) if budget.private else (),
+        releases,
         raw.lineage,
         datetime.now(UTC).date().isoformat(),
         library_version(),

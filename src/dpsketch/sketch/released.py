@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 from functools import cached_property
 from importlib.metadata import version
-from math import sinh
 from pathlib import Path
 from typing import Any
 
 from dpsketch.errors import DpsketchError, FileError, MergeError
-from dpsketch.maps.base import BoundMap, Relation, Sensitivity, Sums
-from dpsketch.privacy.budget import Budget, decimal_text
-from dpsketch.recipe import Part, Recipe, RowSampling, declared_rows
+from dpsketch.maps.base import BoundMap, Sums
+from dpsketch.privacy.budget import Budget
+from dpsketch.privacy.events import Mechanism, Noise, Release, exact_number
+from dpsketch.recipe import Recipe, declared_rows
 from dpsketch.schema import Schema
 from dpsketch.sketch import counters, file
+from dpsketch.sketch.calibration import noise_reach, noise_variance, part_sensitivity, promised
 from dpsketch.sketch.lineage import checked_lineage, merged_schema
+from dpsketch.sketch.statement import statement_facts
 
-MECHANISM = "discrete Laplace"
 MOST_MERGED = 1000
-NOT_PROTECTED = (
-    "the schema: column names, bounds, listed values, the declared number of rows",
-    "the recipe and its public seeds",
-    "that the table exists and was released",
-    "how long the release took",
-    "facts about groups and the population, which the release is meant to show",
-)
-_FRACTION = re.compile(r"[0-9]{1,40}(/[0-9]{1,40})?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,78 +31,44 @@ class ReleasedPart:
 
     map: BoundMap
     sums: Sums
-    sensitivity: Sensitivity
-    noise_scales: tuple[Fraction, ...]
+    noises: tuple[Noise, ...]
 
     @property
     def noise_variance(self) -> float:
-        """Of each sum, in the integer units of `sums`: 2a/(1−a)² with a = exp(−1/scale), for every merged release."""
-        return sum(0.5 / sinh(0.5 / float(scale)) ** 2 for scale in self.noise_scales)
+        """Of each sum, in the integer units of `sums`, of all merged releases together."""
+        return sum(noise_variance(noise, self.map) for noise in self.noises)
 
 
 @dataclass(frozen=True)
 class ReleasedSketch:
-    """Guarantee: each merged release is ε-differentially private with its own entry of `epsilons`; an empty
-    `epsilons` means that nothing is protected. Source: docs/proofs/release.md.
+    """Guarantee: each merged release keeps the budget of its entry of `releases`; without any, nothing is protected.
+    Source: docs/proofs/release.md.
     """
 
     schema: Schema
     recipe: Recipe
     maps: tuple[BoundMap, ...]
     sums: tuple[Sums, ...]
-    epsilons: tuple[Fraction, ...]
+    releases: tuple[Release, ...]
     lineage: frozenset[str]
     created: str
     library: str
 
     @property
     def private(self) -> bool:
-        return bool(self.epsilons)
+        return bool(self.releases)
 
     @cached_property
     def parts(self) -> tuple[ReleasedPart, ...]:
         return tuple(
-            ReleasedPart(
-                bound, sums, part_sensitivity(self.schema, bound, self.recipe.sampling), self._scales(part, bound)
-            )
-            for part, bound, sums in zip(self.recipe.parts, self.maps, self.sums, strict=True)
+            ReleasedPart(bound, sums, tuple(release.noises[place] for release in self.releases))
+            for place, (bound, sums) in enumerate(zip(self.maps, self.sums, strict=True))
         )
-
-    def _scales(self, part: Part, bound: BoundMap) -> tuple[Fraction, ...]:
-        sampling = self.recipe.sampling
-        return tuple(part_noise_scale(self.schema, part, bound, epsilon, sampling) for epsilon in self.epsilons)
 
     @property
     def statement(self) -> dict[str, Any]:
         """The privacy statement, derived from what the file holds."""
-        facts: dict[str, Any] = {
-            "private": self.private,
-            "relation": Relation.ADD_REMOVE.value,
-            "unit": self.schema.unit,
-            "max_rows_per_unit": self.schema.max_rows_per_unit,
-            "record": self.schema.record,
-            "note": self.schema.note,
-            "not_protected": list(NOT_PROTECTED),
-            "created": self.created,
-            "library": self.library,
-        }
-        if self.recipe.sampling is not None:
-            facts["sampling"] = _sampling_facts(self.recipe.sampling)
-        if not self.private:
-            return facts | {"epsilon": "infinity", "warning": "NOT PRIVATE: the sums are exact"}
-        facts["epsilon"] = decimal_text(max(self.epsilons))
-        facts["epsilon_of_each_merged_release"] = [decimal_text(epsilon) for epsilon in self.epsilons]
-        facts["parts"] = [
-            part.map.description.summary()
-            | {
-                "mechanism": MECHANISM,
-                "sensitivity_l1": part.sensitivity.l1,
-                "epsilon": [decimal_text(entry.exact_share * epsilon) for epsilon in self.epsilons],
-                "noise_scale": [str(scale) for scale in part.noise_scales],
-            }
-            for entry, part in zip(self.recipe.parts, self.parts, strict=True)
-        ]
-        return facts
+        return statement_facts(self.schema, self.recipe, self.releases, len(self.lineage), self.created, self.library)
 
     def merge(self, other: ReleasedSketch, disjoint_units: bool = False) -> ReleasedSketch:
         """The sum of two releases: its noise is the sum of both noises. Units as in `RawSketch.merge`."""
@@ -119,14 +78,14 @@ class ReleasedSketch:
                 "a sketch marked NOT PRIVATE does not merge with any other",
                 "release with a finite epsilon, or merge the raw sketches",
             )
-        if len(self.epsilons) + len(other.epsilons) > MOST_MERGED:
+        if len(self.releases) + len(other.releases) > MOST_MERGED:
             raise MergeError(f"a sketch may hold at most {MOST_MERGED} releases", "merge raw sketches instead")
         return ReleasedSketch(
             schema,
             self.recipe,
             self.maps,
             tuple(_merged(mine, theirs, schema) for mine, theirs in zip(self.parts, other.parts, strict=True)),
-            self.epsilons + other.epsilons,
+            self.releases + other.releases,
             self.lineage | other.lineage,
             max(self.created, other.created),
             library_version(),
@@ -134,7 +93,7 @@ class ReleasedSketch:
 
     def save(self, path: str | Path, force: bool = False) -> None:
         release = {
-            "epsilons": [str(epsilon) for epsilon in self.epsilons],
+            "releases": [release.to_dict() for release in self.releases],
             "lineage": sorted(self.lineage),
             "created": self.created,
             "library": self.library,
@@ -150,44 +109,17 @@ class ReleasedSketch:
             raise FileError(f"{path}: the header is not valid: release", "ask its owner for a new copy")
         lineage = checked_lineage(path, facts.get("lineage"))
         try:
-            if not isinstance(facts["epsilons"], list) or len(facts["epsilons"]) > MOST_MERGED:
-                raise ValueError("epsilons")
-            epsilons = tuple(_epsilon(text) for text in facts["epsilons"])
+            releases = _releases(facts, contents.schema, contents.recipe, contents.maps)
             created, library = date.fromisoformat(facts["created"]).isoformat(), str(facts["library"])[:40]
-        except (DpsketchError, KeyError, TypeError, ValueError, ZeroDivisionError):
+        except (DpsketchError, KeyError, TypeError, ValueError, ArithmeticError):
             raise FileError(f"{path}: the header is not valid: release", "ask its owner for a new copy") from None
-        return cls(contents.schema, contents.recipe, contents.maps, contents.sums, epsilons, lineage, created, library)
+        return cls(contents.schema, contents.recipe, contents.maps, contents.sums, releases, lineage, created, library)
 
 
-def part_sensitivity(schema: Schema, bound: BoundMap, sampling: RowSampling | None) -> Sensitivity:
-    """Exact sensitivity of a part for this schema's privacy unit, one unit more or less.
-
-    A row more may take another's place in a sample of a fixed count: then the larger of a row added and a row
-    replaced. Source: docs/proofs/row_sampling.md.
-    """
-    rows_per_unit = None if schema.unit_column is None else schema.max_rows_per_unit
-    added = bound.sensitivity(Relation.ADD_REMOVE, rows_per_unit)
-    if sampling is None or sampling.count is None:
-        return added
-    replaced = bound.sensitivity(Relation.REPLACE_ONE, rows_per_unit)
-    return Sensitivity(max(added.l1, replaced.l1), max(added.l2_squared, replaced.l2_squared))
-
-
-def part_noise_scale(
-    schema: Schema, part: Part, bound: BoundMap, epsilon: Fraction, sampling: RowSampling | None
-) -> Fraction:
-    """Scale of the discrete Laplace noise of a part: L1 / (share · ε), exact."""
-    return part_sensitivity(schema, bound, sampling).l1 / (part.exact_share * epsilon)
-
-
-def _sampling_facts(sampling: RowSampling) -> dict[str, Any]:
-    exact = {} if sampling.count is not None else {"exact_rate": str(sampling.exact_rate)}
-    return sampling.to_dict() | exact | {"amplification": "none claimed"}
-
-
-def fits(schema: Schema, bound: BoundMap, noise_scales: tuple[Fraction, ...], room: int) -> bool:
+def fits(schema: Schema, bound: BoundMap, noises: Sequence[Noise], room: int) -> bool:
     """Whether the declared rows and the noise stay below `room`: public numbers all."""
-    return declared_rows(schema) * bound.largest + counters.NOISE_SCALES * sum(noise_scales) < room
+    reach = sum((noise_reach(noise, bound) for noise in noises), Fraction(0))
+    return declared_rows(schema) * bound.largest + reach < room
 
 
 def library_version() -> str:
@@ -197,12 +129,28 @@ def library_version() -> str:
 def _merged(mine: ReleasedPart, theirs: ReleasedPart, schema: Schema) -> Sums:
     """In four bytes if both are and the sum of rows and noises fits, else in eight."""
     four_bytes = counters.narrow(mine.sums) and counters.narrow(theirs.sums)
-    scales = mine.noise_scales + theirs.noise_scales
-    four_bytes = four_bytes and fits(schema, mine.map, scales, counters.NARROW_ROOM)
+    four_bytes = four_bytes and fits(schema, mine.map, mine.noises + theirs.noises, counters.NARROW_ROOM)
     return counters.add(mine.sums, theirs.sums, four_bytes)
 
 
-def _epsilon(text: object) -> Fraction:
-    if not isinstance(text, str) or not _FRACTION.fullmatch(text):
-        raise ValueError("epsilon")
-    return Budget(float(Fraction(text))).exact_epsilon
+def _releases(facts: dict[str, Any], schema: Schema, recipe: Recipe, maps: tuple[BoundMap, ...]) -> tuple[Release, ...]:
+    """What a file says of its releases, checked. Files of format 1 hold pure ε, spent by shares on Laplace noise."""
+    entries = facts.get("releases", facts.get("epsilons"))
+    if not isinstance(entries, list) or len(entries) > MOST_MERGED:
+        raise ValueError("releases")
+    if "releases" not in facts:
+        return tuple(_format_1(text, schema, recipe, maps) for text in entries)
+    releases = tuple(Release.from_dict(entry) for entry in entries)
+    if not all(promised(schema, recipe, maps, release) for release in releases):
+        raise ValueError("noises")
+    return releases
+
+
+def _format_1(text: object, schema: Schema, recipe: Recipe, maps: tuple[BoundMap, ...]) -> Release:
+    """Pure ε by shares, Laplace noise, and no amplification by sampling."""
+    epsilon = exact_number(text)
+    noises = []
+    for part, bound in zip(recipe.parts, maps, strict=True):
+        l1 = part_sensitivity(schema, recipe, bound).l1
+        noises.append(Noise(Mechanism.LAPLACE, l1, l1 / (part.exact_share * epsilon)))
+    return Release(Budget(float(epsilon)), tuple(noises))

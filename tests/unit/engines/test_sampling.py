@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,9 +17,10 @@ import dpsketch as dps
 from conftest import TestStream
 from dpsketch.engines.sampling import Reservoir, kept_rows, kept_units
 from dpsketch.errors import MergeError, RecipeError
-from dpsketch.maps.base import Relation, Sensitivity
+from dpsketch.maps.base import Sensitivity
 from dpsketch.records import Records
-from dpsketch.sketch.released import part_sensitivity
+from dpsketch.schema import Relation
+from dpsketch.sketch.calibration import part_sensitivity
 from dpsketch.sketch.statement import statement_text
 
 ALPHA = 1e-6
@@ -132,11 +134,12 @@ def test_a_row_more_adds_or_replaces_at_most_one(keys: list[int], count: int, cu
 def test_the_sensitivity_of_a_count_covers_a_swap() -> None:
     recipe = dps.Recipe([*PARTS[:1], dps.Part(dps.Histogram(bins=16), 0.25), dps.Part(dps.Fourier(size=3), 0.25)])
     count, histogram, fourier = recipe.bind(SCHEMA)
-    assert part_sensitivity(SCHEMA, count, COUNT) == Sensitivity(1, 1)
-    assert part_sensitivity(SCHEMA, histogram, COUNT) == Sensitivity(2, 2)
-    assert part_sensitivity(SCHEMA, fourier, COUNT) == fourier.sensitivity(Relation.REPLACE_ONE)
+    counted, rated = (dps.Recipe(recipe.parts, sampling=sampling) for sampling in (COUNT, RATE))
+    assert part_sensitivity(SCHEMA, counted, count) == Sensitivity(1, 1)
+    assert part_sensitivity(SCHEMA, counted, histogram) == Sensitivity(2, 2)
+    assert part_sensitivity(SCHEMA, counted, fourier) == fourier.sensitivity(Relation.REPLACE_ONE)
     for bound in (count, histogram, fourier):
-        assert part_sensitivity(SCHEMA, bound, RATE) == bound.sensitivity(Relation.ADD_REMOVE)
+        assert part_sensitivity(SCHEMA, rated, bound) == bound.sensitivity(Relation.ADD_REMOVE)
     # A swap of two different values attains the histogram's bound: the bound of a row added would not do.
     swap = np.zeros(histogram.size, np.int64)
     histogram.accumulate(Records(np.array([[-32767]], np.int16)), swap)
@@ -157,10 +160,13 @@ def test_noise_and_statement_follow_the_sampling(tmp_path: Path) -> None:
         again = dps.ReleasedSketch.load(path)
         assert again.recipe == released.recipe
         assert again.recipe.sampling == sampling
-        assert again.statement["parts"][1]["sensitivity_l1"] == l1
-        assert again.parts[1].noise_scales == (Fraction(2 * l1),)
+        (noise,) = again.parts[1].noises
+        assert again.statement["parts"][1]["noise"][0]["sensitivity"] == noise.sensitivity == l1
+        inner = math.log1p(4 * math.expm1(1)) if sampling == RATE else 1.0
+        assert float(noise.scale) == pytest.approx(2 * l1 / inner, rel=1e-9)
         text = statement_text(again.statement)
-        assert ("no amplification is claimed" in text) == (words is not None)
+        assert ("no amplification is claimed" in text) == (sampling == COUNT)
+        assert ("a record may not be in it" in text) == (sampling == RATE)
         assert words is None or words in text
         assert ("sampling" in again.recipe.to_dict()) == (sampling is not None)
 

@@ -128,3 +128,32 @@ def test_merging_units_needs_a_declaration() -> None:
     with pytest.raises(MergeError, match="units of column 'id' may have rows in both"):
         first.merge(second)
     assert first.merge(second, disjoint_units=True).private
+
+
+def test_a_unit_in_two_parts_of_a_partition_is_in_neither() -> None:
+    """So that parts of a column that is declared constant are disjoint, whatever the table says."""
+    facts = {
+        "privacy": {"rows": 10, "unit": "id", "max_rows_per_unit": 2, "constant_per_unit": ["side"]},
+        "columns": {"side": {"kind": "category", "values": ["left", "right"]}},
+    }
+    table = pa.table(
+        {
+            "id": ["a", "a", "b", "c", "c", "d", None],
+            "side": ["left", "right", "left", "left", None, "right", "left"],
+        }
+    )
+    parts = [dps.Part(dps.Count(), 1.0)]
+    counts = {}
+    for constant in (True, False):
+        privacy = (
+            dict(facts["privacy"]) if constant else {k: v for k, v in facts["privacy"].items() if "const" not in k}
+        )
+        schema = dps.Schema.from_dict(facts | {"privacy": privacy})
+        for rows in (1, 100):
+            for value in ("left", "right", "other"):
+                recipe = dps.Recipe(parts, only=dps.Only("side", value))
+                raw = dps.accumulate(table, schema, recipe, dps.Local(batch_rows=rows))
+                counts[constant, value, rows] = int(raw.parts[0].sums[0])
+    for rows in (1, 100):
+        assert [counts[True, value, rows] for value in ("left", "right", "other")] == [2, 1, 0]
+        assert [counts[False, value, rows] for value in ("left", "right", "other")] == [3, 2, 0]

@@ -15,6 +15,7 @@ from conftest import TestStream
 from dpsketch.errors import QueryError
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.maps.base import BoundTable, Sensitivity, Sums
+from dpsketch.privacy.events import Mechanism, Noise
 from dpsketch.privacy.noise import discrete_laplace
 from dpsketch.schema import Floats
 from dpsketch.sketch.released import ReleasedPart
@@ -46,8 +47,11 @@ def noise_of(*parts: ReleasedPart) -> ReleaseNoise:
     return ReleaseNoise(SimpleNamespace(parts=parts, recipe=recipe, schema=None))  # type: ignore[arg-type]
 
 
+SCALES = (Fraction(2), Fraction(1, 3))
+
+
 def plain_part(sums: Sums) -> ReleasedPart:
-    return ReleasedPart(Plain(), sums, Sensitivity(3, 3), (Fraction(2), Fraction(1, 3)))
+    return ReleasedPart(Plain(), sums, tuple(Noise(Mechanism.LAPLACE, 3, scale) for scale in SCALES))
 
 
 def released(*maps: Any) -> dps.ReleasedSketch:
@@ -71,7 +75,7 @@ def test_the_error_of_that_mean_is_the_noise_of_the_table() -> None:
     """Over 40 tables of noise alone, plus 10^6 records: the spread matches within four standard errors."""
     errors, stream = [], TestStream()
     for _ in range(40):
-        drawn = sum(discrete_laplace(1_500_000, scale, stream) for scale in (Fraction(2), Fraction(1, 3)))
+        drawn = sum(discrete_laplace(1_500_000, scale, stream) for scale in SCALES)
         drawn[[0, 500_000, 1_000_000]] += 1_000_000
         rows = noise_of(plain_part(drawn)).rows()
         errors.append(float((rows.value - 1_000_000) / rows.stderr))

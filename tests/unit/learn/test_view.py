@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas
@@ -348,3 +349,26 @@ def test_structured_frequencies_stand_in_for_dense_ones(
     assert "moment-to-moment regression on 800" in answer.how
     exact, independent = frame.height[frame.sex == "m"].mean(), frame.height.mean()
     assert abs(answer.value - exact) < 0.4 * abs(independent - exact)
+
+
+@pytest.mark.parametrize("budget", [dps.Budget(3.0), dps.Budget(1.0, 1e-6), dps.Budget(rho=0.1), dps.Budget(math.inf)])
+def test_a_release_of_cells_and_pairs_can_be_opened(
+    budget: dps.Budget, frame: pandas.DataFrame, tmp_path: Path
+) -> None:
+    """Nothing answers from them yet: the count does, and everything else says that it cannot."""
+    parts = [
+        dps.Part(dps.Count(), 0.1),
+        dps.Part(dps.Marginals(bins=16), 0.4),
+        dps.Part(dps.Pairs(bins=4), 0.4),
+        dps.Part(dps.Pairs(columns=["sex", "member"], groups=[[0, 1, 0, 0], [0, 1, 1]]), 0.1),
+    ]
+    raw = dps.accumulate(frame, dps.Schema.from_dict(FACTS), dps.Recipe(parts))
+    private = () if budget.epsilon == math.inf else (dps.Ledger("sqlite://"), "people")
+    dps.release(raw, budget, *private).save(tmp_path / "s.sketch")
+    view = dps.open(tmp_path / "s.sketch")
+    rows = view.count()
+    assert abs(float(rows.value) - 20_000) <= 8 * float(rows.stderr)
+    assert view.statement
+    for ask in (lambda: view.mean("age"), lambda: view.cov(["age", "height"]), lambda: view.count("age > 30")):
+        with pytest.raises(QueryError, match=r"^this release says nothing about column 'age'\n"):
+            ask()

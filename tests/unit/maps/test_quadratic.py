@@ -10,11 +10,10 @@ import pytest
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.ball import clipped
-from dpsketch.maps.base import Relation
 from dpsketch.maps.quadratic import BoundQuadratic, Quadratic
 from dpsketch.maps.spectral import eigenvalue_bound, fourths_bound, squares_bound
 from dpsketch.records import Records
-from dpsketch.schema import Schema
+from dpsketch.schema import Relation, Schema
 
 
 def wide(dimension: int) -> Schema:

@@ -5,9 +5,9 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import RecipeError
-from dpsketch.maps.base import Relation
 from dpsketch.maps.race import BoundRace
 from dpsketch.records import IdSets, Records
+from dpsketch.schema import Relation
 
 COLUMNS = {f"c{j}": {"kind": "number", "lower": -1, "upper": 1} for j in range(3)}
 SCHEMA = dps.Schema.from_dict(

@@ -12,12 +12,13 @@ import scipy.stats
 import dpsketch as dps
 from conftest import MIXED, SEED, TestStream, mixed_table
 from dpsketch.errors import RecipeError
-from dpsketch.maps.base import BoundMap, Relation, Sensitivity, Sums
+from dpsketch.maps.base import BoundMap, Sensitivity, Sums
 from dpsketch.maps.fourier import LARGEST_L1, LARGEST_L2_SQUARED
 from dpsketch.maps.registry import map_from_dict
 from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.privacy.keystream import Keystream
 from dpsketch.records import Records, Words
+from dpsketch.schema import Relation
 
 SCHEMA = dps.Schema.from_dict(MIXED)
 COLUMNS = len(SCHEMA.scalars)

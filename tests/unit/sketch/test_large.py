@@ -21,6 +21,7 @@ from conftest import TestStream, mixed_table
 from dpsketch.errors import MergeError, RecipeError
 from dpsketch.maps.base import LARGE, Sums
 from dpsketch.privacy.noise import discrete_laplace
+from dpsketch.sketch.calibration import calibrated
 from dpsketch.sketch.raw import RawPart
 from dpsketch.sketch.release import noisy_sums
 
@@ -29,6 +30,12 @@ RECIPE = dps.Recipe(
     [dps.Part(dps.Grid(rows=5, width=WIDTH), 0.5), dps.Part(dps.Count(), 0.2), dps.Part(dps.Histogram(bins=4), 0.3)]
 )
 BUDGET = dps.Budget(1.0)
+
+
+def noise_added(raw: dps.RawSketch) -> tuple[Sums, ...]:
+    maps = [part.map for part in raw.parts]
+    event = calibrated(raw.schema, raw.recipe, maps, BUDGET)
+    return noisy_sums(event, maps, [part.sums for part in raw.parts], TestStream())
 
 
 def sketch(rows: int = 1000, seed: int = 1, recipe: dps.Recipe = RECIPE, threads: int = 2) -> dps.RawSketch:
@@ -112,19 +119,16 @@ def test_large_sums_of_eight_bytes_are_mapped_too(tmp_path: Path) -> None:
 
 
 def test_chunks_draw_the_same_noise_as_one_call(raw: dps.RawSketch) -> None:
-    noisy, stream = noisy_sums(raw, BUDGET, TestStream()), TestStream()
+    noisy, stream = noise_added(raw), TestStream()
     for part, sums, stated in zip(raw.parts, noisy, released(raw).parts, strict=True):
         assert sums.dtype == part.sums.dtype
-        assert (sums == part.sums + discrete_laplace(part.map.size, stated.noise_scales[0], stream)).all()
+        assert (sums == part.sums + discrete_laplace(part.map.size, stated.noises[0].scale, stream)).all()
 
 
 def test_noise_wraps_in_the_ring_of_the_sums(raw: dps.RawSketch) -> None:
     """One record more moves a counter by one modulo 2^32, also where it wraps: the noisy sums show no more of it."""
     size = raw.parts[0].map.size
-    below, above = (
-        noisy_sums(with_table(raw, np.full(size, edge, np.int32)), BUDGET, TestStream())[0]
-        for edge in (2**31 - 1, -(2**31))
-    )
+    below, above = (noise_added(with_table(raw, np.full(size, edge, np.int32)))[0] for edge in (2**31 - 1, -(2**31)))
     assert below.dtype == above.dtype == np.int32
     assert (below < 0).any()
     assert (below > 0).any()
