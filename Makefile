@@ -32,8 +32,8 @@ lint: $(VENV)/.installed-test  ## formatting, types, import contracts
 test: lint  ## install test needs, run all linters and tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-audit: $(VENV)/.installed-test  ## the long privacy audit: a million draws a case, with the bounds it finds
-	DPSKETCH_AUDIT_DRAWS=1000000 $(BIN)/python -m pytest -n 2 --dist worksteal -rP tests/statistics
+audit: $(VENV)/.installed-test  ## the long privacy audit: attacks a million releases of every kind and prints one table
+	$(BIN)/python -m benchmarks.audits --draws 1000000
 
 bench: $(VENV)/.installed-test  ## speed of the kernels, as ratios in one process
 	$(BIN)/python -m benchmarks

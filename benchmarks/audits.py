@@ -1,0 +1,125 @@
+"""Attacks on every map, with every noise, between both kinds of neighbours: `make audit`.
+
+A case is sharp if two neighbouring tables attain the sensitivity that the noise is made for: there an attack with
+enough draws must come close to the budget, or it would prove nothing. The others say why they are not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import dpsketch as dps
+from dpsketch.audit import Audit, audit
+from dpsketch.schema import Relation
+
+COLUMNS = {
+    "x": {"kind": "number", "lower": 0, "upper": 1},
+    "z": {"kind": "number", "lower": 0, "upper": 1},
+    "y": {"kind": "category", "values": ["a", "b"]},
+}
+SETS = {"ids": {"kind": "set", "universe": 100}}
+PURE, APPROXIMATE, CONCENTRATED = dps.Budget(1.0), dps.Budget(1.0, 1e-6), dps.Budget(rho=0.5)
+MAPS = {
+    "count": dps.Count(),
+    "histogram": dps.Histogram(columns=("y",)),
+    "marginals": dps.Marginals(columns=("x",), bins=2),
+    "pairs": dps.Pairs(columns=("x", "y"), bins=2),
+    "fourier": dps.Fourier(columns=("x",), size=1),
+    "one-bit": dps.OneBitFourier(columns=("x",), size=1),
+    "quadratic": dps.Quadratic(columns=("x", "z"), size=1),
+    "second moments": dps.SecondMoments(columns=("x", "z")),
+    "grid": dps.Grid(columns=("x",), rows=1, width=8, levels=(1,)),
+    "race": dps.Race(columns=("x",), rows=1, width=8),
+    "grouped fourier": dps.Grouped(dps.Fourier(columns=("x",), size=1), "y"),
+    "subsampled": dps.Subsampled(dps.OneBitFourier(columns=("x",), size=2), 1),
+}
+BODIES = ("fourier", "one-bit", "second moments", "grouped fourier")
+NOT_SHARP = {
+    ("count", "replace-one"): "nothing differs",
+    ("quadratic", "replace-one"): "the bound is twice that of one record",
+    ("second moments", "replace-one"): "the L1 bound is twice that of one record",
+    ("subsampled", "add-remove"): "masks hide a record",
+    ("subsampled", "replace-one"): "masks hide a record",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One attack. `loose` says why the worst tables do not attain the sensitivity, or is empty."""
+
+    name: str
+    recipe: dps.Recipe
+    schema: dps.Schema
+    budget: dps.Budget
+    mechanism: str = "auto"
+    loose: str = field(default="", compare=False)
+
+    def run(self, draws: int) -> Audit:
+        return audit(self.recipe, self.schema, self.budget, draws, self.mechanism)
+
+
+def schema(columns: dict[str, Any] = COLUMNS, **privacy: object) -> dps.Schema:
+    return dps.Schema.from_dict({"privacy": {"rows": 100} | privacy, "columns": columns})
+
+
+def alone(map_: Any, **options: Any) -> dps.Recipe:
+    return dps.Recipe([dps.Part(map_, 1.0)], **options)
+
+
+def cases() -> list[Case]:
+    found = []
+    for relation in Relation:
+        facts = schema(relation=relation.value)
+        for name, map_ in MAPS.items():
+            loose = NOT_SHARP.get((name, relation.value), "")
+            noises = [("laplace", PURE), ("gaussian", APPROXIMATE)] + [("auto", PURE)] * (name in BODIES)
+            for mechanism, budget in noises:
+                shown = "body" if mechanism == "auto" else mechanism
+                found.append(Case(f"{name}, {shown}, {relation}", alone(map_), facts, budget, mechanism, loose))
+        units = schema(relation=relation.value, unit="id", max_rows_per_unit=3)
+        for name in ("count", "histogram", "fourier"):
+            found.append(Case(f"units of 3 rows: {name}, {relation}", alone(MAPS[name]), units, PURE))
+        bundle = dps.Recipe(
+            [dps.Part(MAPS["count"], 0.2), dps.Part(MAPS["histogram"], 0.4), dps.Part(MAPS["fourier"], 0.4)]
+        )
+        for budget in (PURE, APPROXIMATE, CONCENTRATED):
+            found.append(Case(f"bundle, {budget}, {relation}", bundle, facts, budget, loose="several parts"))
+    sets = dps.Race(columns=("ids",), rows=1, width=8, hash=dps.MinHash())
+    found.append(Case("race of sets, laplace, add-remove", alone(sets), schema(SETS), PURE))
+    for name in ("count", "histogram"):
+        sample = alone(MAPS[name], sampling=dps.RowSampling(rate=0.25))
+        found.append(Case(f"a quarter of the rows: {name}, add-remove", sample, schema(), PURE))
+    part = alone(MAPS["count"], only=dps.Only("y", "a"))
+    found.append(Case("part of a partition: count, add-remove", part, schema(), PURE))
+    return found
+
+
+def _run(case: Case, draws: int) -> Audit:
+    return case.run(draws)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draws", type=int, default=1_000_000)
+    parser.add_argument("--processes", type=int, default=2)
+    options = parser.parse_args()
+    every = cases()
+    print(f"{options.draws} releases a case, confidence 99.99 %\n")
+    print(f"{'case':48} {'claimed':>9} {'proven':>7}  verdict")
+    worst = 0
+    with ProcessPoolExecutor(options.processes) as pool:
+        for case, result in zip(every, pool.map(_run, every, [options.draws] * len(every)), strict=True):
+            verdict = "VIOLATED" if result.violated else case.loose or "sharp"
+            if not case.loose and result.lower_bound < result.claimed / 2:
+                verdict += ", SHORT of half"
+            worst |= result.violated
+            print(f"{case.name:48} {result.claimed:9.3f} {result.lower_bound:7.3f}  {verdict}", flush=True)
+    return int(worst)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

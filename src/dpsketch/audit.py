@@ -1,0 +1,345 @@
+"""Attack a recipe's own releases: does one person more, or another person, show more than the budget allows?
+
+The attacker knows everything but which of two neighbouring tables was released, and uses the most powerful statistic
+there is, the log-likelihood ratio of the noise. From how often it is right follows a lower bound of the ε that was
+truly spent, with a stated confidence. A bound above the budget proves an error; one far below it proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import exp, log
+from typing import Any
+
+import numpy as np
+from scipy.stats import beta, norm
+
+from dpsketch.engines.sampling import kept_rows
+from dpsketch.errors import BudgetError, RecipeError
+from dpsketch.maps.base import BoundMap, Sums
+from dpsketch.privacy.budget import Budget
+from dpsketch.privacy.events import Mechanism, Noise, Release
+from dpsketch.privacy.keystream import Keystream, Stream
+from dpsketch.privacy.variances import triangle_dimension
+from dpsketch.recipe import Recipe, declared_rows
+from dpsketch.records import IdSets, Records, concatenated
+from dpsketch.schema import HIGHEST, LOWEST, MISSING, Floats, Relation, Schema
+from dpsketch.sketch.calibration import calibrated
+from dpsketch.sketch.raw import empty_sums
+from dpsketch.sketch.release import noisy_sums
+
+CONFIDENCE = 0.9999
+_CANDIDATES = 64
+_THRESHOLDS = 200
+_MOST_SIZE = 1 << 16  # sums of a recipe that an audit can draw many times
+_IMPOSSIBLE = 1e6  # a log-likelihood ratio that no noise reaches
+_CHUNK = 1000  # releases that are judged together
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an attack on `draws` releases found. `lower_bound` is of ε, or of ρ for a budget of ρ."""
+
+    budget: Budget
+    lower_bound: float
+    draws: int
+    confidence: float = CONFIDENCE
+
+    @property
+    def claimed(self) -> float:
+        return float(self.budget.rho if self.budget.rho is not None else self.budget.epsilon or 0)
+
+    @property
+    def violated(self) -> bool:
+        return self.lower_bound > self.claimed
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "budget": str(self.budget),
+            "lower_bound": self.lower_bound,
+            "confidence": self.confidence,
+            "draws": self.draws,
+            "violated": self.violated,
+        }
+
+    def __str__(self) -> str:
+        name = "rho" if self.budget.rho is not None else "epsilon"
+        found = f"{self.draws} releases prove that {name} is at least {self.lower_bound:.3f}"
+        verdict = "VIOLATED: the releases tell more than they claim" if self.violated else "consistent with the claim"
+        if self.lower_bound == 0:
+            verdict = "too few draws to tell"
+        return f"Claimed {self.budget}; {found}, with confidence {self.confidence:.2%}: {verdict}."
+
+
+def audit(recipe: Recipe, schema: Schema, budget: Budget, draws: int = 100_000, mechanism: str = "auto") -> Audit:
+    """Release the worst neighbouring tables `draws` times, half of them each, and bound the budget from below.
+
+    Guarantee: if the releases keep their budget, `violated` is true with a probability of at most 1 − `confidence`.
+    Source: docs/proofs/audit.md.
+    """
+    if not budget.private:
+        raise BudgetError("there is nothing to audit without privacy", "pass a finite epsilon, or rho")
+    schema = replace(schema, rows=declared_rows(schema, recipe.rows or schema.rows or 100))
+    maps = recipe.bind(schema)
+    if sum(bound.size for bound in maps) > _MOST_SIZE:
+        raise RecipeError(
+            f"an audit draws whole releases, of at most {_MOST_SIZE} sums",
+            "audit the recipe with smaller sizes: the noise follows from them by the same rule",
+        )
+    event = calibrated(schema, recipe, maps, budget, mechanism)
+    worlds = _worst_neighbours(schema, recipe, maps, event)
+    with Keystream() as stream:
+        first, second = (_scores(world, worlds, event, draws // 2, stream) for world in worlds)
+    return Audit(budget, lower_bound(event, first, second), draws)
+
+
+@dataclass(frozen=True)
+class _World:
+    """What one of two neighbouring tables may put into the sums: `units`, each with a probability.
+
+    A table is described by the units in which it may differ from its neighbour, as far as they are sketched.
+    """
+
+    maps: tuple[BoundMap, ...]
+    units: tuple[tuple[Fraction, Records | None], ...]
+
+    @property
+    def secret(self) -> bool:
+        return any(bound.secret for bound in self.maps)
+
+    @cached_property
+    def known(self) -> list[tuple[float, list[Sums]]]:
+        """What the attacker reckons with, with weights: the sums, or for masked maps some examples of them."""
+        found = []
+        for share, unit in self.units:
+            examples = _CANDIDATES if self.secret and unit is not None else 1
+            found += [(float(share) / examples, _sums(self.maps, unit)) for _ in range(examples)]
+        return found
+
+    def draws(self, count: int, stream: Stream) -> Iterator[list[Sums]]:
+        """Exact sums of as many tables, with fresh masks and a fresh sample."""
+        fixed = [_sums(self.maps, unit) for _, unit in self.units]
+        for place in self._chosen(count, stream):
+            yield _sums(self.maps, self.units[place][1]) if self.secret else fixed[place]
+
+    def _chosen(self, count: int, stream: Stream) -> list[int]:
+        """Which unit each table holds: the first with its probability, which `kept_rows` draws, else the second."""
+        if len(self.units) == 1:
+            return [0] * count
+        kept = np.ones(count, np.int64)
+        kept[kept_rows(count, round(self.units[0][0] * 2**32), stream)] = 0
+        return kept.tolist()
+
+
+def _sums(maps: Sequence[BoundMap], unit: Records | None) -> list[Sums]:
+    sums = [empty_sums(bound, 1) for bound in maps]
+    if unit is not None:
+        for bound, part in zip(maps, sums, strict=True):
+            bound.accumulate(replace(unit, secret=Keystream()) if bound.secret else unit, part)
+    return sums
+
+
+def _worst_neighbours(
+    schema: Schema, recipe: Recipe, maps: tuple[BoundMap, ...], event: Release
+) -> tuple[_World, _World]:
+    """Of some random and extreme units those whose presence, or exchange, costs the most."""
+    rows = schema.rows_per_unit or 1
+    records = _records(schema, recipe)
+    units: list[Records | None] = [concatenated([record] * rows) for record in records]
+    if rows > 1:  # a unit that is replaced may have fewer rows
+        units.append(records[0])
+    sampling = recipe.sampling
+    exchanged = schema.relation is Relation.REPLACE_ONE
+    if exchanged and (recipe.only is not None or sampling is not None):
+        units.append(None)  # a replaced row may leave what is sketched
+    full = sampling is not None and sampling.count is not None and not exchanged
+    sums = [_sums(maps, unit) for unit in units]
+    if exchanged or full:
+        pairs = [(one, two) for one in range(len(units)) for two in range(one)]
+        one, two = max(pairs, key=lambda pair: _cost(event, maps, sums[pair[0]], sums[pair[1]]))
+        first, second = units[one], units[two]
+    else:
+        nothing = _sums(maps, None)
+        first, second = None, units[max(range(len(units)), key=lambda two: _cost(event, maps, nothing, sums[two]))]
+    if full and sampling is not None and sampling.count is not None:
+        # A full sample of rows like the first, and a row more like the second: it takes the place of one of them,
+        # or stays out. The others are the same in both, and left out of the sums.
+        taken = Fraction(sampling.count, sampling.count + 1)
+        return _World(maps, ((Fraction(1), first),)), _World(maps, ((taken, second), (1 - taken, first)))
+    rate = Fraction(1) if sampling is None or sampling.count is not None else sampling.exact_rate
+    if rate == 1:
+        return _World(maps, ((rate, first),)), _World(maps, ((rate, second),))
+    return _World(maps, ((rate, first), (1 - rate, None))), _World(maps, ((rate, second), (1 - rate, None)))
+
+
+def _records(schema: Schema, recipe: Recipe) -> list[Records]:
+    """Single records: missing, along one column, at the ends of all, and random ones, which need not be secret."""
+    random = np.random.default_rng(0)
+    columns = len(schema.scalars)
+    quarter = _CANDIDATES // 4
+    codes = random.integers(LOWEST, HIGHEST + 1, (_CANDIDATES, columns))
+    codes[: 2 * quarter] = random.choice([LOWEST, HIGHEST], (2 * quarter, columns))
+    codes[:quarter] = HIGHEST * np.eye(quarter, columns, dtype=int)
+    codes[-1] = MISSING
+    if recipe.only is not None:
+        level = np.array([recipe.only.level(schema)])
+        codes[:, schema.index(recipe.only.column)] = schema.column(recipe.only.column).codes_of(level)
+    return [Records(row.astype(np.int16)[:, None].copy(), _sets(schema, random)) for row in codes]
+
+
+def _sets(schema: Schema, random: np.random.Generator) -> dict[str, IdSets]:
+    sets = {}
+    for column in schema.sets:
+        ids = np.unique(random.integers(0, column.universe, 1 + random.integers(20))).astype(np.int32)
+        sets[column.name] = IdSets(np.array([0, len(ids)]), ids)
+    return sets
+
+
+def _cost(event: Release, maps: Sequence[BoundMap], one: list[Sums], two: list[Sums]) -> float:
+    """What the shift between two tables costs: the norm of it in pure noises, and the squared one in Gaussian ones."""
+    total = 0.0
+    for noise, bound, a, b in zip(event.noises, maps, one, two, strict=True):
+        if noise.sensitivity == 0:
+            total += _IMPOSSIBLE * bool((a != b).any())
+        else:
+            total += float(_norm(noise, bound, (a - b).astype(np.float64)[None])[0]) / float(noise.scale)
+    return total
+
+
+def _scores(world: _World, worlds: tuple[_World, _World], event: Release, draws: int, stream: Stream) -> Floats:
+    """The log-likelihood ratio of the second table to the first, in releases of one of them."""
+    scores = []
+    for start in range(0, draws, _CHUNK):
+        count = min(_CHUNK, draws - start)
+        noisy = [np.empty((count, bound.size)) for bound in world.maps]
+        for draw, exact in enumerate(world.draws(count, stream)):
+            for rows, sums in zip(noisy, noisy_sums(event, world.maps, exact, stream), strict=True):
+                rows[draw] = sums
+        one, two = (_log_density(event, each, noisy) for each in worlds)
+        scores.append(two - one)
+    return np.concatenate(scores)
+
+
+def _log_density(event: Release, world: _World, noisy: Sequence[Floats]) -> Floats:
+    """Of the noisy sums, one row each, up to a constant."""
+    found = [log(share) + _log_densities(event, world.maps, noisy, sums) for share, sums in world.known]
+    density: Floats = np.logaddexp.reduce(found)
+    return density
+
+
+def _log_densities(event: Release, maps: Sequence[BoundMap], noisy: Sequence[Floats], exact: Sequence[Sums]) -> Floats:
+    """Of the noises that explain the noisy sums, one row each, up to a constant."""
+    total = np.zeros(len(noisy[0]))
+    for noise, bound, rows, sums in zip(event.noises, maps, noisy, exact, strict=True):
+        if noise.sensitivity == 0:  # nothing was added, so other sums are impossible
+            total -= _IMPOSSIBLE * (rows != sums).any(axis=1)
+            continue
+        size = _norm(noise, bound, rows - sums) / float(noise.scale)
+        total -= size**2 / 2 if noise.mechanism is Mechanism.GAUSSIAN else size
+    return total
+
+
+def _norm(noise: Noise, bound: BoundMap, vectors: Floats) -> Floats:
+    """The norm that a noise's density falls with, of every row."""
+    if noise.mechanism is Mechanism.LAPLACE:
+        return np.abs(vectors).sum(axis=1)
+    if noise.mechanism is Mechanism.GAUSSIAN:
+        return np.sqrt((vectors**2).sum(axis=1))
+    groups = vectors.reshape(len(vectors), bound.groups, -1)
+    if noise.mechanism is Mechanism.CUBE:
+        return np.abs(groups).max(axis=2).sum(axis=1)
+    if noise.mechanism is Mechanism.DISC:
+        return np.hypot(groups[:, :, 0::2], groups[:, :, 1::2]).max(axis=2).sum(axis=1)
+    first, second = np.triu_indices(triangle_dimension(groups.shape[2]))
+    return np.sqrt((groups**2 * np.where(first == second, 1, 2)).sum(axis=2)).sum(axis=1)
+
+
+def lower_bound(event: Release, outside: Floats, inside: Floats, confidence: float = CONFIDENCE) -> float:
+    """The largest ε (or ρ) that the two samples of scores prove, over thresholds in both directions.
+
+    The threshold is chosen on the first halves and judged on the second ones. If all noise is Gaussian, the releases
+    claim to be as hard to tell apart as two normal numbers at a distance μ, so μ is bounded and turned into ε.
+    """
+    half = min(len(inside), len(outside)) // 2
+    gaussian = event.rate is None and all(noise.epsilon in (None, 0) for noise in event.noises)
+    delta = 0.0 if event.budget.rho is not None else event.budget.delta
+
+    def proven(hits: int, false: int) -> float:
+        """From how many of `half` guesses were right, and how many wrong: by Clopper and Pearson's limits."""
+        if hits == 0 or false == half:
+            return 0.0
+        alpha = (1 - confidence) / 4  # two directions, two limits
+        low, high = beta.ppf(alpha, hits, half - hits + 1), beta.ppf(1 - alpha, false + 1, half - false)
+        if gaussian:
+            return float(norm.ppf(low) - norm.ppf(high))
+        return log((low - delta) / high) if low > delta else 0.0
+
+    best = 0.0
+    for one, two in ((inside, outside), (-outside, -inside)):
+        thresholds = np.unique(np.quantile(one[:half], np.linspace(0.001, 0.999, _THRESHOLDS), method="lower"))
+        train = [proven(int(np.sum(one[:half] >= c)), int(np.sum(two[:half] >= c))) for c in thresholds]
+        threshold = thresholds[int(np.argmax(train))]
+        hits, false = (int(np.sum(scores[half : 2 * half] >= threshold)) for scores in (one, two))
+        best = max(best, proven(hits, false))
+    if not gaussian:
+        return best
+    return best**2 / 2 if event.budget.rho is not None else _epsilon_at(best, delta)
+
+
+def _epsilon_at(distance: float, delta: float) -> float:
+    """The ε at which two normal numbers at this distance need δ (Balle and Wang 2018), by bisection."""
+
+    def spent(epsilon: float) -> float:
+        side = epsilon / distance
+        return float(norm.cdf(distance / 2 - side) - exp(epsilon + norm.logcdf(-distance / 2 - side)))
+
+    if distance <= 0 or spent(0.0) <= delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while spent(high) > delta:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if spent(middle) > delta else (low, middle)
+    return low
+
+
+def made_up_schema(
+    recipe: Recipe, relation: Relation = Relation.ADD_REMOVE, rows_per_unit: int | None = None
+) -> Schema:
+    """Columns that a recipe can be audited on when nobody gives a schema: their values do not matter to its privacy."""
+    columns: dict[str, dict[str, Any]] = {}
+    for part in recipe.parts:
+        _declare(part.map.to_dict(), columns)
+    if recipe.only is not None:
+        columns[recipe.only.column] = {"kind": "category", "values": [recipe.only.value, f"not {recipe.only.value}"]}
+    weights = {part.map.to_dict().get("weight") for part in recipe.parts}
+    if all(facts["kind"] == "set" or name in weights for name, facts in columns.items()):
+        columns |= {name: {"kind": "number", "lower": 0, "upper": 1} for name in ("x", "y")}
+    privacy: dict[str, Any] = {"rows": 100, "relation": relation.value}
+    if rows_per_unit is not None:
+        privacy |= {"unit": "unit of the audit", "max_rows_per_unit": rows_per_unit}
+    return Schema.from_dict({"privacy": privacy, "columns": columns})
+
+
+def _declare(facts: dict[str, Any], columns: dict[str, dict[str, Any]]) -> None:
+    """The columns that a map names: sets for MinHash, categories to group by, else numbers."""
+    if "of" in facts:
+        _declare(facts["of"], columns)
+    if isinstance(facts.get("column"), str):
+        columns[facts["column"]] = {"kind": "category", "values": ["a", "b"]}
+    family = facts.get("hash") or {}
+    for factor in family.get("factors") or ():
+        _declare(factor, columns)
+    if family.get("family") == "minhash":
+        for name in facts.get("columns") or ("ids",):
+            columns[name] = {"kind": "set", "universe": 1000}
+    number = {"kind": "number", "lower": 0, "upper": 1}
+    for name in facts.get("columns") or ():
+        columns.setdefault(name, number)
+    if facts.get("weight"):
+        labels = [str(place) for place in range(max(len(facts.get("weights") or ()) - 1, 1))]
+        columns[facts["weight"]] = {"kind": "category", "values": labels} if facts.get("weights") else number
