@@ -55,6 +55,25 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.startswith("https://") or (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_named_tests_exist(page: Path) -> None:
+    for file, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text()):
+        assert re.search(rf"^def {name}\(", (ROOT / file).read_text(), re.MULTILINE), f"{file}::{name}"
+
+
+def test_every_pitfall_has_a_source_a_remedy_and_a_test() -> None:
+    _, *sections = re.split(r"^## ", (ROOT / "docs" / "pitfalls.md").read_text(), flags=re.MULTILINE)
+    assert len(sections) > 15
+    assert sections.pop().startswith("Left to the curator")
+    for section in sections:
+        problem, remedy, test = re.fullmatch(
+            r".*\*\*What goes wrong\*\*(.*)\*\*Here\.\*\*(.*)\*\*Shown by\*\*(.*)", section, re.DOTALL
+        ).groups()  # type: ignore[union-attr]
+        assert re.search(r"\b[A-Z]\w+\b[^()]* (19|20)\d\d\b", problem), section
+        assert remedy.strip()
+        assert "`tests/" in test or "no test: out of scope" in test, section
+
+
 def test_the_architecture_names_every_module() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     for module in (ROOT / "src" / "dpsketch").rglob("*.py"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -43,7 +44,9 @@ def read_batches(
 
 def source_columns(path: Path) -> list[tuple[str, pa.DataType]]:
     """Names and stored types, from the header alone; no value is looked at."""
-    return _file_columns(path, data_files(path)[0])
+    file = data_files(path)[0]
+    with _unnamed(path, file):
+        return _file_columns(path, file)
 
 
 def _file_columns(root: Path, file: Path) -> list[tuple[str, pa.DataType]]:
@@ -74,7 +77,8 @@ def data_files(path: Path) -> list[Path]:
 def _files(path: Path, wanted: Sequence[str], progress: Progress) -> Iterator[pa.RecordBatch]:
     files = data_files(path)
     for file in files:
-        _check_columns(str(file), [name for name, _ in _file_columns(path, file)], wanted)
+        with _unnamed(path, file):
+            _check_columns(str(file), [name for name, _ in _file_columns(path, file)], wanted)
     sizes = [max(file.stat().st_size, 1) for file in files]
     total, done = sum(sizes), 0
     for file, size in zip(files, sizes, strict=True):
@@ -85,17 +89,18 @@ def _files(path: Path, wanted: Sequence[str], progress: Progress) -> Iterator[pa
             progress(int(100 * (before + share * size) / total) / 100)
 
         constants = {key: value for key, value in _folder_columns(path, file).items() if key in wanted}
-        try:
-            if file.suffix.lower() in _CSV:
-                read: Iterable[pa.RecordBatch] = csv.batches(file, wanted, report)
-            else:
-                read = _parquet_batches(file, wanted, report)
-            for batch in read:
-                yield _with_constants(batch, constants)
-        except (pa.ArrowException, OSError) as error:
-            raise SourceError(
-                f"{file} cannot be read ({type(error).__name__})", "check that the file is whole"
-            ) from None
+        with _unnamed(path, file):
+            try:
+                if file.suffix.lower() in _CSV:
+                    read: Iterable[pa.RecordBatch] = csv.batches(file, wanted, report)
+                else:
+                    read = _parquet_batches(file, wanted, report)
+                for batch in read:
+                    yield _with_constants(batch, constants)
+            except (pa.ArrowException, OSError) as error:
+                raise SourceError(
+                    f"{file} cannot be read ({type(error).__name__})", "check that the file is whole"
+                ) from None
         done += size
 
 
@@ -105,6 +110,17 @@ def _folder_columns(root: Path, file: Path) -> dict[str, str | None]:
         return {}
     pairs = (part.split("=", 1) for part in file.relative_to(root).parts[:-1] if "=" in part)
     return {key: None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value) for key, value in pairs}
+
+
+@contextmanager
+def _unnamed(root: Path, file: Path) -> Iterator[None]:
+    """Keep the path of a file in a partitioned dataset out of errors: the names of its folders are cells."""
+    try:
+        yield
+    except SourceError as error:
+        if not _folder_columns(root, file):
+            raise
+        raise SourceError(error.fact.replace(str(file), f"a file in {root}"), error.hint) from None
 
 
 def _with_constants(batch: pa.RecordBatch, constants: dict[str, str | None]) -> pa.RecordBatch:
