@@ -548,7 +548,8 @@ def _accounts_table(accounts: Sequence[Account]) -> RichTable:
         names = (account.dataset, account.relation or "-")
         for kind in _kinds(account):
             cap, spent, left = (getattr(amount, kind) or Fraction(0) for amount in _amounts(account).values())
-            table.add_row(*names, kind, rounded(cap, up=False), rounded(spent, up=True), rounded(left, up=False))
+            shown = rounded(cap, up=cap == spent), rounded(spent, up=True), rounded(left, up=False)
+            table.add_row(*names, kind, *shown)
             names = ("", "")
     return table
 
@@ -561,7 +562,7 @@ def _spent_text(account: Account) -> str:
     texts = []
     for kind in _kinds(account):
         much, most = (getattr(amount, kind) or Fraction(0) for amount in (spent, cap))
-        texts.append(f"{kind} {rounded(much, up=True)} of {rounded(most, up=False)}")
+        texts.append(f"{kind} {rounded(much, up=True)} of {rounded(most, up=much == most)}")
     return " and ".join(texts)
 
 

@@ -92,7 +92,7 @@ def _noise_facts(release: Release, place: int) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "mechanism": noise.mechanism.value,
         "sensitivity": noise.sensitivity,
-        "norm": _NORMS.get(noise.mechanism, "of the body"),
+        "norm": _NORMS.get(noise.mechanism, "the body's norm"),
         "scale": str(noise.scale),
     }
     if noise.epsilon is not None:
@@ -209,7 +209,7 @@ def _noise(facts: dict[str, Any]) -> str:
     scale = Fraction(facts["scale"])
     exact = f" (= {facts['scale']})" if len(facts["scale"]) <= 40 else ""
     what = "standard deviation" if facts["mechanism"] == Mechanism.GAUSSIAN.value else "noise scale"
-    sensitivity = f"{facts['norm']} sensitivity {facts['sensitivity']}"
+    sensitivity = f"sensitivity {facts['sensitivity']} in {facts['norm']}"
     return f"{facts['mechanism']}, {sensitivity}, {cost}, {what} {float(scale):.6g}{exact}"
 
 
