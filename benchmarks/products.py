@@ -22,9 +22,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmarks.data import DATA
-from dpsketch.learn.products.columns import ColumnSummary, Marginal, fit_marginal
+from dpsketch.fitting.columns import ColumnSummary, Marginal, fit_marginal
+from dpsketch.fitting.groups import choose_groups, groups_wanted, pooling_threshold
 from dpsketch.learn.products.fit import Products, fit_products
-from dpsketch.learn.products.groups import choose_groups, groups_wanted, pooling_threshold
 from dpsketch.schema import Floats
 
 LABELS = {"occupancy": "occupancy", "htru2": "label", "adult": "income", "california_housing": "median_house_value"}

@@ -19,6 +19,7 @@ from dpsketch.maps.base import BoundMap, FeatureMap, check_whole
 from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
 from dpsketch.maps.histogram import Histogram
+from dpsketch.maps.pairs import BoundPairs, marginals_for
 from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.privacy.budget import Budget
 from dpsketch.records import Records
@@ -192,6 +193,9 @@ class Recipe:
                 bound.append(part.map.bind(schema))
             except SchemaError as error:
                 raise RecipeError(f"map {part.map.name}: {error.fact}", error.hint) from None
+        for each in bound:
+            if isinstance(each, BoundPairs) and each.description.pool:
+                marginals_for(each, bound)
         return tuple(bound)
 
     def settled(self, maps: Sequence[BoundMap]) -> Recipe:

@@ -57,6 +57,7 @@ class BoundMarginals(BoundMap):
 
     largest = GRID
     grid = GRID
+    description: Marginals
 
     def __init__(self, description: Marginals, schema: Schema) -> None:
         super().__init__(description, schema, chosen_columns(schema, description.columns))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
 from dpsketch.maps.cells import EVERY_CODE, MOST_BINS, Cells, cells_of, distinct
+from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.records import Records
 from dpsketch.schema import MISSING, Codes, Floats, Relation, Schema
 
@@ -28,13 +29,16 @@ Groups = tuple[tuple[int, ...], ...]
 class Pairs(FeatureMap):
     """The table of every two columns, or of the listed pairs of them, with `bins` bins between a number's bounds.
 
-    `groups` pools cells: for each column, in the order of `columns`, the group of each of its cells.
+    `groups` pools cells: for each column, in the order of `columns`, the group of each of its cells. With `pool`, the
+    raw sketch keeps fine tables, and a release chooses groups from its own noisy marginals: the recipe needs
+    `Marginals` of these columns with as many bins.
     """
 
     columns: tuple[str, ...] | None = None
     bins: int = 64
     pairs: tuple[tuple[str, str], ...] | None = None
     groups: Groups | None = None
+    pool: bool = False
 
     name: ClassVar[str] = "pairs"
     version: ClassVar[int] = 1
@@ -44,6 +48,10 @@ class Pairs(FeatureMap):
         object.__setattr__(self, "columns", check_columns("Pairs", self.columns))
         object.__setattr__(self, "pairs", _checked_pairs(self.pairs, self.columns))
         object.__setattr__(self, "groups", _checked_groups(self.groups))
+        if not isinstance(self.pool, bool):
+            raise RecipeError(f"Pairs: pool must be true or false, got {self.pool!r} instead")
+        if self.pool and self.groups is not None:
+            raise RecipeError("Pairs: groups are either given or chosen by the release", "leave out pool or groups")
 
     def names(self, schema: Schema) -> tuple[str, ...]:
         """The columns: as named, or those of the pairs, or every scalar one."""
@@ -137,12 +145,12 @@ class BoundPairs(BoundMap):
 
     def coarsened(self, groups: Sequence[Sequence[int]]) -> BoundPairs:
         """The same tables with these groups of cells."""
-        return replace(self.description, groups=groups).bind(self._schema)  # type: ignore[arg-type]
+        return replace(self.description, groups=groups, pool=False).bind(self._schema)  # type: ignore[arg-type]
 
     def coarse_sums(self, sums: Sums, coarse: BoundPairs) -> Sums:
         """Exact sums of `coarse` from those of this map, of the same type: what `coarse` would have found itself."""
         groups = coarse.description.groups
-        fine = replace(coarse.description, groups=None).bind(coarse._schema)
+        fine = replace(coarse.description, groups=None, pool=self.description.pool).bind(coarse._schema)
         if groups is None or fine.fingerprint() != self.fingerprint():
             raise RecipeError("Pairs: coarse sums need a map of fine cells and one that it was coarsened to")
         found = np.zeros(coarse.size, sums.dtype)
@@ -185,6 +193,18 @@ class BoundPairs(BoundMap):
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         q = len(self.pairs)
         return Sensitivity(q, q) if relation is Relation.ADD_REMOVE else Sensitivity(2 * q, 2 * q)
+
+
+def marginals_for(pairs: BoundPairs, maps: Sequence[BoundMap]) -> int:
+    """The place of the marginals that have the cells of these pairs."""
+    for place, bound in enumerate(maps):
+        alike = isinstance(bound, BoundMarginals) and bound.description.bins == pairs.description.bins
+        if alike and set(pairs.columns) <= set(bound.columns):
+            return place
+    raise RecipeError(
+        "Pairs: pool needs Marginals of the same columns with as many bins",
+        f"add Part(Marginals(bins={pairs.description.bins}), share=0.4) to the recipe, or leave out pool",
+    )
 
 
 def _checked_pairs(pairs: object, columns: tuple[str, ...] | None) -> tuple[tuple[str, str], ...] | None:

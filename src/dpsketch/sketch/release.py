@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.maps.base import LARGE, BoundMap, Sums
+from dpsketch.maps.pairs import BoundPairs
 from dpsketch.privacy.bodies import ball_noise, cube_noise, disc_noise
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget
 from dpsketch.privacy.events import Mechanism, Noise, Release
@@ -24,7 +25,8 @@ from dpsketch.privacy.variances import triangle_dimension
 from dpsketch.recipe import Recipe, declared_rows
 from dpsketch.schema import Schema
 from dpsketch.sketch import counters
-from dpsketch.sketch.calibration import calibrated, keeps_budget
+from dpsketch.sketch.calibration import calibrated, keeps_budget, noise_variance
+from dpsketch.sketch.pooling import pooled_groups
 from dpsketch.sketch.raw import RawSketch, sums_dtype
 from dpsketch.sketch.released import ReleasedSketch, fits, library_version
 
@@ -54,7 +56,7 @@ def release(
         _check_room(raw.schema, maps, types, None)
         if ledger is not None:
             raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
-        return _released(raw, (), tuple(_exact(part.sums) for part in raw.parts))
+        return _released(raw, (), *_in_turn(raw, lambda place, bound, sums: _exact(sums), None))
     event = calibrated(raw.schema, raw.recipe, maps, budget, mechanism)
     _check_room(raw.schema, maps, types, event)
     if ledger is None or not dataset:
@@ -66,26 +68,50 @@ def release(
         raise RuntimeError("a bug: the noise does not keep the budget")
     spend = ledger.reserve(dataset, raw.schema.accounted, event, raw.lineage, partition(raw.schema, raw.recipe), plan)
     with Keystream() as stream:
-        sums = noisy_sums(event, maps, [part.sums for part in raw.parts], stream)
+        noisy = _in_turn(raw, lambda place, bound, sums: _noisy(event.noises[place], bound, sums, stream), event)
     ledger.commit(spend)
-    return _released(raw, (event,), sums)
+    return _released(raw, (event,), *noisy)
 
 
 def noisy_sums(event: Release, maps: Sequence[BoundMap], exact: Sequence[Sums], stream: Stream) -> tuple[Sums, ...]:
     """Every part's sums plus its noise, modulo 2^64, or 2^32 for sums of four bytes. Public only through `release`;
     audits call it directly.
     """
-    noisy = []
-    for noise, bound, sums in zip(event.noises, maps, exact, strict=True):
-        result = np.empty_like(sums)
-        start = 0
-        for drawn in _draws(noise, bound, stream):
-            chunk = slice(start, start + drawn.size)
-            np.add(sums[chunk], drawn.astype(sums.dtype, copy=False), out=result[chunk])
-            drawn.fill(0)  # whoever knows it can take it off again
-            start = chunk.stop
-        noisy.append(result)
-    return tuple(noisy)
+    return tuple(
+        _noisy(noise, bound, sums, stream) for noise, bound, sums in zip(event.noises, maps, exact, strict=True)
+    )
+
+
+def _in_turn(
+    raw: RawSketch, add_noise: Callable[[int, BoundMap, Sums], Sums], event: Release | None
+) -> tuple[list[BoundMap], list[Sums]]:
+    """The maps and noisy sums of all parts: those of pairs that are to be pooled come last, in groups that follow from
+    the noisy sums of the others.
+    """
+    maps, noisy = [part.map for part in raw.parts], [part.sums[:0] for part in raw.parts]
+    last = [place for place, bound in enumerate(maps) if isinstance(bound, BoundPairs) and bound.description.pool]
+    first = [place for place in range(len(maps)) if place not in last]
+    for place in first:
+        noisy[place] = add_noise(place, maps[place], raw.parts[place].sums)
+    variances = [0.0 if event is None else noise_variance(event.noises[i], maps[i]) for i in range(len(maps))]
+    known = [maps[i] for i in first], [noisy[i] for i in first], [variances[i] for i in first]
+    for place in last:
+        fine = maps[place]
+        assert isinstance(fine, BoundPairs)
+        maps[place] = coarse = fine.coarsened(pooled_groups(fine, variances[place], *known))
+        noisy[place] = add_noise(place, coarse, fine.coarse_sums(raw.parts[place].sums, coarse))
+    return maps, noisy
+
+
+def _noisy(noise: Noise, bound: BoundMap, sums: Sums, stream: Stream) -> Sums:
+    result = np.empty_like(sums)
+    start = 0
+    for drawn in _draws(noise, bound, stream):
+        chunk = slice(start, start + drawn.size)
+        np.add(sums[chunk], drawn.astype(sums.dtype, copy=False), out=result[chunk])
+        drawn.fill(0)  # whoever knows it can take it off again
+        start = chunk.stop
+    return result
 
 
 def _draws(noise: Noise, bound: BoundMap, stream: Stream) -> Iterator[NDArray[np.int64]]:
@@ -163,12 +189,14 @@ def _exact(sums: Sums) -> Sums:
     return view
 
 
-def _released(raw: RawSketch, releases: tuple[Release, ...], sums: tuple[Sums, ...]) -> ReleasedSketch:
+def _released(
+    raw: RawSketch, releases: tuple[Release, ...], maps: Sequence[BoundMap], sums: Sequence[Sums]
+) -> ReleasedSketch:
     return ReleasedSketch(
         raw.schema,
-        raw.recipe,
-        tuple(part.map for part in raw.parts),
-        sums,
+        raw.recipe.settled(maps),
+        tuple(maps),
+        tuple(sums),
         releases,
         raw.lineage,
         datetime.now(UTC).date().isoformat(),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.learn.products.columns import ColumnSummary, GroupTotals, Marginal, fit_marginal
+from dpsketch.fitting.columns import ColumnSummary, GroupTotals, Marginal, fit_marginal
 from dpsketch.learn.products.descent import fit_mixture
 from dpsketch.learn.products.mixture import Mixture
 from dpsketch.learn.products.pairs import denoise_pairs

@@ -3,7 +3,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dpsketch.learn.products.columns import ColumnSummary
+from dpsketch.fitting.columns import ColumnSummary
 from dpsketch.learn.products.descent import fit_mixture
 from dpsketch.learn.products.fit import fit_products
 

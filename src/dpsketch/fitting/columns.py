@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.learn.products.nonnegative import nonnegative_minimum
+from dpsketch.fitting.nonnegative import nonnegative_minimum
 from dpsketch.schema import Floats
 
 SMOOTHING = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)  # penalties, the largest first

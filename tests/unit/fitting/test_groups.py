@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dpsketch.learn.products.groups import FEWEST, MOST, choose_groups, groups_wanted
+from dpsketch.fitting.groups import FEWEST, MOST, choose_groups, groups_wanted
 
 
 @pytest.mark.parametrize("ordered", [True, False])

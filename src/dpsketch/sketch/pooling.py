@@ -1,0 +1,80 @@
+"""Which cells of pair tables a release pools: chosen from its own noisy marginals, never from exact sums.
+
+The raw sketch keeps fine tables. Their sums in groups of cells are as exact as if they had been counted so; the groups
+follow from numbers that are released anyway, so the tables are a second mechanism that was chosen by the first.
+Source: docs/proofs/release.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+
+import numpy as np
+
+from dpsketch.fitting.columns import ColumnSummary, fit_marginal
+from dpsketch.fitting.groups import choose_groups, groups_wanted, pooling_threshold
+from dpsketch.maps.base import BoundMap, Sums
+from dpsketch.maps.cells import GRID, POSITION_GRID, Cells
+from dpsketch.maps.count import BoundCount
+from dpsketch.maps.marginals import BoundMarginals
+from dpsketch.maps.pairs import BoundPairs, Groups, marginals_for
+from dpsketch.schema import LOWEST, SPAN, Floats
+
+
+def pooled_groups(
+    pairs: BoundPairs, pair_variance: float, maps: Sequence[BoundMap], noisy: Sequence[Sums], variances: Sequence[float]
+) -> Groups:
+    """The groups of every column of `pairs`, from the noisy sums of the other parts and the variances of all noises."""
+    place = marginals_for(pairs, maps)
+    marginals = maps[place]
+    assert isinstance(marginals, BoundMarginals)
+    summaries = column_summaries(marginals, noisy[place], variances[place])
+    rows = _rows(maps, noisy, summaries)
+    pair_sd = max(sqrt(pair_variance), 1.0) / rows
+    wanted = groups_wanted(pair_sd)
+    groups = []
+    for name in pairs.columns:
+        summary = summaries[marginals.columns.index(name)]
+        threshold = pooling_threshold(summary.count_sd / rows, pair_sd)
+        shares = fit_marginal(summary, rows).shares
+        groups.append(tuple(choose_groups(shares, summary.ordered, wanted, threshold).tolist()))
+    return tuple(groups)
+
+
+def column_summaries(marginals: BoundMarginals, sums: Sums, variance: float) -> list[ColumnSummary]:
+    """What noisy marginals say about each column. Sums without noise are taken as good to one record."""
+    sd = max(sqrt(variance), float(GRID))
+    found = []
+    for place, cells in enumerate(marginals.cells):
+        counts = sums[marginals.table(place)] / GRID
+        centres, widths = _geometry(cells) if cells.ordered else (None, None)
+        positions, centred = None, None
+        if cells.binned:
+            positions = np.zeros(cells.count)
+            positions[1 : cells.bins + 1] = sums[marginals.positions(place)] / POSITION_GRID
+        if cells.ordered:
+            centred = float(sums[marginals.centred(place)][0]) / SPAN
+        found.append(
+            ColumnSummary(counts, sd / GRID, centres, widths, positions, sd / POSITION_GRID, centred, sd / SPAN)
+        )
+    return found
+
+
+def _geometry(cells: Cells) -> tuple[Floats, Floats]:
+    """Centres and widths of the cells with the bounds at 0 and 1; a single value has no width, missing is at ½."""
+    first, last = cells.firsts[:-1], cells.firsts[1:] - 1
+    if not cells.binned:
+        codes = cells.column.codes_of(np.arange(cells.column.levels)).astype(np.float64)
+        return np.append((codes - LOWEST) / SPAN, 0.5), np.zeros(cells.count)
+    centres = (first + last - 2 * LOWEST) / (2 * SPAN)
+    widths = np.where(last > first, (last - first + 1) / SPAN, 0.0)
+    return np.append(centres, 0.5), np.append(widths, 0.0)
+
+
+def _rows(maps: Sequence[BoundMap], noisy: Sequence[Sums], summaries: Sequence[ColumnSummary]) -> float:
+    """The noisy number of records: of the count or, without one, the mean of the marginals' totals."""
+    for bound, sums in zip(maps, noisy, strict=True):
+        if isinstance(bound, BoundCount):
+            return max(float(sums[0]), 1.0)
+    return max(float(np.mean([summary.counts.sum() for summary in summaries])), 1.0)
