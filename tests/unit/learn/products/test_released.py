@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpsketch as dps
+from dpsketch.errors import QueryError
+from dpsketch.learn.products.released import fit_released
+
+SCHEMA = dps.Schema.from_dict(
+    {
+        "privacy": {"rows": 20_000},
+        "columns": {
+            "x": {"kind": "number", "lower": 0, "upper": 1},
+            "y": {"kind": "number", "lower": 0, "upper": 1},
+            "z": {"kind": "category", "values": ["a", "b"]},
+        },
+    }
+)
+
+
+def table(rows: int = 20_000) -> pa.Table:
+    random = np.random.default_rng(3)
+    hidden = random.random(rows)
+    near = [np.clip(hidden + random.normal(0, 0.1, rows), 0, 1) for _ in range(2)]
+    return pa.table({"x": near[0], "y": near[1], "z": np.where(hidden > 0.7, "a", "b")})
+
+
+def released(budget: dps.Budget) -> dps.ReleasedSketch:
+    parts = [
+        dps.Part(dps.Count(), 0.05),
+        dps.Part(dps.Marginals(bins=32), 0.45),
+        dps.Part(dps.Pairs(("y", "x", "z"), bins=32, pairs=(("y", "x"), ("z", "x"), ("z", "y")), pool=True), 0.5),
+    ]
+    return dps.release(dps.accumulate(table(), SCHEMA, dps.Recipe(parts)), budget, dps.Ledger("sqlite://"), "a")
+
+
+@pytest.mark.parametrize("budget", [dps.Budget(1.0), dps.Budget(1.0, 1e-6)], ids=str)
+def test_a_release_tells_three_columns_together(budget: dps.Budget) -> None:
+    found = fit_released(released(budget))
+    assert found.columns == ("y", "x", "z")
+    y, x, z = found.products.marginals
+    rows = table()
+    holds = (rows["x"].to_numpy() <= 0.5) & (rows["y"].to_numpy() <= 0.5) & (rows["z"].to_numpy() == "b")
+    letter = (np.arange(len(z.shares)) == 1).astype(float)
+    answer = found.products.mixture.probability({0: y.below(0.5), 1: x.below(0.5), 2: letter})
+    alone = (rows["x"].to_numpy() <= 0.5).mean() * (rows["y"].to_numpy() <= 0.5).mean() * 0.7
+    assert answer == pytest.approx(holds.mean(), abs=0.02)
+    assert abs(alone - holds.mean()) > 0.1, "independent columns would answer otherwise"
+
+
+def test_the_fit_depends_on_the_file_alone() -> None:
+    release = released(dps.Budget(1.0))
+    one, two = (fit_released(release).products.mixture for _ in range(2))
+    assert (one.weights == two.weights).all()
+
+
+def test_a_release_without_pairs_says_what_is_missing() -> None:
+    raw = dps.accumulate(table(10), SCHEMA, dps.Recipe([dps.Part(dps.Count(), 1.0)]))
+    with pytest.raises(QueryError, match="holds no marginals and pair tables of the same cells"):
+        fit_released(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a"))
