@@ -668,7 +668,7 @@ from dpsketch.sketch import release as module
 point, folder = sys.argv[1:]
 def die(*_): os.kill(os.getpid(), signal.SIGKILL)
 if point == "before the reservation": Ledger.reserve = die
-if point == "before the noise": module.noisy_sums = die
+if point == "before the noise": module._noisy = die
 if point == "before the commit": Ledger.commit = die
 if point == "after the commit": module._released = die
 if point == "while the file is written": dps.ReleasedSketch.save = die
