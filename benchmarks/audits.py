@@ -14,7 +14,7 @@ from typing import Any
 
 import dpsketch as dps
 from dpsketch.audit import Audit, audit
-from dpsketch.schema import Relation
+from dpsketch.relation import Relation
 
 COLUMNS = {
     "x": {"kind": "number", "lower": 0, "upper": 1},

@@ -42,6 +42,22 @@ class TestStream:
         return self._rng.integers(0, 2**32, count, dtype=np.uint32)
 
 
+class Script:
+    """A stream that plays given 32-bit words, then fails."""
+
+    def __init__(self, *words: int) -> None:
+        self._words = list(words)
+
+    def words(self, count: int) -> np.ndarray:
+        taken, self._words = self._words[:count], self._words[count:]
+        assert len(taken) == count, "the stream is exhausted"
+        return np.array(taken, np.uint32)
+
+    @property
+    def left(self) -> int:
+        return len(self._words)
+
+
 @pytest.fixture
 def stream() -> TestStream:
     return TestStream()

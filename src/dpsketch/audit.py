@@ -26,7 +26,8 @@ from dpsketch.privacy.keystream import Keystream, Stream
 from dpsketch.privacy.variances import triangle_dimension
 from dpsketch.recipe import Recipe, declared_rows
 from dpsketch.records import IdSets, Records, concatenated
-from dpsketch.schema import HIGHEST, LOWEST, MISSING, Floats, Relation, Schema
+from dpsketch.relation import Relation
+from dpsketch.schema import HIGHEST, LOWEST, MISSING, Floats, Schema
 from dpsketch.sketch.calibration import calibrated
 from dpsketch.sketch.raw import empty_sums
 from dpsketch.sketch.release import noisy_sums
@@ -199,7 +200,7 @@ def _sets(schema: Schema, random: np.random.Generator) -> dict[str, IdSets]:
 
 
 def _cost(event: Release, maps: Sequence[BoundMap], one: list[Sums], two: list[Sums]) -> float:
-    """What the shift between two tables costs: the norm of it in pure noises, and the squared one in Gaussian ones."""
+    """How far the sums of two tables are apart, in scales of the noises: what makes them easy to tell apart."""
     total = 0.0
     for noise, bound, a, b in zip(event.noises, maps, one, two, strict=True):
         if noise.sensitivity == 0:
@@ -307,9 +308,7 @@ def _epsilon_at(distance: float, delta: float) -> float:
     return low
 
 
-def made_up_schema(
-    recipe: Recipe, relation: Relation = Relation.ADD_REMOVE, rows_per_unit: int | None = None
-) -> Schema:
+def made_up_schema(recipe: Recipe, relation: Relation = Relation.ADD_REMOVE) -> Schema:
     """Columns that a recipe can be audited on when nobody gives a schema: their values do not matter to its privacy."""
     columns: dict[str, dict[str, Any]] = {}
     for part in recipe.parts:
@@ -319,10 +318,7 @@ def made_up_schema(
     weights = {part.map.to_dict().get("weight") for part in recipe.parts}
     if all(facts["kind"] == "set" or name in weights for name, facts in columns.items()):
         columns |= {name: {"kind": "number", "lower": 0, "upper": 1} for name in ("x", "y")}
-    privacy: dict[str, Any] = {"rows": 100, "relation": relation.value}
-    if rows_per_unit is not None:
-        privacy |= {"unit": "unit of the audit", "max_rows_per_unit": rows_per_unit}
-    return Schema.from_dict({"privacy": privacy, "columns": columns})
+    return Schema.from_dict({"privacy": {"rows": 100, "relation": relation.value}, "columns": columns})
 
 
 def _declare(facts: dict[str, Any], columns: dict[str, dict[str, Any]]) -> None:

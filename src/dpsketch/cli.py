@@ -102,13 +102,12 @@ def accumulate(
 
     _free(output, force, table, schema, recipe)
     facts = Schema.load(schema)
-    if epsilon is None and rho is None and recipe is not None:
-        _accumulated(table, facts, _recipe(facts, None, recipe, rows, frequencies, only)).save(output, force)
-    else:
-        budget = Budget(epsilon, delta, rho)
-        chosen = _recipe(facts, budget, recipe, rows, frequencies, only)
+    unknown = epsilon is None and rho is None and not delta
+    budget = None if unknown and recipe is not None else Budget(epsilon, delta, rho)
+    chosen = _recipe(facts, budget, recipe, rows, frequencies, only)
+    if budget is not None:
         planned(facts, chosen, budget)
-        _accumulated(table, facts, chosen).save(output, force)
+    _accumulated(table, facts, chosen).save(output, force)
     err.print(f"{output}: raw sketch, NOT PRIVATE. Keep it secret; release it with: dpsketch release {output} …")
 
 
@@ -226,7 +225,7 @@ def audit(
     from dpsketch.audit import audit as attack
     from dpsketch.audit import made_up_schema
     from dpsketch.recipe import Recipe
-    from dpsketch.schema import Relation
+    from dpsketch.relation import Relation
 
     chosen = Recipe.load(recipe)
     if schema is not None and relation is not None:

@@ -194,8 +194,11 @@ class Recipe:
             except SchemaError as error:
                 raise RecipeError(f"map {part.map.name}: {error.fact}", error.hint) from None
         for each in bound:
-            if isinstance(each, BoundPairs) and each.description.pool:
-                marginals_for(each, bound)
+            if isinstance(each, BoundPairs) and each.description.pool and marginals_for(each, bound) is None:
+                raise RecipeError(
+                    "Pairs: pool needs Marginals of the same columns with as many bins",
+                    f"add Part(Marginals(bins={each.description.bins}), share=0.4) to the recipe, or leave out pool",
+                )
         return tuple(bound)
 
     def settled(self, maps: Sequence[BoundMap]) -> Recipe:

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
-from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import SchemaError
+from dpsketch.relation import Relation
 
 LOWEST, HIGHEST, MISSING = -32767, 32767, -32768
 SPAN = HIGHEST - LOWEST  # 65534 steps, 65535 levels
@@ -33,13 +33,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Codes = NDArray[np.int16]
 Floats = NDArray[np.float64]
-
-
-class Relation(StrEnum):
-    """When two tables are neighbours: one unit more or less, or one unit replaced by another."""
-
-    ADD_REMOVE = "add-remove"
-    REPLACE_ONE = "replace-one"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from dpsketch.maps.base import Body, BoundMap, BoundTable, FeatureMap, Shape, Su
 from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.privacy.variances import triangle_dimension
 from dpsketch.records import IdSets, Records, Words
-from dpsketch.schema import Relation, Schema
+from dpsketch.relation import Relation
+from dpsketch.schema import Schema
 
 EMBEDDING = dps.Embedding.from_arrays([([[0.5, -0.25], [1, 1], [0.1, 3]], [0.1, 0, -0.2]), ([[1, -1, 0.5]], [0])])
 SCHEMA = dps.Schema.from_dict(MIXED | {"columns": MIXED["columns"] | {"friends": {"kind": "set", "universe": 30}}})

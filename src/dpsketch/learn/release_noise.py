@@ -14,7 +14,8 @@ from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.histogram import BoundHistogram
 from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.recipe import declared_rows
-from dpsketch.schema import Floats, Relation
+from dpsketch.relation import Relation
+from dpsketch.schema import Floats
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 _BLOCK = 1 << 20

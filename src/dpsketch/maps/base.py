@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import RecipeError
 from dpsketch.records import Records
-from dpsketch.schema import Floats, Relation, Schema
+from dpsketch.relation import Relation
+from dpsketch.schema import Floats, Schema
 
 Sums = NDArray[np.int64] | NDArray[np.int32]
 MOST_COUNTERS = 2**31

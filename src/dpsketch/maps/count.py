@@ -9,7 +9,8 @@ import numpy as np
 
 from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums
 from dpsketch.records import Records
-from dpsketch.schema import Floats, Relation, Schema
+from dpsketch.relation import Relation
+from dpsketch.schema import Floats, Schema
 
 
 @dataclass(frozen=True)

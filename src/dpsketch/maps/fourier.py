@@ -28,7 +28,8 @@ from dpsketch.maps.base import (
 from dpsketch.maps.draw import PublicStream
 from dpsketch.precise import precise
 from dpsketch.records import Records
-from dpsketch.schema import SPAN, Codes, Floats, Relation, Schema
+from dpsketch.relation import Relation
+from dpsketch.schema import SPAN, Codes, Floats, Schema
 
 GRID = 32768
 # Largest |cos|, |cos|+|sin| and cos²+sin² of the frozen kernel: tests/unit/maps/test_fourier.py goes through

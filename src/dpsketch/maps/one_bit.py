@@ -13,7 +13,8 @@ from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, S
 from dpsketch.maps.draw import PublicStream
 from dpsketch.maps.fourier import ABSENT, check_frequencies, chosen_structure, draw, frequencies_length
 from dpsketch.records import Records
-from dpsketch.schema import Floats, Relation, Schema
+from dpsketch.relation import Relation
+from dpsketch.schema import Floats, Schema
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_co
 from dpsketch.maps.cells import EVERY_CODE, MOST_BINS, Cells, cells_of, distinct
 from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.records import Records
-from dpsketch.schema import MISSING, Codes, Floats, Relation, Schema
+from dpsketch.relation import Relation
+from dpsketch.schema import MISSING, Codes, Floats, Schema
 
 MOST_PAIRS = 100_000
 MOST_CELLS = 1 << 31
@@ -195,16 +196,13 @@ class BoundPairs(BoundMap):
         return Sensitivity(q, q) if relation is Relation.ADD_REMOVE else Sensitivity(2 * q, 2 * q)
 
 
-def marginals_for(pairs: BoundPairs, maps: Sequence[BoundMap]) -> int:
-    """The place of the marginals that have the cells of these pairs."""
+def marginals_for(pairs: BoundPairs, maps: Sequence[BoundMap]) -> int | None:
+    """The place of the marginals that have the cells of these pairs, if any."""
     for place, bound in enumerate(maps):
         alike = isinstance(bound, BoundMarginals) and bound.description.bins == pairs.description.bins
         if alike and set(pairs.columns) <= set(bound.columns):
             return place
-    raise RecipeError(
-        "Pairs: pool needs Marginals of the same columns with as many bins",
-        f"add Part(Marginals(bins={pairs.description.bins}), share=0.4) to the recipe, or leave out pool",
-    )
+    return None
 
 
 def _checked_pairs(pairs: object, columns: tuple[str, ...] | None) -> tuple[tuple[str, str], ...] | None:

@@ -17,7 +17,8 @@ from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_co
 from dpsketch.maps.draw import PublicStream
 from dpsketch.maps.spectral import fourths_bound, squared_lengths, squares_bound
 from dpsketch.records import Records
-from dpsketch.schema import HIGHEST, Floats, Relation, Schema
+from dpsketch.relation import Relation
+from dpsketch.schema import HIGHEST, Floats, Schema
 
 DIRECTIONS = ("gaussian", "hadamard")
 MOST_PARAMETERS = 2**25

@@ -11,7 +11,8 @@ import numpy as np
 from dpsketch.maps.ball import check_dimension, check_radius, clipped
 from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, Sums, check_columns, chosen_columns
 from dpsketch.records import Records
-from dpsketch.schema import HIGHEST, Floats, Relation, Schema
+from dpsketch.relation import Relation
+from dpsketch.schema import HIGHEST, Floats, Schema
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from dpsketch.errors import BudgetError
 from dpsketch.precise import precise
 from dpsketch.privacy.budget import MOST_DELTA, Budget
 from dpsketch.privacy.events import Release
+from dpsketch.relation import Relation
 
-ADD_REMOVE = "add-remove"
-REPLACE_ONE = "replace-one"
+ADD_REMOVE = Relation.ADD_REMOVE.value
+REPLACE_ONE = Relation.REPLACE_ONE.value
 
 _DECIMALS = 10**12
 _PRECISION = 200

@@ -155,44 +155,40 @@ def _product(factors: list[int], keep: int, up: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class _Radius:
-    """scale·Σ −ln U_i."""
+class _OfGamma:
+    """A number that follows from `factor` and a sum Σ −ln U_i, and is known as well as that."""
 
-    scale: Fraction
+    factor: Fraction
     gamma: _Gamma
 
     @property
     def bits(self) -> int:
         return self.gamma.bits
 
-    def interval(self) -> Interval:
-        low, high, places = self.gamma.interval
-        above, below = self.scale.numerator, self.scale.denominator
-        return Interval(low * above // below, -(-high * above // below), places)
-
     def refine(self, bits: int, stream: Stream) -> None:
         self.gamma.refine(bits, stream)
 
+    def _times(self, more_places: int) -> Interval:
+        """factor·Σ −ln U_i, with as many places and `more_places`."""
+        low, high, places = self.gamma.interval
+        above, below = self.factor.numerator << more_places, self.factor.denominator
+        return Interval(low * above // below, -(-high * above // below), places + more_places)
 
-@dataclass(frozen=True)
-class _Root:
-    """√(square·Σ −ln U_i)."""
 
-    square: Fraction
-    gamma: _Gamma
-
-    @property
-    def bits(self) -> int:
-        return self.gamma.bits
+class _Radius(_OfGamma):
+    """factor·Σ −ln U_i."""
 
     def interval(self) -> Interval:
-        low, high, places = self.gamma.interval
-        above, below = self.square.numerator, self.square.denominator
-        least, most = (low * above << places) // below, -((-high * above << places) // below)
-        return Interval(isqrt(least), isqrt(most) + 1, places)
+        return self._times(0)
 
-    def refine(self, bits: int, stream: Stream) -> None:
-        self.gamma.refine(bits, stream)
+
+class _Root(_OfGamma):
+    """√(factor·Σ −ln U_i)."""
+
+    def interval(self) -> Interval:
+        places = self.gamma.interval.places
+        low, high, _ = self._times(places)
+        return Interval(isqrt(low), isqrt(high) + 1, places)
 
 
 @dataclass

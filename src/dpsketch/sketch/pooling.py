@@ -27,6 +27,7 @@ def pooled_groups(
 ) -> Groups:
     """The groups of every column of `pairs`, from the noisy sums of the other parts and the variances of all noises."""
     place = marginals_for(pairs, maps)
+    assert place is not None, "recipes are checked for it"
     marginals = maps[place]
     assert isinstance(marginals, BoundMarginals)
     summaries = column_summaries(marginals, noisy[place], variances[place])

@@ -13,7 +13,8 @@ from dpsketch.maps.ball import clipped
 from dpsketch.maps.quadratic import BoundQuadratic, Quadratic
 from dpsketch.maps.spectral import eigenvalue_bound, fourths_bound, squares_bound
 from dpsketch.records import Records
-from dpsketch.schema import Relation, Schema
+from dpsketch.relation import Relation
+from dpsketch.schema import Schema
 
 
 def wide(dimension: int) -> Schema:

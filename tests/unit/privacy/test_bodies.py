@@ -9,29 +9,13 @@ import mpmath
 import numpy as np
 import pytest
 
-from conftest import TestStream
+from conftest import Script, TestStream
 from dpsketch.errors import BudgetError
 from dpsketch.privacy import bodies, gaussian
 from dpsketch.privacy.bodies import ball_noise, cube_noise, disc_noise
 
 SAMPLERS = [disc_noise, cube_noise, ball_noise]
 MASK = 2**32 - 1
-
-
-class Script:
-    """A stream that plays given 32-bit words, then fails."""
-
-    def __init__(self, *words: int) -> None:
-        self._words = list(words)
-
-    def words(self, count: int) -> np.ndarray:
-        taken, self._words = self._words[:count], self._words[count:]
-        assert len(taken) == count, "the stream is exhausted"
-        return np.array(taken, np.uint32)
-
-    @property
-    def left(self) -> int:
-        return len(self._words)
 
 
 def first(*words: int) -> list[int]:

@@ -6,25 +6,10 @@ import mpmath
 import numpy as np
 import pytest
 
+from conftest import Script
 from dpsketch.errors import BudgetError
 from dpsketch.privacy import noise
 from dpsketch.privacy.noise import discrete_laplace
-
-
-class Script:
-    """A stream that plays given words, then fails."""
-
-    def __init__(self, *words: int) -> None:
-        self._words = list(words)
-
-    def words(self, count: int) -> np.ndarray:
-        taken, self._words = self._words[:count], self._words[count:]
-        assert len(taken) == count, "the stream is exhausted"
-        return np.array(taken, np.uint32)
-
-    @property
-    def left(self) -> int:
-        return len(self._words)
 
 
 def exact_digit(rate: Fraction, last: bool, point: Fraction) -> int:

@@ -11,7 +11,7 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.products.fit import Products, fit_products
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.maps.marginals import BoundMarginals
-from dpsketch.maps.pairs import BoundPairs
+from dpsketch.maps.pairs import BoundPairs, marginals_for
 from dpsketch.sketch.pooling import column_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
@@ -51,13 +51,9 @@ def _parts(released: ReleasedSketch) -> tuple[ReleasedPart, ReleasedPart]:
     for pairs in released.parts:
         if not isinstance(pairs.map, BoundPairs) or pairs.map.description.groups is None:
             continue
-        for marginals in released.parts:
-            alike = (
-                isinstance(marginals.map, BoundMarginals)
-                and marginals.map.description.bins == pairs.map.description.bins
-            )
-            if alike and set(pairs.map.columns) <= set(marginals.map.columns):
-                return pairs, marginals
+        place = marginals_for(pairs.map, released.maps)
+        if place is not None:
+            return pairs, released.parts[place]
     raise QueryError(
         "this release holds no marginals and pair tables of the same cells",
         "add Part(Marginals(), share=0.45) and Part(Pairs(pool=True), share=0.5) to the recipe",

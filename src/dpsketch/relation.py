@@ -1,0 +1,12 @@
+"""Between which tables nobody may tell."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Relation(StrEnum):
+    """When two tables are neighbours: one unit more or less, or one unit replaced by another."""
+
+    ADD_REMOVE = "add-remove"
+    REPLACE_ONE = "replace-one"
