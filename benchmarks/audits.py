@@ -37,6 +37,7 @@ MAPS = {
     "grouped fourier": dps.Grouped(dps.Fourier(columns=("x",), size=1), "y"),
     "subsampled": dps.Subsampled(dps.OneBitFourier(columns=("x",), size=2), 1),
 }
+SOME_PAIRS = dps.Recipe([dps.Part(dps.Marginals(bins=2), 0.2), dps.Part(dps.Pairs(bins=2, pool=True, most=1), 0.8)])
 BODIES = ("fourier", "one-bit", "second moments", "grouped fourier")
 NOT_SHARP = {
     ("count", "replace-one"): "nothing differs",
@@ -88,6 +89,8 @@ def cases() -> list[Case]:
         )
         for budget in (PURE, APPROXIMATE, CONCENTRATED):
             found.append(Case(f"bundle, {budget}, {relation}", bundle, facts, budget, loose="several parts"))
+            some = f"one of three pairs, {budget}, {relation}"
+            found.append(Case(some, SOME_PAIRS, facts, budget, loose="several parts"))
     sets = dps.Race(columns=("ids",), rows=1, width=8, hash=dps.MinHash())
     found.append(Case("race of sets, laplace, add-remove", alone(sets), schema(SETS), PURE))
     for name in ("count", "histogram"):

@@ -28,7 +28,7 @@ from dpsketch.recipe import Recipe, declared_rows
 from dpsketch.records import IdSets, Records, concatenated
 from dpsketch.relation import Relation
 from dpsketch.schema import HIGHEST, LOWEST, MISSING, Floats, Schema
-from dpsketch.sketch.calibration import calibrated
+from dpsketch.sketch.calibration import calibrated, shown
 from dpsketch.sketch.raw import empty_sums
 from dpsketch.sketch.release import noisy_sums
 
@@ -84,7 +84,7 @@ def audit(recipe: Recipe, schema: Schema, budget: Budget, draws: int = 100_000, 
     if not budget.private:
         raise BudgetError("there is nothing to audit without privacy", "pass a finite epsilon, or rho")
     schema = replace(schema, rows=declared_rows(schema, recipe.rows or schema.rows or 100))
-    maps = recipe.bind(schema)
+    maps = shown(recipe.bind(schema))
     if sum(bound.size for bound in maps) > _MOST_SIZE:
         raise RecipeError(
             f"an audit draws whole releases, of at most {_MOST_SIZE} sums",
@@ -316,8 +316,8 @@ def made_up_schema(recipe: Recipe, relation: Relation = Relation.ADD_REMOVE) -> 
     if recipe.only is not None:
         columns[recipe.only.column] = {"kind": "category", "values": [recipe.only.value, f"not {recipe.only.value}"]}
     weights = {part.map.to_dict().get("weight") for part in recipe.parts}
-    if all(facts["kind"] == "set" or name in weights for name, facts in columns.items()):
-        columns |= {name: {"kind": "number", "lower": 0, "upper": 1} for name in ("x", "y")}
+    if sum(facts["kind"] != "set" and name not in weights for name, facts in columns.items()) < 2:
+        columns = {name: {"kind": "number", "lower": 0, "upper": 1} for name in ("x", "y")} | columns
     return Schema.from_dict({"privacy": {"rows": 100, "relation": relation.value}, "columns": columns})
 
 
@@ -334,7 +334,8 @@ def _declare(facts: dict[str, Any], columns: dict[str, dict[str, Any]]) -> None:
         for name in facts.get("columns") or ("ids",):
             columns[name] = {"kind": "set", "universe": 1000}
     number = {"kind": "number", "lower": 0, "upper": 1}
-    for name in facts.get("columns") or ():
+    paired = [name for pair in facts.get("pairs") or () for name in pair]
+    for name in (*(facts.get("columns") or ()), *paired, *(facts.get("hints") or ())):
         columns.setdefault(name, number)
     if facts.get("weight"):
         labels = [str(place) for place in range(max(len(facts.get("weights") or ()) - 1, 1))]

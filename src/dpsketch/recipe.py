@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from math import comb, sqrt
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -16,16 +17,23 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import RecipeError, SchemaError
 from dpsketch.maps.base import BoundMap, FeatureMap, check_whole
+from dpsketch.maps.cells import cells_of
 from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
-from dpsketch.maps.histogram import Histogram
-from dpsketch.maps.pairs import BoundPairs, marginals_for
+from dpsketch.maps.grouped import BoundGrouped
+from dpsketch.maps.marginals import Marginals
+from dpsketch.maps.pairs import MOST_PAIRS, BoundPairs, Pairs, marginals_for
 from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.privacy.budget import Budget
 from dpsketch.records import Records
-from dpsketch.schema import Boolean, Category, Schema, nearest
+from dpsketch.schema import Boolean, Category, Column, Integer, Schema, nearest
 
 MOST_PARTS = 100
+MARGINALS_SHARE, PAIRS_SHARE = 0.42, 0.55
+FEW_COLUMNS = 16
+PAIR_SD = 0.01  # as a share of the rows: `fitting.groups.groups_wanted` is 4 there
+MOST_FINE_CELLS = 40_000_000  # of a raw sketch's pair tables: 160 MB in counters of four bytes
+FEW_WHOLE_NUMBERS = 130
 LEAST_COUNT_SHARE, MOST_COUNT_SHARE = 0.01, 0.3
 
 
@@ -194,6 +202,8 @@ class Recipe:
             except SchemaError as error:
                 raise RecipeError(f"map {part.map.name}: {error.fact}", error.hint) from None
         for each in bound:
+            if isinstance(each, BoundGrouped) and getattr(each.inner.description, "pool", False):
+                raise RecipeError("Grouped: pairs that a release pools cannot be grouped", "give groups, not pool")
             if isinstance(each, BoundPairs) and each.description.pool and marginals_for(each, bound) is None:
                 raise RecipeError(
                     "Pairs: pool needs Marginals of the same columns with as many bins",
@@ -255,10 +265,10 @@ class Recipe:
     def general(
         cls, schema: Schema, rows: int | None = None, budget: Budget | None = None, frequencies: int | None = None
     ) -> Recipe:
-        """Count, marginals and Fourier sums of all columns: answers most questions.
+        """Count, marginals and tables of pairs of columns: answers most questions.
 
-        `rows` is a public order of magnitude; sizes follow from it, the budget and the number of columns.
-        `frequencies` overrides the number of Fourier frequencies.
+        `rows` is a public order of magnitude; sizes follow from it, the budget and the columns. `frequencies` adds as
+        many Fourier frequencies, with three tenths of the pairs' share. Tables too wide for pairs get them instead.
         """
         rows = declared_rows(schema, rows)
         if budget is None:
@@ -268,18 +278,20 @@ class Recipe:
             raise RecipeError("Recipe.general needs a column that is not a set of ids")
         epsilon = min(budget.strength, 1000.0)
         if len(columns) == 1:
-            return cls([Part(Count(), 0.05), Part(Histogram(bins=marginal_bins(rows * 0.95 * epsilon)), 0.95)], rows)
-        bins = marginal_bins(rows * 0.485 * epsilon / len(columns))
-        if frequencies is None:
-            frequencies = fourier_size(rows * 0.485 * epsilon)
-        return cls(
-            [
-                Part(Count(), 0.03),
-                Part(Histogram(bins=bins), 0.485),
-                Part(Fourier(size=frequencies), 0.485),
-            ],
-            rows,
-        )
+            return cls([Part(Count(), 0.05), Part(Marginals(bins=marginal_bins(rows * 0.95 * epsilon)), 0.95)], rows)
+        bins, most = pair_sizes(rows, budget, len(columns))
+        bins, paired = _fine_columns(schema, max(bins, _whole_number_bins(schema)))
+        parts = [Part(Count(), 0.03), Part(Marginals(bins=bins), MARGINALS_SHARE)]
+        if len(paired) < 2:
+            size = frequencies or fourier_size(rows * PAIRS_SHARE * epsilon)
+            return cls([*parts, Part(Fourier(size=size), PAIRS_SHARE)], rows)
+        if most is not None and most >= comb(len(paired), 2):
+            most = None
+        named = None if len(paired) == len(columns) else paired
+        pairs = Pairs(named, bins, pool=True, most=most)
+        if frequencies:
+            return cls([*parts, Part(pairs, 0.385), Part(Fourier(size=frequencies), 0.165)], rows)
+        return cls([*parts, Part(pairs, PAIRS_SHARE)], rows)
 
 
 def _versioned(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -307,6 +319,68 @@ def declared_rows(schema: Schema, rows: int | None = None) -> int:
     if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= 10**15:
         raise RecipeError(f"rows must be a whole number from 1 to 10^15, got {rows!r} instead")
     return rows
+
+
+def pair_sizes(rows: int, budget: Budget, columns: int) -> tuple[int, int | None]:
+    """Bins of marginals and pair tables, and how many pairs the noise supports, None for all: from public numbers.
+
+    Up to FEW_COLUMNS columns all pairs answer best, also with little budget. Beyond, as many as leave the cells of
+    their tables a predicted standard deviation of at most PAIR_SD of the rows, so that columns have four groups
+    (`fitting.groups`), but never fewer than connect all columns.
+
+    Source: RESEARCH "Statistics and models from one general sketch"; docs/decisions/007-pairs-in-the-general-recipe.md.
+    """
+    bins = marginal_bins(rows * MARGINALS_SHARE * min(budget.strength, 1000.0) / columns)
+    every = comb(columns, 2)
+    if columns <= FEW_COLUMNS or not budget.private:
+        return bins, None
+    supported = max(columns - 1, int(_supported_pairs(PAIR_SD * rows, budget)))
+    return bins, None if supported >= every else supported
+
+
+def _supported_pairs(deviation: float, budget: Budget) -> float:
+    """How many pair tables can have noise of this standard deviation in each cell: Laplace or Gaussian, the better."""
+    from dpsketch.privacy.calibrate import gaussian_deviation
+
+    if budget.rho is not None:
+        return deviation**2 * 2 * PAIRS_SHARE * budget.rho
+    laplace = deviation * PAIRS_SHARE * budget.strength / sqrt(2)
+    if not budget.delta:
+        return laplace
+    single = gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1)  # of one table with all of the budget
+    return max(laplace, PAIRS_SHARE * (deviation / single) ** 2)
+
+
+def _whole_number_bins(schema: Schema) -> int:
+    """As many bins as leave each value of ages, hours and the like a cell of its own."""
+    return max((column.levels for column in schema.scalars if _few_whole_numbers(column)), default=2) - 2
+
+
+def _few_whole_numbers(column: Column) -> bool:
+    return isinstance(column, Integer) and column.levels <= FEW_WHOLE_NUMBERS
+
+
+def _fine_columns(schema: Schema, bins: int) -> tuple[int, tuple[str, ...]]:
+    """Bins, and columns whose pairs have at most MOST_FINE_CELLS cells with them: with fewer bins if that is enough,
+    else without the columns of the most values; none if there are too many columns.
+    """
+    names = [column.name for column in schema.scalars]
+    if comb(len(names), 2) > MOST_PAIRS:
+        return bins, ()
+
+    sizes = {
+        fewer: {column.name: cells_of(column, fewer).count for column in schema.scalars} for fewer in (bins, 64, 16)
+    }
+
+    def fine(names: Sequence[str], bins: int) -> int:
+        counts = [sizes[bins][name] for name in names]
+        return (sum(counts) ** 2 - sum(count**2 for count in counts)) // 2
+
+    while True:
+        for fewer in (bins, 64, 16):
+            if fewer <= bins and fine(names, fewer) <= MOST_FINE_CELLS:
+                return fewer, tuple(names)
+        names.remove(max(reversed(names), key=sizes[16].__getitem__))
 
 
 def marginal_bins(signal: float) -> int:

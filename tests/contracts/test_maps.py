@@ -11,85 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpsketch as dps
-from conftest import MIXED, SEED, TestStream
-from dpsketch.maps.base import Body, BoundMap, BoundTable, FeatureMap, Shape, Sums
+from conftest import SEED, TestStream
+from dpsketch.maps.base import Body, BoundMap, BoundTable, Shape, Sums
 from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.privacy.variances import triangle_dimension
 from dpsketch.records import IdSets, Records, Words
 from dpsketch.relation import Relation
 from dpsketch.schema import Schema
+from map_examples import EXAMPLES, SCHEMA
 
-EMBEDDING = dps.Embedding.from_arrays([([[0.5, -0.25], [1, 1], [0.1, 3]], [0.1, 0, -0.2]), ([[1, -1, 0.5]], [0])])
-SCHEMA = dps.Schema.from_dict(MIXED | {"columns": MIXED["columns"] | {"friends": {"kind": "set", "universe": 30}}})
-EXAMPLES: list[FeatureMap] = [
-    dps.Count(),
-    dps.Histogram(bins=8),
-    dps.Histogram(ways=2, bins=4),
-    dps.Histogram(ways=3, columns=["sex", "member", "age"], bins=4),
-    dps.Marginals(bins=8),
-    dps.Marginals(columns=["sex", "age", "height"], bins=150),
-    dps.Marginals(columns=["income", "joined"], bins=1),
-    dps.Marginals(columns=["height"], bins=32768),
-    dps.Pairs(bins=4),
-    dps.Pairs(columns=["member", "age", "sex"], bins=3, pairs=[("age", "sex"), ("member", "age")]),
-    dps.Pairs(columns=["height", "sex"], bins=2, groups=[(0, 0, 1, 1, 0), (1, 0, 0, 2)]),
-    dps.Fourier(size=7, seed=1),
-    dps.Fourier(size=4, seed=2, columns=["height"], radii=(1, 100)),
-    dps.Fourier(size=70, seed=3, structure="hadamard"),
-    dps.OneBitFourier(size=7, seed=1),
-    dps.OneBitFourier(size=4, columns=["height", "age"]),
-    dps.OneBitFourier(size=70, seed=3, structure="hadamard"),
-    dps.Quadratic(size=7, seed=1),
-    dps.Quadratic(size=16, seed=2, radius=2.0, directions="hadamard"),
-    dps.Quadratic(size=4, columns=["height", "age", "sex"], radius=0.3, directions="hadamard"),
-    dps.Quadratic(size=3, columns=["height"], radius=32),
-    dps.SecondMoments(),
-    dps.SecondMoments(columns=["height", "age", "sex"], radius=1.5),
-    dps.SecondMoments(columns=["height"], radius=0.3),
-    dps.Grid(width=64, rows=3),
-    dps.Grid(columns=["height", "age"], width=16, rows=2, levels=(1, 2, 16)),
-    dps.Race(rows=5, width=50, hash=dps.Euclidean(bandwidth=0.3)),
-    dps.Race(columns=["height", "age"], rows=4, width=7, hash=dps.Euclidean(bandwidth=20, power=3, scaled=False)),
-    dps.Race(rows=3, width=8, hash=dps.SignedProjection(bits=3)),
-    dps.Race(rows=3, width=9, hash=dps.SignedProjection(bits=11)),
-    dps.Race(rows=4, width=16, hash=dps.InnerProduct(bits=4, radius=0.7)),
-    dps.Race(rows=6, width=40, hash=dps.MinHash()),
-    dps.Race(
-        rows=130,
-        width=11,
-        hash=dps.Product(
-            [
-                dps.Factor(dps.MinHash(power=2), ["friends"]),
-                dps.Factor(dps.Euclidean(bandwidth=0.5, power=2), ["age"]),
-                dps.Factor(dps.SignedProjection(bits=2), ["height", "sex"]),
-            ]
-        ),
-    ),
-    dps.Race(rows=5, width=20, weight="age"),
-    dps.Race(columns=["height"], rows=5, width=20, weight="member", weights=[-2, 3]),
-    dps.Race(columns=["height", "age"], rows=5, width=20, embedding=EMBEDDING),
-    dps.Grouped(dps.Fourier(size=3), "sex"),
-    dps.Grouped(dps.Fourier(size=3, structure="hadamard"), "sex"),
-    dps.Grouped(dps.Count(), "sex"),
-    dps.Grouped(dps.Race(rows=2, width=8, hash=dps.MinHash()), "sex"),
-    dps.Grouped(dps.Histogram(ways=2, columns=["age", "member"], bins=3), "sex"),
-    dps.Grouped(dps.Marginals(columns=["age", "member"], bins=3), "sex"),
-    dps.Grouped(dps.Pairs(columns=["age", "member"], bins=3), "sex"),
-    dps.Subsampled(dps.Fourier(size=12, seed=1), size=4),
-    dps.Subsampled(dps.Fourier(size=70, seed=3, structure="hadamard"), size=35),
-    dps.Subsampled(dps.OneBitFourier(size=70, seed=3, structure="hadamard"), size=2),
-    dps.Subsampled(dps.Fourier(size=7, seed=1), size=3, scheme="uniform"),
-    dps.Subsampled(dps.Fourier(size=7, seed=1), size=3, scheme="poisson"),
-    dps.Subsampled(dps.OneBitFourier(size=6, seed=1), size=2),
-    dps.Subsampled(dps.OneBitFourier(size=6, seed=1), size=5, scheme="uniform"),
-    dps.Subsampled(dps.Quadratic(size=12, seed=1), size=3),
-    dps.Subsampled(dps.Quadratic(size=12, seed=1), size=3, scheme="uniform"),
-    dps.Subsampled(dps.Quadratic(size=16, seed=2, radius=2.0, directions="hadamard"), size=8),
-    dps.Subsampled(dps.Quadratic(size=16, seed=2, radius=2.0, directions="hadamard"), size=4),
-    dps.Subsampled(dps.Quadratic(size=16, seed=2, radius=0.5, directions="hadamard"), size=1),
-    dps.Subsampled(dps.Quadratic(size=8, seed=2, directions="hadamard"), size=5, scheme="poisson"),
-    dps.Grouped(dps.Subsampled(dps.OneBitFourier(size=6), size=3), "sex"),
-]
 COLUMNS = len(SCHEMA.scalars)
 BOUND = [example.bind(SCHEMA) for example in EXAMPLES]
 # Maps with secret masks give other bytes each time: tests of same bytes leave them out. What they promise instead is
@@ -361,7 +291,7 @@ VECTORS = {
     "count": "921ac7f2",
     "histogram": "918e8153 e6186144 dc008c1d",
     "marginals": "14964ea7 5d6e3d0d aa983492 bf1eda0b",
-    "pairs": "4f79aecd af215d01 96ec96bb",
+    "pairs": "4f79aecd af215d01 96ec96bb e03d2149",
     "fourier": "dcf5bfc3 bb79708d d2cb3f2e",
     "one_bit_fourier": "a2774527 9f098381 e84d81ef",
     "quadratic": "2af5d117 42a9b7cc 121fc6a5 dba43dc9",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -102,6 +103,16 @@ def test_noise_made_for_normalised_counts_is_caught(monkeypatch: pytest.MonkeyPa
         release_module, "discrete_laplace", lambda size, scale, stream: honest(size, scale / rows, stream)
     )
     assert audit(alone(MAPS["race"]), schema(), PURE, 5000).violated
+
+
+def test_noise_for_fewer_pairs_than_are_released_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fewer(maps: Sequence[BoundMap]) -> tuple[BoundMap, ...]:
+        return maps[0], dps.Pairs(columns=["x", "y"], bins=2).bind(schema())
+
+    parts = [dps.Part(dps.Marginals(bins=2), 0.01), dps.Part(dps.Pairs(bins=2, pool=True, most=2), 0.99)]
+    assert not audit(dps.Recipe(parts), schema(), PURE, DRAWS).violated
+    monkeypatch.setattr(calibration_module, "shown", fewer)
+    assert audit(dps.Recipe(parts), schema(), PURE, DRAWS).violated
 
 
 def test_noise_on_one_side_only_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,6 +221,20 @@ def test_a_recipe_alone_can_be_audited() -> None:
     }
     assert not audit(recipe, facts, PURE, 2000).violated
     assert {column.name for column in made_up_schema(dps.Recipe([dps.Part(dps.Count(), 1.0)])).columns} == {"x", "y"}
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        dps.Pairs(bins=1, pool=True, most=1, hints=["target"]),
+        dps.Pairs(bins=1, pairs=[("a", "b"), ("b", "c")], pool=True, most=1),
+        dps.Pairs(bins=1, pairs=[("x", "b")]),
+    ],
+    ids=str,
+)
+def test_a_recipe_of_pairs_alone_can_be_audited(pairs: dps.Pairs) -> None:
+    recipe = dps.Recipe([dps.Part(pairs, 0.5), dps.Part(dps.Marginals(bins=1), 0.5)])
+    assert not audit(recipe, made_up_schema(recipe), PURE, 2000).violated
 
 
 def test_a_recipe_that_is_too_large_is_refused() -> None:

@@ -9,7 +9,17 @@ from scipy.optimize import minimize_scalar
 
 import dpsketch as dps
 from conftest import MIXED
-from dpsketch.recipe import LEAST_COUNT_SHARE, MOST_COUNT_SHARE, count_share
+from dpsketch.recipe import (
+    LEAST_COUNT_SHARE,
+    MOST_COUNT_SHARE,
+    MOST_FINE_CELLS,
+    PAIR_SD,
+    PAIRS_SHARE,
+    count_share,
+    pair_sizes,
+)
+from dpsketch.sketch.calibration import noise_variance
+from dpsketch.sketch.release import planned
 
 
 def noise_to_signal(share: float, signal: float, frequencies: int) -> float:
@@ -66,3 +76,80 @@ def test_the_general_recipe_takes_every_kind_of_budget() -> None:
     assert dps.Recipe.general(schema, 100_000, dps.Budget(rho=0.5)) == pure
     assert dps.Recipe.general(schema, 100_000, dps.Budget(1.0, delta=1e-6)) == pure
     assert dps.Recipe.general(schema, 100_000, dps.Budget(math.inf)).parts[0].share == 0.03
+
+
+def wide(columns: int, rows: int = 100_000) -> dps.Schema:
+    number = {"kind": "number", "lower": 0, "upper": 1}
+    return dps.Schema.from_dict({"privacy": {"rows": rows}, "columns": {f"c{j}": number for j in range(columns)}})
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 50.0])
+@pytest.mark.parametrize("columns", [2, 9, 16])
+def test_few_columns_have_all_pairs(columns: int, epsilon: float) -> None:
+    assert pair_sizes(10_000, dps.Budget(epsilon), columns)[1] is None
+    count, marginals, pairs = dps.Recipe.general(wide(columns), 10_000, dps.Budget(epsilon)).parts
+    assert (count.share, marginals.share, pairs.share) == (0.03, 0.42, 0.55)
+    assert isinstance(pairs.map, dps.Pairs)
+    assert (pairs.map.pool, pairs.map.most, pairs.map.columns) == (True, None, None)
+
+
+@pytest.mark.parametrize(
+    "budget", [dps.Budget(0.3), dps.Budget(0.1, 1e-6), dps.Budget(rho=0.001), dps.Budget(1.0, 1e-6)], ids=str
+)
+def test_many_columns_have_as_many_pairs_as_their_noise_allows(budget: dps.Budget) -> None:
+    """The noise that a release adds is the predicted one, up to what mixing Laplace and Gaussian parts gains."""
+    schema = wide(100)
+    recipe = dps.Recipe.general(schema, budget=budget)
+    pairs = recipe.parts[2].map
+    assert isinstance(pairs, dps.Pairs)
+    event = planned(schema, recipe, budget)
+    assert event is not None
+    deviation = math.sqrt(noise_variance(event.noises[2], pairs.bind(schema))) / 100_000
+    every = pairs.most is None
+    assert deviation < 1.1 * PAIR_SD if every else deviation == pytest.approx(PAIR_SD, rel=0.1)
+
+
+def test_a_tree_is_the_least() -> None:
+    for columns in (17, 50, 200):
+        assert pair_sizes(1000, dps.Budget(0.01), columns) == (16, columns - 1)
+    assert pair_sizes(10**9, dps.Budget(10.0), 50)[1] is None
+    assert pair_sizes(1000, dps.Budget(math.inf), 50)[1] is None
+    few = 0.01 * 10**5 * PAIRS_SHARE / math.sqrt(2)
+    assert pair_sizes(10**5, dps.Budget(1.0), 100)[1] == int(few)
+
+
+@pytest.mark.parametrize(("columns", "bins"), [(50, 128), (100, 64), (200, 16), (447, 16)])
+def test_fine_tables_of_wide_tables_stay_small(columns: int, bins: int) -> None:
+    schema = wide(columns, 10**9)
+    recipe = dps.Recipe.general(schema, budget=dps.Budget(10.0))
+    assert recipe.parts[1].map == dps.Marginals(bins=bins)
+    assert recipe.parts[2].map.length(schema) <= MOST_FINE_CELLS
+
+
+def test_too_many_columns_for_pairs_have_fourier_sums() -> None:
+    parts = dps.Recipe.general(wide(448), budget=dps.Budget(1.0)).parts
+    assert [part.map.name for part in parts] == ["count", "marginals", "fourier"]
+
+
+def test_columns_with_too_many_values_have_marginals_only() -> None:
+    facts = wide(3).to_dict()
+    facts["columns"] |= {name: {"kind": "category", "values": [str(j) for j in range(9000)]} for name in "ab"}
+    schema = dps.Schema.from_dict(facts)
+    recipe = dps.Recipe.general(schema, budget=dps.Budget(10.0))
+    assert recipe.parts[1].map == dps.Marginals(bins=128)
+    assert recipe.parts[2].map == dps.Pairs(("c0", "c1", "c2", "a"), 128, pool=True)
+    recipe.bind(schema)
+
+
+def test_frequencies_take_some_of_the_pairs_share() -> None:
+    schema, budget = dps.Schema.from_dict(MIXED), dps.Budget(1.0)
+    parts = dps.Recipe.general(schema, 100_000, budget, frequencies=50).parts
+    assert [(part.map.name, part.share) for part in parts[2:]] == [("pairs", 0.385), ("fourier", 0.165)]
+    assert dps.Recipe.general(schema, 100_000, budget, frequencies=0) == dps.Recipe.general(schema, 100_000, budget)
+
+
+def test_a_single_column_has_its_marginal() -> None:
+    assert dps.Recipe.general(wide(1), budget=dps.Budget(1.0)).parts == (
+        dps.Part(dps.Count(), 0.05),
+        dps.Part(dps.Marginals(bins=128), 0.95),
+    )

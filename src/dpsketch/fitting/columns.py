@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.fitting.nonnegative import nonnegative_minimum
+from dpsketch.fitting.nonnegative import nonnegative_minimum, project_to_simplex
 from dpsketch.schema import Floats
 
 SMOOTHING = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)  # penalties, the largest first
@@ -17,6 +17,7 @@ NEWTON_STEPS, GAIN = 30, 1e-3  # at most, and the gain in χ²/2 that ends them
 TOTAL_WEIGHT = 100.0  # how much better than a cell the total is known
 POSITION_VARIANCE = 0.02  # of mean positions in a cell, before looking; in squared cell widths
 MOST_OFF_CENTRE = 0.45
+MANY_CELLS = 1000
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ class Marginal:
 def fit_marginal(summary: ColumnSummary, rows: float, extra: GroupTotals | None = None) -> Marginal:
     """The distribution over cells that explains all that is known about a column, as smooth as its noise allows.
 
-    Equations: the cells, their total, the centred sum, and `extra`. Without order: non-negative least squares. With
+    Equations: the cells, their total, the centred sum, and `extra`. Without order: non-negative least squares. Of very
+    many cells: these and their total alone, which is a projection. With
     order: least squares for exp(θ) with penalised second differences of θ (never of atoms at the bounds or of missing,
     which are dropped unless their counts stand out of the noise), with the largest of a few weights that still
     explains the counts: χ² at most the number of cells. Tails then fall off like exponentials, where cutting negative
@@ -96,6 +98,9 @@ def fit_marginal(summary: ColumnSummary, rows: float, extra: GroupTotals | None 
     """
     observed, sd = summary.counts / rows, summary.count_sd / rows
     cells = len(observed)
+    if cells > MANY_CELLS:
+        shares = project_to_simplex(observed)
+        return Marginal(shares, _offsets(summary, rows * shares), summary.centres, summary.widths)
     hessian = np.eye(cells) / sd**2
     linear = observed / sd**2
     if summary.centred is not None:
@@ -138,10 +143,12 @@ def _smooth_minimum(hessian: Floats, linear: Floats, penalty: Floats, theta: Flo
     now = cost(theta)
     for _ in range(NEWTON_STEPS):
         shares = np.exp(theta)
-        slope = hessian @ shares - linear
-        turn = np.diag(shares) - np.outer(shares, shares)  # of shares by θ
+        pull = hessian @ shares
+        slope = pull - linear
         gradient = shares * (slope - shares @ slope) + penalty @ theta
-        curvature = turn @ hessian @ turn + penalty + 1 / len(theta)  # adding a constant to θ changes nothing
+        # T·H·T for the change T = diag(p) − ppᵀ of shares p by θ; adding a constant to θ changes nothing.
+        turned = np.outer(shares, shares) * (hessian - pull[:, None] - pull + shares @ pull)
+        curvature = turned + penalty + 1 / len(theta)
         while damping < 1e8:
             damped = curvature + damping * np.diag(np.diag(curvature) + 1e-3)
             step = np.clip(np.linalg.solve(damped, -gradient), -3.0, 3.0)

@@ -1,4 +1,4 @@
-"""Least squares with non-negative unknowns, from the normal equations."""
+"""Least squares with non-negative unknowns."""
 
 from __future__ import annotations
 
@@ -41,3 +41,11 @@ def nonnegative_minimum(hessian: Floats, linear: Floats) -> Floats:
             wrong[: np.flatnonzero(wrong)[-1]] = False
         free ^= wrong
     return np.maximum(x, 0.0)
+
+
+def project_to_simplex(shares: Floats) -> Floats:
+    """The nearest non-negative vector with sum one."""
+    ordered = np.sort(shares)[::-1]
+    excess = np.cumsum(ordered) - 1.0
+    last = np.flatnonzero(ordered - excess / np.arange(1, len(shares) + 1) > 0)[-1]
+    return np.maximum(shares - excess[last] / (last + 1), 0.0)

@@ -194,7 +194,7 @@ def check_whole(owner: str, name: str, value: object, low: int, high: int) -> No
         raise RecipeError(f"{owner}: {name} must be a whole number from {low} to {high}, got {value!r} instead")
 
 
-def check_columns(owner: str, columns: object) -> tuple[str, ...] | None:
+def check_columns(owner: str, columns: object, name: str = "columns") -> tuple[str, ...] | None:
     """None, or a tuple of distinct names."""
     if columns is None:
         return None
@@ -203,9 +203,9 @@ def check_columns(owner: str, columns: object) -> tuple[str, ...] | None:
         or not isinstance(columns, list | tuple)
         or not all(isinstance(c, str) for c in columns)
     ):
-        raise RecipeError(f"{owner}: columns must be a list of column names, got {columns!r} instead")
+        raise RecipeError(f"{owner}: {name} must be a list of column names, got {columns!r} instead")
     if not columns or len(set(columns)) < len(columns):
-        raise RecipeError(f"{owner}: columns must name at least one column, each once")
+        raise RecipeError(f"{owner}: {name} must name at least one column, each once")
     return tuple(columns)
 
 

@@ -99,18 +99,18 @@ class Cells:
         """Edges of each cell but the missing one in the user's units: the bounds and, between cells, the middle of the
         neighbouring values. Cell k lies between edges k and k + 1.
         """
-        first = self._first_levels
+        first = self.first_levels
         below, above = self._value(first[1:] - 1), self._value(first[:-1])
         return np.concatenate([above[:1], (below[:-1] + above[1:]) / 2, below[-1:]])
 
     @property
     def centres(self) -> Floats:
         """The middle value of each cell in the user's units, in a bin that at position 0; NaN for missing."""
-        first, last = self._first_levels[:-1], self._first_levels[1:] - 1
+        first, last = self.first_levels[:-1], self.first_levels[1:] - 1
         return np.append((self._value((first + last) // 2) + self._value((first + last + 1) // 2)) / 2, np.nan)
 
-    @property
-    def _first_levels(self) -> NDArray[np.int64]:
+    @cached_property
+    def first_levels(self) -> NDArray[np.int64]:
         """First level with a code in each cell, then the number of levels."""
         return np.searchsorted(self._level_codes, self.firsts)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from dpsketch.compiled import kernel
 
-TILE = 512
+TILE = 4096  # records; a table of pairs is brought into the cache once a tile
 _GRID = 1 << 16  # maps.cells.GRID
 
 

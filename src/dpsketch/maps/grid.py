@@ -120,11 +120,19 @@ class BoundGrid(BoundTable):
         first = (position * each + np.arange(each)) * self.width
         return slots + first[:, None], signs
 
+    def entries(self, records: Records, rows: int) -> tuple[NDArray[np.int64], Floats]:
+        """Of the first `rows` rows, each record's counter, as an index into the sums, and what it adds there."""
+        each = self.salts.shape[1]
+        found = [
+            self.counters(self.cells(records.codes, level), position)
+            for position, level in enumerate(self.levels.tolist()[: -(-rows // each)])
+        ]
+        index, sign = (np.concatenate(parts)[:rows].T for parts in zip(*found, strict=True))
+        return index, sign.astype(np.float64)
+
     def features(self, records: Records) -> Floats:
         features = np.zeros((len(records), self.size))
-        for position, level in enumerate(self.levels.tolist()):
-            index, sign = self.counters(self.cells(records.codes, level), position)
-            features[np.arange(len(records)), index] = sign
+        np.put_along_axis(features, *self.entries(records, self.rows), axis=1)
         return features
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:

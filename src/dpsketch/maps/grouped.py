@@ -68,7 +68,7 @@ class BoundGrouped(BoundMap):
         self.largest, self.grid, self.narrow = self.inner.largest, self.inner.grid, self.inner.narrow
         self.secret = self.inner.secret
         self.column = schema.column(description.column)
-        self._row = schema.index(description.column)
+        self.row = schema.index(description.column)
 
     def accumulate(self, records: Records, sums: Sums) -> None:
         group = self._group(records.codes)
@@ -101,7 +101,7 @@ class BoundGrouped(BoundMap):
         return self.inner.parameters()
 
     def _group(self, codes: Codes) -> np.ndarray:
-        return self.group_of(codes[self._row])
+        return self.group_of(codes[self.row])
 
     def group_of(self, codes: Codes) -> np.ndarray:
         """Place of the group of each code of the grouping column."""

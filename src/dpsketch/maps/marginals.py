@@ -64,7 +64,7 @@ class BoundMarginals(BoundMap):
         super().__init__(description, schema, chosen_columns(schema, description.columns))
         self.size = description.length(schema)
         self.cells = description.cells(schema)
-        self._rows = np.array([schema.index(name) for name in self.columns])
+        self.rows = np.array([schema.index(name) for name in self.columns])
         lengths = [_lengths(cells) for cells in self.cells]
         ends = np.cumsum(lengths).reshape(len(lengths), 3)
         self._slices = [
@@ -103,12 +103,12 @@ class BoundMarginals(BoundMap):
     def accumulate(self, records: Records, sums: Sums) -> None:
         from dpsketch.maps.cells_kernels import marginal_sums
 
-        marginal_sums(records.codes, self._rows, *self._shared, self._places, sums)
+        marginal_sums(records.codes, self.rows, *self._shared, self._places, sums)
 
     def features(self, records: Records) -> Floats:
         found = np.zeros((len(records), self.size))
         every = np.arange(len(records))
-        for cells, row, (table, bins, centre) in zip(self.cells, self._rows, self._slices, strict=True):
+        for cells, row, (table, bins, centre) in zip(self.cells, self.rows, self._slices, strict=True):
             codes = records.codes[row]
             own = cells.cells(codes)
             found[every, table.start + own] = 1.0

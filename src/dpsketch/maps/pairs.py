@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -32,7 +32,8 @@ class Pairs(FeatureMap):
 
     `groups` pools cells: for each column, in the order of `columns`, the group of each of its cells. With `pool`, the
     raw sketch keeps fine tables, and a release chooses groups from its own noisy marginals: the recipe needs
-    `Marginals` of these columns with as many bins.
+    `Marginals` of these columns with as many bins. With `most`, it also chooses that many of the pairs, and its noise
+    is that of these alone; pairs with a column of `hints` come first.
     """
 
     columns: tuple[str, ...] | None = None
@@ -40,9 +41,12 @@ class Pairs(FeatureMap):
     pairs: tuple[tuple[str, str], ...] | None = None
     groups: Groups | None = None
     pool: bool = False
+    most: int | None = None
+    hints: tuple[str, ...] | None = None
 
     name: ClassVar[str] = "pairs"
     version: ClassVar[int] = 1
+    absent: ClassVar[Mapping[str, Any]] = {"most": None, "hints": None}
 
     def __post_init__(self) -> None:
         check_whole("Pairs", "bins", self.bins, 1, MOST_BINS)
@@ -53,6 +57,21 @@ class Pairs(FeatureMap):
             raise RecipeError(f"Pairs: pool must be true or false, got {self.pool!r} instead")
         if self.pool and self.groups is not None:
             raise RecipeError("Pairs: groups are either given or chosen by the release", "leave out pool or groups")
+        self._check_most()
+
+    def _check_most(self) -> None:
+        if self.most is not None:
+            check_whole("Pairs", "most", self.most, 1, MOST_PAIRS)
+            if not self.pool:
+                raise RecipeError(
+                    "Pairs: most needs pool: a release chooses pairs as it chooses groups",
+                    "pass pool=True, or list pairs",
+                )
+        object.__setattr__(self, "hints", check_columns("Pairs", self.hints, "hints"))
+        if self.hints is not None and self.most is None:
+            raise RecipeError(
+                "Pairs: hints say which pairs are kept first when not all are", "pass most, or leave out hints"
+            )
 
     def names(self, schema: Schema) -> tuple[str, ...]:
         """The columns: as named, or those of the pairs, or every scalar one."""
@@ -95,6 +114,11 @@ class Pairs(FeatureMap):
                 )
         return {name: max(groups) + 1 for name, groups in zip(names, self.groups, strict=True)}
 
+    def kept(self, schema: Schema) -> int:
+        """How many tables a release shows."""
+        every = len(self.tables(schema))
+        return every if self.most is None else min(self.most, every)
+
     def length(self, schema: Schema) -> int:
         counts = self.counts(schema)
         size = sum(counts[one] * counts[two] for one, two in self.tables(schema))
@@ -127,6 +151,11 @@ class BoundPairs(BoundMap):
         self.size = description.length(schema)
         self.pairs = description.tables(schema)
         self.cells: tuple[Cells, ...] = tuple(cells_of(schema.column(name), description.bins) for name in self.columns)
+        for name in description.hints or ():
+            if name not in self.columns:
+                raise RecipeError(
+                    f"Pairs: hints name '{name}', which is not among the columns", "add it to columns, or leave it out"
+                )
         self._schema = schema
         self._rows = np.array([schema.index(name) for name in self.columns])
         place = {name: index for index, name in enumerate(self.columns)}
@@ -144,20 +173,39 @@ class BoundPairs(BoundMap):
         """Where the sums hold the table of a pair, row by row."""
         return slice(int(self.offsets[pair]), int(self.offsets[pair + 1]))
 
-    def coarsened(self, groups: Sequence[Sequence[int]]) -> BoundPairs:
-        """The same tables with these groups of cells."""
-        return replace(self.description, groups=groups, pool=False).bind(self._schema)  # type: ignore[arg-type]
+    def released(self) -> BoundPairs:
+        """A map with the sensitivity of whatever a release shows of this one: as many tables, the first ones.
+
+        Which ones a release chooses makes no difference: a record adds one to one cell of each.
+        """
+        if self.description.kept(self._schema) == len(self.pairs):
+            return self
+        return self._of(self.pairs[: self.description.kept(self._schema)], None, self.description.pool)
+
+    def coarsened(self, groups: Sequence[Sequence[int]], pairs: Sequence[tuple[str, str]] | None = None) -> BoundPairs:
+        """The same tables with these groups of cells, or of these pairs alone: as many as a release keeps."""
+        chosen = self.pairs if pairs is None else tuple(pairs)
+        if len(chosen) != self.description.kept(self._schema) or not set(chosen) <= set(self.pairs):
+            raise RecipeError(f"Pairs: a release keeps {self.description.kept(self._schema)} of the pairs")
+        return self._of(chosen, groups, pool=False)
+
+    def _of(self, pairs: tuple[tuple[str, str], ...], groups: Sequence[Sequence[int]] | None, pool: bool) -> BoundPairs:
+        changes: dict[str, Any] = {"groups": groups, "pool": pool, "most": None, "hints": None}
+        if pairs != self.pairs:  # all columns keep their groups, also those without a table
+            changes |= {"columns": self.columns, "pairs": pairs}
+        return replace(self.description, **changes).bind(self._schema)
 
     def coarse_sums(self, sums: Sums, coarse: BoundPairs) -> Sums:
         """Exact sums of `coarse` from those of this map, of the same type: what `coarse` would have found itself."""
-        groups = coarse.description.groups
-        fine = replace(coarse.description, groups=None, pool=self.description.pool).bind(coarse._schema)
-        if groups is None or fine.fingerprint() != self.fingerprint():
+        groups, place = coarse.description.groups, {pair: number for number, pair in enumerate(self.pairs)}
+        alike = (coarse.columns, coarse.cells) == (self.columns, self.cells) and set(coarse.pairs) <= set(place)
+        if groups is None or self.description.groups is not None or not alike:
             raise RecipeError("Pairs: coarse sums need a map of fine cells and one that it was coarsened to")
         found = np.zeros(coarse.size, sums.dtype)
-        for pair, (one, two) in enumerate(self._members):
-            rows = np.zeros((coarse.shape(pair)[0], self.shape(pair)[1]), sums.dtype)
-            np.add.at(rows, np.array(groups[one]), sums[self.table(pair)].reshape(self.shape(pair)))
+        for pair, (one, two) in enumerate(coarse._members):
+            own = place[coarse.pairs[pair]]
+            rows = np.zeros((coarse.shape(pair)[0], self.shape(own)[1]), sums.dtype)
+            np.add.at(rows, np.array(groups[one]), sums[self.table(own)].reshape(self.shape(own)))
             np.add.at(found[coarse.table(pair)].reshape(coarse.shape(pair)).T, np.array(groups[two]), rows.T)
         return found
 

@@ -236,13 +236,17 @@ class BoundRace(BoundTable):
             projected_totals(prepared.inputs, *halves, *parameters, self.width, self.direct, sums, totals, squares)
         return totals, squares
 
-    def features(self, records: Records) -> Floats:
-        keys = self._keys(self.prepare(records), 0, self.rows).astype(np.uint64)
+    def entries(self, records: Records, rows: int) -> tuple[NDArray[np.int64], Floats]:
+        """Of the first `rows` rows, each record's counter, as an index into the sums, and what it adds there."""
+        keys = self._keys(self.prepare(records), 0, rows).astype(np.uint64)
         places = (keys if self.direct else keys * np.uint64(self.width) >> np.uint64(32)).astype(np.int64)
-        features = np.zeros((len(records), self.rows, self.width))
         weights = np.ones(len(records)) if self._weigh is None else self._weigh(records.codes) / self.grid
-        np.put_along_axis(features, places[:, :, None], weights[:, None, None], axis=2)
-        return features.reshape(len(records), self.size)
+        return places + np.arange(rows) * self.width, np.repeat(weights[:, None], rows, axis=1)
+
+    def features(self, records: Records) -> Floats:
+        features = np.zeros((len(records), self.size))
+        np.put_along_axis(features, *self.entries(records, self.rows), axis=1)
+        return features
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         most = self.largest

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpsketch.errors import BudgetError
 from dpsketch.maps.base import Body, BoundMap, Sensitivity, Shape
+from dpsketch.maps.pairs import BoundPairs
 from dpsketch.privacy.accounting import inner_budget
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.calibrate import gaussian_delta, gaussian_deviation, rho_deviation
@@ -39,7 +40,7 @@ def calibrated(
         raise BudgetError(
             f"mechanism must be one of {', '.join(CHOICES)}, got {mechanism!r} instead", "auto takes the least noise"
         )
-    parts = _parts(schema, recipe, maps)
+    parts = _parts(schema, recipe, shown(maps))
     rate = amplifying_rate(schema, recipe)
     if budget.rho is not None:
         if mechanism == "laplace":
@@ -57,6 +58,14 @@ def calibrated(
     else:
         noises = [part.pure(epsilon) for part in parts]
     return Release(budget, tuple(noises), rate)
+
+
+def shown(maps: Sequence[BoundMap]) -> tuple[BoundMap, ...]:
+    """Maps with the sensitivities of what a release shows: of pair tables it may keep only some.
+
+    A map itself always states the sensitivity of all its sums.
+    """
+    return tuple(bound.released() if isinstance(bound, BoundPairs) else bound for bound in maps)
 
 
 def keeps_budget(release: Release) -> bool:
@@ -114,18 +123,26 @@ def promised(schema: Schema, recipe: Recipe, maps: Sequence[BoundMap], release: 
     if release.budget.rho is not None and any(noise.epsilon not in (None, 0) for noise in release.noises):
         return False
     return all(
-        _matches(noise, part_sensitivity(schema, recipe, bound), part_body(schema, recipe, bound))
+        _matches(noise, part_sensitivity(schema, recipe, bound), part_body(schema, recipe, bound), _slack(bound))
         for noise, bound in zip(release.noises, maps, strict=True)
     )
 
 
-def _matches(noise: Noise, limit: Sensitivity, body: Body | None) -> bool:
-    """Certified bounds of another machine may differ in their last bits."""
+def _slack(bound: BoundMap) -> int:
+    """Thousandths by which noise may fall short: certified bounds of another machine may differ in their last bits.
+    Pair tables are counted, and there may be thousands: none is free.
+    """
+    return 0 if isinstance(bound, BoundPairs) else 1
+
+
+def _matches(noise: Noise, limit: Sensitivity, body: Body | None, slack: int) -> bool:
     bounds = {Mechanism.LAPLACE: limit.l1, Mechanism.GAUSSIAN: limit.l2_squared}
     if body is not None:
         bounds[_SHAPES[body.shape]] = body.radius
     wanted = bounds.get(noise.mechanism)
-    return wanted is not None and 999 * wanted <= 1000 * noise.sensitivity and (wanted > 0 or noise.sensitivity == 0)
+    if wanted is None or (wanted == 0 and noise.sensitivity != 0):
+        return False
+    return (1000 - slack) * wanted <= 1000 * noise.sensitivity
 
 
 def noise_variance(noise: Noise, bound: BoundMap) -> float:

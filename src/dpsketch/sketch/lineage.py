@@ -11,6 +11,8 @@ from typing import Protocol
 
 from dpsketch.errors import FileError, MergeError
 from dpsketch.maps.base import BoundMap
+from dpsketch.maps.pairs import Pairs
+from dpsketch.recipe import Part as RecipePart
 from dpsketch.recipe import Recipe
 from dpsketch.schema import Schema
 
@@ -44,12 +46,27 @@ def checked_lineage(path: str | Path, ids: object) -> frozenset[str]:
     return frozenset(ids)
 
 
+def _ungrouped(recipe: Recipe) -> Recipe:
+    """A recipe as if its pair tables had neither groups nor been chosen."""
+    parts = []
+    for part in recipe.parts:
+        if isinstance(part.map, Pairs) and part.map.groups is not None:
+            part = RecipePart(Pairs(bins=part.map.bins), part.share)
+        parts.append(part)
+    return Recipe(parts, sampling=recipe.sampling, only=recipe.only)
+
+
 def merged_schema(one: Sketch, two: Sketch, disjoint_units: bool) -> Schema:
     """The schema of the sum, or a MergeError that says why there is none."""
     if one.lineage & two.lineage:
         raise MergeError("both sketches hold the same input", "merge each input once")
     if replace(one.schema, rows=None) != replace(two.schema, rows=None):
         raise MergeError("the sketches have different schemas", "use one schema file at every site")
+    if one.recipe != two.recipe and _ungrouped(one.recipe) == _ungrouped(two.recipe):
+        raise MergeError(
+            "the sketches have pair tables of different groups of cells, or of different pairs",
+            "release one of them with --groups-from (groups_from=) the other, or merge the raw sketches",
+        )
     if one.recipe != two.recipe or [p.map.fingerprint() for p in one.parts] != [p.map.fingerprint() for p in two.parts]:
         raise MergeError(
             "the sketches were made with different recipes", "use the same recipe, sizes and seeds at every site"

@@ -1,7 +1,8 @@
-"""Which cells of pair tables a release pools: chosen from its own noisy marginals, never from exact sums.
+"""Which cells of pair tables a release pools, and which tables it keeps: chosen from its own noisy marginals, never
+from exact sums.
 
-The raw sketch keeps fine tables. Their sums in groups of cells are as exact as if they had been counted so; the groups
-follow from numbers that are released anyway, so the tables are a second mechanism that was chosen by the first.
+The raw sketch keeps fine tables. Their sums in groups of cells are as exact as if they had been counted so; groups and
+pairs follow from numbers that are released anyway, so the tables are a second mechanism that was chosen by the first.
 Source: docs/proofs/release.md.
 """
 
@@ -12,20 +13,25 @@ from math import sqrt
 
 import numpy as np
 
+from dpsketch.fitting.choice import choose_pairs, spread
 from dpsketch.fitting.columns import ColumnSummary, fit_marginal
 from dpsketch.fitting.groups import choose_groups, groups_wanted, pooling_threshold
 from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.maps.cells import GRID, POSITION_GRID, Cells
 from dpsketch.maps.count import BoundCount
 from dpsketch.maps.marginals import BoundMarginals
-from dpsketch.maps.pairs import BoundPairs, Groups, marginals_for
+from dpsketch.maps.pairs import BoundPairs, marginals_for
 from dpsketch.schema import LOWEST, SPAN, Floats
 
 
-def pooled_groups(
+def pooled_pairs(
     pairs: BoundPairs, pair_variance: float, maps: Sequence[BoundMap], noisy: Sequence[Sums], variances: Sequence[float]
-) -> Groups:
-    """The groups of every column of `pairs`, from the noisy sums of the other parts and the variances of all noises."""
+) -> BoundPairs:
+    """What a release shows of `pairs`: groups of the cells of every column, and as many of the tables as it keeps, from
+    the noisy sums of the other parts and the variances of all noises.
+    """
+    from threadpoolctl import threadpool_limits
+
     place = marginals_for(pairs, maps)
     assert place is not None, "recipes are checked for it"
     marginals = maps[place]
@@ -34,13 +40,26 @@ def pooled_groups(
     rows = _rows(maps, noisy, summaries)
     pair_sd = max(sqrt(pair_variance), 1.0) / rows
     wanted = groups_wanted(pair_sd)
-    groups = []
-    for name in pairs.columns:
-        summary = summaries[marginals.columns.index(name)]
-        threshold = pooling_threshold(summary.count_sd / rows, pair_sd)
-        shares = fit_marginal(summary, rows).shares
-        groups.append(tuple(choose_groups(shares, summary.ordered, wanted, threshold).tolist()))
-    return tuple(groups)
+    groups, spreads = [], []
+    with threadpool_limits(1):  # matrices are small: threads would wait for each other
+        for name in pairs.columns:
+            summary = summaries[marginals.columns.index(name)]
+            threshold = pooling_threshold(summary.count_sd / rows, pair_sd)
+            shares = fit_marginal(summary, rows).shares
+            chosen = choose_groups(shares, summary.ordered, wanted, threshold)
+            groups.append(chosen.tolist())
+            spreads.append(spread(np.bincount(chosen, shares).astype(np.float64)))
+    return pairs.coarsened(groups, _kept(pairs, spreads))
+
+
+def _kept(pairs: BoundPairs, spreads: Sequence[float]) -> list[tuple[str, str]]:
+    most = pairs.description.most
+    if most is None or most >= len(pairs.pairs):
+        return list(pairs.pairs)
+    column = {name: number for number, name in enumerate(pairs.columns)}
+    members = [(column[one], column[two]) for one, two in pairs.pairs]
+    hints = [column[name] for name in pairs.description.hints or ()]
+    return [pairs.pairs[place] for place in choose_pairs(spreads, members, most, hints)]
 
 
 def column_summaries(marginals: BoundMarginals, sums: Sums, variance: float) -> list[ColumnSummary]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -25,8 +25,9 @@ from dpsketch.privacy.variances import triangle_dimension
 from dpsketch.recipe import Recipe, declared_rows
 from dpsketch.schema import Schema
 from dpsketch.sketch import counters
-from dpsketch.sketch.calibration import calibrated, keeps_budget, noise_variance
-from dpsketch.sketch.pooling import pooled_groups
+from dpsketch.sketch.agreement import agreed_pairs
+from dpsketch.sketch.calibration import calibrated, keeps_budget, noise_variance, promised
+from dpsketch.sketch.pooling import pooled_pairs
 from dpsketch.sketch.raw import RawSketch, sums_dtype
 from dpsketch.sketch.released import ReleasedSketch, fits, library_version
 
@@ -40,11 +41,13 @@ def release(
     dataset: str | None = None,
     mechanism: str = "auto",
     plan: str | None = None,
+    groups_from: ReleasedSketch | None = None,
 ) -> ReleasedSketch:
     """Reserve the spend, add noise, commit. A crash can cost budget, never privacy; a rerun is a new spend.
 
     `mechanism` is "auto", "laplace" or "gaussian"; `plan` names a plan that the ledger holds, of which this release is
-    one entry.
+    one entry. With `groups_from`, another site's release, pair tables that would be pooled get its groups and pairs
+    instead of some of their own, so that the two releases merge.
 
     Guarantee: the budget's differential privacy for one unit (a row, or all rows of a unit column's value), more or
     less or replaced as the schema says.
@@ -52,11 +55,12 @@ def release(
     """
     maps = [part.map for part in raw.parts]
     types = [part.sums.dtype.type for part in raw.parts]
+    agreed = {} if groups_from is None else agreed_pairs(raw.schema, raw.recipe, maps, groups_from)
     if not budget.private:
         _check_room(raw.schema, maps, types, None)
         if ledger is not None:
             raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
-        return _released(raw, (), *_in_turn(raw, lambda place, bound, sums: _exact(sums), None))
+        return _released(raw, (), *_in_turn(raw, lambda place, bound, sums: _exact(sums), None, agreed))
     event = calibrated(raw.schema, raw.recipe, maps, budget, mechanism)
     _check_room(raw.schema, maps, types, event)
     if ledger is None or not dataset:
@@ -68,7 +72,11 @@ def release(
         raise RuntimeError("a bug: the noise does not keep the budget")
     spend = ledger.reserve(dataset, raw.schema.accounted, event, raw.lineage, partition(raw.schema, raw.recipe), plan)
     with Keystream() as stream:
-        noisy = _in_turn(raw, lambda place, bound, sums: _noisy(event.noises[place], bound, sums, stream), event)
+        noisy = _in_turn(
+            raw, lambda place, bound, sums: _noisy(event.noises[place], bound, sums, stream), event, agreed
+        )
+    if not promised(raw.schema, raw.recipe, noisy[0], event):
+        raise RuntimeError("a bug: the noise is not that of what would be released")
     ledger.commit(spend)
     return _released(raw, (event,), *noisy)
 
@@ -83,10 +91,13 @@ def noisy_sums(event: Release, maps: Sequence[BoundMap], exact: Sequence[Sums], 
 
 
 def _in_turn(
-    raw: RawSketch, add_noise: Callable[[int, BoundMap, Sums], Sums], event: Release | None
+    raw: RawSketch,
+    add_noise: Callable[[int, BoundMap, Sums], Sums],
+    event: Release | None,
+    agreed: Mapping[int, BoundPairs],
 ) -> tuple[list[BoundMap], list[Sums]]:
-    """The maps and noisy sums of all parts: those of pairs that are to be pooled come last, in groups that follow from
-    the noisy sums of the others.
+    """The maps and noisy sums of all parts: those of pairs that are to be pooled come last, in groups, and of pairs,
+    that follow from the noisy sums of the others, unless they are `agreed` upon.
     """
     maps, noisy = [part.map for part in raw.parts], [part.sums[:0] for part in raw.parts]
     last = [place for place, bound in enumerate(maps) if isinstance(bound, BoundPairs) and bound.description.pool]
@@ -98,7 +109,8 @@ def _in_turn(
     for place in last:
         fine = maps[place]
         assert isinstance(fine, BoundPairs)
-        maps[place] = coarse = fine.coarsened(pooled_groups(fine, variances[place], *known))
+        coarse = agreed[place] if place in agreed else pooled_pairs(fine, variances[place], *known)
+        maps[place] = coarse
         noisy[place] = add_noise(place, coarse, fine.coarse_sums(raw.parts[place].sums, coarse))
     return maps, noisy
 

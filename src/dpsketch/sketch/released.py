@@ -72,12 +72,12 @@ class ReleasedSketch:
 
     def merge(self, other: ReleasedSketch, disjoint_units: bool = False) -> ReleasedSketch:
         """The sum of two releases: its noise is the sum of both noises. Units as in `RawSketch.merge`."""
-        schema = merged_schema(self, other, disjoint_units)
         if not self.private or not other.private:
             raise MergeError(
                 "a sketch marked NOT PRIVATE does not merge with any other",
                 "release with a finite epsilon, or merge the raw sketches",
             )
+        schema = merged_schema(self, other, disjoint_units)
         if len(self.releases) + len(other.releases) > MOST_MERGED:
             raise MergeError(f"a sketch may hold at most {MOST_MERGED} releases", "merge raw sketches instead")
         return ReleasedSketch(

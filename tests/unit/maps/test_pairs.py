@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from itertools import combinations
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,31 @@ def test_coarse_sums_are_those_of_the_coarse_map(
     assert coarse.record_sensitivity(Relation.ADD_REMOVE) == fine.record_sensitivity(Relation.ADD_REMOVE)
 
 
+@pytest.mark.parametrize("most", [1, 2, 4])
+def test_coarse_sums_of_some_pairs(most: int, codes: np.ndarray, schema: Schema, rng: np.random.Generator) -> None:
+    """Every column keeps its groups, also one without a table, and the tables are those of the chosen pairs."""
+    fine = Pairs(bins=30, pool=True, most=most).bind(schema)
+    places = sorted(rng.permutation(len(fine.pairs))[:most])
+    chosen = [fine.pairs[place] for place in places]
+    coarse = fine.coarsened(random_groups(fine, 3, rng), chosen)
+    assert (coarse.columns, list(coarse.pairs)) == (fine.columns, chosen)
+    assert fine.coarse_sums(sums_of(fine, codes), coarse).tobytes() == sums_of(coarse, codes).tobytes()
+    for relation in Relation:
+        shown = fine.released()
+        assert len(shown.pairs) == most
+        assert coarse.record_sensitivity(relation) == shown.record_sensitivity(relation)
+        assert fine.record_sensitivity(relation).l1 > coarse.record_sensitivity(relation).l1
+        assert shown.released() is shown
+
+
+def test_a_release_keeps_all_pairs_if_most_allows_them(schema: Schema) -> None:
+    fine = Pairs(bins=30, pool=True, most=1000).bind(schema)
+    assert fine.released() is fine
+    for wrong in (fine.pairs[:3], [*fine.pairs[1:], ("sex", "age")]):
+        with pytest.raises(RecipeError, match=r"^Pairs: a release keeps 15 of the pairs$"):
+            fine.coarsened([[0]] * 6, wrong)
+
+
 def test_coarse_sums_wrap_as_raw_sums_do(schema: Schema, rng: np.random.Generator) -> None:
     """Four bytes stay four bytes: a sum of sums modulo 2^32 is the sum modulo 2^32."""
     fine = Pairs(bins=9).bind(schema)
@@ -139,6 +165,19 @@ GAPS = "Pairs: the groups of a column must be whole numbers 0, 1, …, without g
         ({"groups": [[0, True]]}, GAPS),
         ({"groups": [["a"]]}, GAPS),
         ({"groups": [[]]}, GAPS),
+        ({"most": 0, "pool": True}, "Pairs: most must be a whole number from 1 to 100000, got 0 instead"),
+        (
+            {"most": 3},
+            "Pairs: most needs pool: a release chooses pairs as it chooses groups\nHint: pass pool=True, or list pairs",
+        ),
+        (
+            {"hints": ["age"], "pool": True},
+            "Pairs: hints say which pairs are kept first when not all are\nHint: pass most, or leave out hints",
+        ),
+        (
+            {"hints": "age", "most": 3, "pool": True},
+            "Pairs: hints must be a list of column names, got 'age' instead",
+        ),
         ({"columns": ["age"]}, "Pairs needs at least 2 columns, got 1\nHint: name more columns"),
         (
             {"columns": ["sex", "member"], "groups": [[0, 1, 0, 1]]},
@@ -160,6 +199,11 @@ def test_bad_parameters_are_refused_in_plain_words(parameters: dict[str, Any], m
         Pairs(**parameters).length(schema)
 
 
+@pytest.mark.parametrize(("columns", "bins"), [(50, 64), (100, 16)])
+def test_wide_tables_fit(columns: int, bins: int) -> None:
+    assert Pairs(bins=bins, pool=True, most=columns).length(wide(columns)) == comb(columns, 2) * (bins + 3) ** 2
+
+
 def test_too_many_pairs_are_refused_before_they_are_listed() -> None:
     message = "Pairs: 1000 columns have 499500 pairs, more than 100000\nHint: name fewer columns, or list pairs"
     with pytest.raises(RecipeError, match=f"^{re.escape(message)}$"):
@@ -168,6 +212,10 @@ def test_too_many_pairs_are_refused_before_they_are_listed() -> None:
 
 
 def test_columns_that_do_not_exist_are_named(schema: Schema) -> None:
+    hinted = Pairs(columns=["age", "sex"], pool=True, most=1, hints=["height"])
+    message = "^Pairs: hints name 'height', which is not among the columns\nHint: add it to columns, or leave it out$"
+    with pytest.raises(RecipeError, match=message):
+        hinted.bind(schema)
     for map_ in (Pairs(pairs=[("age", "sexx")]), Pairs(columns=["age", "sexx"])):
         with pytest.raises(RecipeError, match=r"^map pairs: there is no column 'sexx'\nHint: did you mean 'sex'\?$"):
             dps.Recipe([dps.Part(map_, 1.0)]).bind(schema)

@@ -1,8 +1,11 @@
-"""Pair tables that a release pools by its own noisy marginals."""
+"""Pair tables that a release pools, and some of which it keeps, by its own noisy marginals."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,43 +13,142 @@ import pytest
 
 import dpsketch as dps
 from conftest import mixed_table
-from dpsketch.errors import MergeError, RecipeError
+from dpsketch.errors import FileError, MergeError, RecipeError
 from dpsketch.maps.pairs import BoundPairs
-from dpsketch.sketch.calibration import noise_variance
-from dpsketch.sketch.pooling import column_summaries, pooled_groups
+from dpsketch.relation import Relation
+from dpsketch.sketch import release as release_module
+from dpsketch.sketch.calibration import noise_variance, promised
+from dpsketch.sketch.pooling import column_summaries, pooled_pairs
+from dpsketch.sketch.release import planned
 
+PAIRS = dps.Pairs(bins=16, pool=True)
+SOME = dps.Pairs(bins=16, pool=True, most=5)
 PARTS = [
     dps.Part(dps.Count(), 0.05),
-    dps.Part(dps.Pairs(bins=16, pool=True), 0.5),
+    dps.Part(PAIRS, 0.5),
     dps.Part(dps.Marginals(bins=16), 0.45),
 ]
 RECIPE = dps.Recipe(PARTS)
 BUDGETS = [dps.Budget(1.0), dps.Budget(1.0, 1e-6), dps.Budget(rho=0.5)]
 
 
-def sketch(schema: dps.Schema, rows: int = 5000, seed: int = 1) -> dps.RawSketch:
-    return dps.accumulate(mixed_table(rows, seed), schema, RECIPE)
+def sketch(schema: dps.Schema, rows: int = 5000, seed: int = 1, pairs: dps.Pairs = PAIRS) -> dps.RawSketch:
+    recipe = dps.Recipe([PARTS[0], dps.Part(pairs, 0.5), PARTS[2]])
+    return dps.accumulate(mixed_table(rows, seed), schema, recipe)
 
 
 def released(raw: dps.RawSketch, budget: dps.Budget = BUDGETS[0]) -> dps.ReleasedSketch:
     return dps.release(raw, budget, dps.Ledger("sqlite://"), "a")
 
 
-@pytest.mark.parametrize("budget", BUDGETS, ids=str)
-def test_the_groups_follow_from_the_released_numbers(schema: dps.Schema, budget: dps.Budget, tmp_path: Path) -> None:
-    """Whoever has the file finds the same groups: they tell nothing beyond it."""
-    released(sketch(schema), budget).save(tmp_path / "a.sketch")
-    found = dps.ReleasedSketch.load(tmp_path / "a.sketch")
+def found_again(found: dps.ReleasedSketch, fine: dps.Pairs) -> BoundPairs:
+    """What anyone who has the file can find out about how its pairs were chosen."""
     count, pairs, marginals = found.parts
-    assert isinstance(pairs.map, BoundPairs)
-    fine = dps.Pairs(bins=16, pool=True).bind(schema)
     variances = [noise_variance(part.noises[0], part.map) for part in (count, marginals)]
-    again = pooled_groups(
-        fine, pairs.noise_variance, [count.map, marginals.map], [count.sums, marginals.sums], variances
+    known = [count.map, marginals.map], [count.sums, marginals.sums], variances
+    return pooled_pairs(fine.bind(found.schema), pairs.noise_variance, *known)
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=str)
+@pytest.mark.parametrize("most", [None, 1, 4, 7, 15, 99])
+def test_groups_and_pairs_follow_from_the_released_numbers(
+    schema: dps.Schema, budget: dps.Budget, most: int | None, tmp_path: Path
+) -> None:
+    """Whoever has the file finds the same ones: they tell nothing beyond it."""
+    fine = dps.Pairs(bins=16, pool=True, most=most)
+    released(sketch(schema, pairs=fine), budget).save(tmp_path / "a.sketch")
+    found = dps.ReleasedSketch.load(tmp_path / "a.sketch")
+    pairs = found.parts[1].map
+    assert isinstance(pairs, BoundPairs)
+    assert pairs.fingerprint() == found_again(found, fine).fingerprint()
+    assert (pairs.description.pool, pairs.description.most, pairs.description.hints) == (False, None, None)
+    assert pairs.size < fine.length(schema)
+    assert len(pairs.pairs) == min(most or 15, 15)
+
+
+def test_choosing_by_exact_marginals_is_caught(schema: dps.Schema, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted error: the same rule on exact sums. The file does not explain what was chosen."""
+    fine = dps.Pairs(bins=16, pool=True, most=7)
+    raw = sketch(schema, pairs=fine)
+    exact = [raw.parts[0].sums, raw.parts[2].sums]
+
+    def leaking(pairs: BoundPairs, variance: float, maps: Any, noisy: Any, variances: Any) -> BoundPairs:
+        return pooled_pairs(pairs, variance, maps, exact, variances)
+
+    monkeypatch.setattr(release_module, "pooled_pairs", leaking)
+    found = released(raw, dps.Budget(0.1))
+    assert found.parts[1].map.fingerprint() != found_again(found, fine).fingerprint()
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("budget", BUDGETS, ids=str)
+def test_the_noise_is_that_of_the_pairs_that_are_kept(
+    schema: dps.Schema, budget: dps.Budget, relation: Relation
+) -> None:
+    """It is fixed beforehand, whichever pairs are chosen; the statement says so, and the map agrees."""
+    facts = replace(schema, relation=relation)
+    raw = sketch(facts, pairs=dps.Pairs(bins=16, pool=True, most=4))
+    times = 1 if relation is Relation.ADD_REMOVE else 2
+    assert raw.parts[1].map.record_sensitivity(relation).l1 == times * 15, "of all that the raw sketch holds"
+    event = planned(facts, raw.recipe, budget)
+    assert event is not None
+    found = released(raw, budget)
+    assert found.releases == (event,)
+    assert event.noises[1].sensitivity == times * 4 == found.parts[1].map.record_sensitivity(relation).l1
+    part = found.statement["parts"][1]
+    assert (len(part["pairs"]), part["noise"][0]["sensitivity"]) == (4, times * 4)
+    every = planned(facts, RECIPE, budget)
+    assert every is not None
+    assert event.noises[1].scale < every.noises[1].scale
+
+
+def test_noise_for_fewer_pairs_than_are_shown_is_not_released(
+    schema: dps.Schema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = sketch(schema, pairs=dps.Pairs(bins=16, pool=True, most=4))
+    few = dps.Pairs(bins=16, pairs=[("age", "sex")]).bind(schema)
+    with pytest.raises(RecipeError, match="a release keeps 4 of the pairs"):
+        raw.parts[1].map.coarsened([[0]] * 6)  # type: ignore[attr-defined]
+    monkeypatch.setattr(BoundPairs, "released", lambda self: few)
+    with pytest.raises(RuntimeError, match="a bug: the noise is not that of what"):
+        released(raw)
+
+
+@pytest.mark.parametrize("unit", [None, 3])
+def test_noise_of_a_thousand_tables_does_not_vouch_for_one_more(unit: int | None) -> None:
+    """Certified bounds have a margin of a thousandth; tables are counted."""
+    columns: dict[str, Any] = {f"c{place}": {"kind": "boolean"} for place in range(46)}
+    privacy: dict[str, Any] = {"rows": 1000}
+    if unit is not None:
+        privacy |= {"unit": "person", "max_rows_per_unit": unit}
+    facts = dps.Schema.from_dict({"privacy": privacy, "columns": columns})
+    names = list(combinations(columns, 2))
+    few, more = (dps.Recipe([dps.Part(dps.Pairs(pairs=names[:count]), 1.0)]) for count in (1000, 1001))
+    for budget in BUDGETS:
+        event = planned(facts, few, budget)
+        assert event is not None
+        assert promised(facts, few, few.bind(facts), event)
+        assert not promised(facts, more, more.bind(facts), event)
+
+
+def test_a_file_cannot_claim_less_noise_for_fine_tables(schema: dps.Schema, tmp_path: Path) -> None:
+    """All fine tables with the noise of a few of them: `most` does not vouch for it."""
+    raw = sketch(schema, pairs=dps.Pairs(bins=16, pool=True, most=4))
+    found = released(raw)
+    forged = replace(
+        found, recipe=raw.recipe, maps=tuple(part.map for part in raw.parts), sums=tuple(p.sums for p in raw.parts)
     )
-    assert pairs.map.description.groups == again
-    assert not pairs.map.description.pool
-    assert pairs.map.size < fine.size
+    forged.save(tmp_path / "forged.sketch")
+    with pytest.raises(FileError, match="the header is not valid: release"):
+        dps.ReleasedSketch.load(tmp_path / "forged.sketch")
+
+
+def test_hinted_columns_come_first(schema: dps.Schema) -> None:
+    found = released(sketch(schema, pairs=dps.Pairs(bins=16, pool=True, most=5, hints=["sex"])))
+    pairs = found.parts[1].map
+    assert isinstance(pairs, BoundPairs)
+    assert all("sex" in pair for pair in pairs.pairs)
+    assert pairs.columns == tuple(column.name for column in schema.scalars)
 
 
 def test_the_tables_are_those_of_the_groups_and_noise(schema: dps.Schema) -> None:
@@ -72,12 +174,58 @@ def test_a_study_pools_by_exact_marginals(schema: dps.Schema) -> None:
     assert pairs.sums.sum() == 5000 * len(pairs.map.pairs)
 
 
-def test_raw_sketches_merge_and_releases_do_not(schema: dps.Schema) -> None:
-    one, two = sketch(schema, 3000, 1), sketch(schema, 3000, 2)
+@pytest.mark.parametrize("pairs", [PAIRS, SOME], ids=str)
+def test_raw_sketches_merge_and_releases_do_not(schema: dps.Schema, pairs: dps.Pairs) -> None:
+    one, two = sketch(schema, 3000, 1, pairs), sketch(schema, 3000, 2, pairs)
     both = released(one.merge(two), dps.Budget(10.0))
     assert both.parts[0].sums[0] == pytest.approx(6000, abs=100)
-    with pytest.raises(MergeError, match="different recipes"):
+    with pytest.raises(MergeError, match=r"pair tables of different groups of cells(.|\n)*--groups-from"):
         released(one, dps.Budget(0.5)).merge(released(two, dps.Budget(20.0)))
+
+
+@pytest.mark.parametrize("pairs", [PAIRS, SOME, dps.Pairs(bins=16, pool=True, most=99)], ids=str)
+@pytest.mark.parametrize("early", [False, True])
+def test_releases_merge_in_the_groups_of_one_of_them(
+    schema: dps.Schema, pairs: dps.Pairs, early: bool, tmp_path: Path
+) -> None:
+    """The second site pools its raw sketch as the first did, or sketches its table so from the start."""
+    released(sketch(schema, 3000, 1, pairs), dps.Budget(0.5)).save(tmp_path / "first.sketch")
+    first = dps.ReleasedSketch.load(tmp_path / "first.sketch")
+    raw = sketch(schema, 3000, 2, pairs)
+    if early:
+        raw = dps.accumulate(mixed_table(3000, 2), schema, first.recipe)
+    budget = dps.Budget(20.0)
+    second = dps.release(raw, budget, dps.Ledger("sqlite://"), "b", groups_from=first)
+    assert second.recipe == first.recipe
+    assert second.maps[1].fingerprint() == first.maps[1].fingerprint()
+    first.merge(second).save(tmp_path / "both.sketch")
+    both = dps.ReleasedSketch.load(tmp_path / "both.sketch").parts[1]
+    assert (both.sums == first.parts[1].sums + second.parts[1].sums).all()
+    assert both.noise_variance == first.parts[1].noise_variance + second.parts[1].noise_variance
+    exact = dps.accumulate(mixed_table(3000, 2), schema, dps.Recipe([dps.Part(second.maps[1].description, 1.0)]))
+    assert np.abs(second.sums[1] - exact.parts[0].sums).max() < 50 * np.sqrt(second.parts[1].noise_variance)
+
+
+def test_groups_are_taken_only_from_private_releases_that_would_merge(schema: dps.Schema) -> None:
+    first = released(sketch(schema, 3000, 1, SOME))
+    study = dps.release(sketch(schema, 3000, 1, SOME), dps.Budget(float("inf")))
+    with pytest.raises(MergeError, match="groups of a sketch marked NOT PRIVATE follow from exact sums"):
+        dps.release(sketch(schema), BUDGETS[0], dps.Ledger("sqlite://"), "b", groups_from=study)
+    plain = dps.Pairs(bins=16)
+    others = [PAIRS, plain, replace(SOME, most=4), dps.Pairs(PAIRS.names(schema)[:4], 16, pool=True, most=5)]
+    raws = [sketch(schema, pairs=pairs) for pairs in others]
+    for parts in (PARTS[1:], [PARTS[0], dps.Part(SOME, 0.4), PARTS[2]], [PARTS[0], PARTS[2], dps.Part(SOME, 0.5)]):
+        raws.append(dps.accumulate(mixed_table(100, 2), schema, dps.Recipe(parts)))
+    for raw in raws:
+        ledger = dps.Ledger("sqlite://")
+        with pytest.raises(MergeError, match="groups are taken from has another recipe"):
+            dps.release(raw, BUDGETS[0], ledger, "b", groups_from=first)
+        assert not ledger.accounts(), "refused before anything is spent"
+    facts = replace(schema, relation=Relation.REPLACE_ONE)
+    with pytest.raises(MergeError, match="groups are taken from has another schema"):
+        dps.release(sketch(facts, pairs=SOME), BUDGETS[0], dps.Ledger("sqlite://"), "b", groups_from=first)
+    alone = dps.release(sketch(schema, 2000, 3, SOME), dps.Budget(float("inf")), groups_from=first)
+    assert alone.recipe == first.recipe, "a study may take public groups"
 
 
 def test_pooling_needs_marginals_of_the_same_cells(schema: dps.Schema) -> None:
@@ -88,6 +236,8 @@ def test_pooling_needs_marginals_of_the_same_cells(schema: dps.Schema) -> None:
         dps.Pairs(groups=((0,),), pool=True)
     with pytest.raises(RecipeError, match="pool must be true or false, got 1 instead"):
         dps.Pairs(pool=1)  # type: ignore[arg-type]
+    with pytest.raises(RecipeError, match="Grouped: pairs that a release pools cannot be grouped"):
+        dps.Recipe([dps.Part(dps.Grouped(PAIRS, "sex"), 0.5), PARTS[2]]).bind(schema)
 
 
 def test_summaries_are_the_table_in_units_of_the_bounds(schema: dps.Schema) -> None:

@@ -1,0 +1,42 @@
+"""Which pairs of columns get a table where noise does not allow all; chosen from noisy marginals alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from dpsketch.schema import Floats
+
+
+def spread(shares: Floats) -> float:
+    """The entropy of a column's groups: no other column can tell more about it than that."""
+    present = shares[shares > 0]
+    return max(0.0, float(-(present * np.log(present)).sum()))  # a single share may be rounded to just above 1
+
+
+def choose_pairs(
+    spreads: Sequence[float], pairs: Sequence[tuple[int, int]], most: int, hints: Collection[int] = ()
+) -> list[int]:
+    """The places, in order, of at most `most` of the pairs of columns.
+
+    A pair is worth √(spread · spread) of its columns, divided by one more than the pairs that each of them already has:
+    columns take turns, and near-constant ones wait. First come pairs with a column of `hints`, then those that connect
+    columns which no chosen pairs connect yet, then all others; of equals, the first.
+    """
+    members = np.array(pairs, np.int64).reshape(-1, 2)
+    one, two = members.T
+    worth = np.sqrt(np.asarray(spreads)[one] * np.asarray(spreads)[two])
+    hinted = np.isin(members, list(hints)).any(axis=1)
+    uses, component = np.ones(len(spreads)), np.arange(len(spreads))
+    left = np.ones(len(members), bool)
+    for _ in range(min(most, len(members))):
+        open_ = left & hinted if (left & hinted).any() else left
+        joining = open_ & (component[one] != component[two])
+        if joining.any():
+            open_ = joining
+        place = int(np.argmax(np.where(open_, worth / (uses[one] * uses[two]), -1.0)))
+        left[place] = False
+        uses[members[place]] += 1
+        component[component == component[two[place]]] = component[one[place]]
+    return np.flatnonzero(~left).tolist()

@@ -1,0 +1,56 @@
+"""Pair tables of several sites in the same groups: those of one site's release, which is public, so that all merge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dpsketch.errors import MergeError, RecipeError
+from dpsketch.maps.base import BoundMap
+from dpsketch.maps.pairs import BoundPairs
+from dpsketch.recipe import Recipe
+from dpsketch.schema import Schema
+from dpsketch.sketch.released import ReleasedSketch
+
+
+def check_source(schema: Schema, other: ReleasedSketch) -> None:
+    """Refuses a sketch that no table of this schema can take groups from, whatever the recipe."""
+    if not other.private:
+        raise MergeError(
+            "groups of a sketch marked NOT PRIVATE follow from exact sums", "take them from a private release"
+        )
+    if replace(schema, rows=None) != replace(other.schema, rows=None):
+        raise MergeError(
+            "the sketch that groups are taken from has another schema", "use one schema file at every site"
+        )
+
+
+def agreed_pairs(
+    schema: Schema, recipe: Recipe, maps: Sequence[BoundMap], other: ReleasedSketch
+) -> dict[int, BoundPairs]:
+    """For each part that a release would pool, by its place, the groups and pairs that `other` has; refuses what would
+    not merge with it.
+
+    Guarantee: a function of public numbers. Source: docs/proofs/release.md.
+    """
+    check_source(schema, other)
+    different = MergeError(
+        "the sketch that groups are taken from has another recipe",
+        "sketch the table by its recipe: dpsketch release TABLE --groups-from without --recipe, --only and "
+        "--frequencies does (accumulate(table, schema, other.recipe))",
+    )
+    if len(maps) != len(other.maps):
+        raise different
+    agreed = {}
+    for place, (mine, theirs) in enumerate(zip(maps, other.maps, strict=True)):
+        if not isinstance(mine, BoundPairs) or not mine.description.pool:
+            continue
+        if not isinstance(theirs, BoundPairs) or theirs.description.groups is None:
+            raise different
+        try:
+            agreed[place] = mine.coarsened(theirs.description.groups, theirs.pairs)
+        except RecipeError:  # other cells, columns or number of pairs
+            raise different from None
+    if recipe.settled([agreed.get(place, bound) for place, bound in enumerate(maps)]) != other.recipe:
+        raise different
+    return agreed
