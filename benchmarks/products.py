@@ -3,8 +3,9 @@
 `python -m benchmarks.products --seeds 5 --first 0 --epsilon 1 0.1 --data lifesci adult` prints a line for each table
 and ε: mean (worst) over seeds. Noise is floating-point Laplace noise with the scales that a release would have: this
 measures an estimator and releases nothing. Bounds and categories come from the tables' schemas; `--tight` takes bounds
-from the data instead, as the goals did that were set before there were schemas. Split of ε: rows 3 %, marginals 42 %,
-pairs 55 %. Definitions: means and covariance over numeric columns on the [0, 1] scale, CDF at 20 equally spaced
+from the data instead, as the goals did that were set before there were schemas. Split of ε: rows 3 %, marginals 42 %
+(`--marginals`), pairs the rest; with `--delta` noise is Gaussian and these are shares of the squared L2 budget.
+Definitions: means and covariance over numeric columns on the [0, 1] scale, CDF at 20 equally spaced
 points, 3-way over 300 conjunctions at data quantiles; score: AUC of logistic regression, R² for california_housing.
 """
 
@@ -14,6 +15,7 @@ import argparse
 import time
 import tomllib
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
@@ -25,9 +27,16 @@ from benchmarks.data import DATA
 from dpsketch.fitting.columns import ColumnSummary, Marginal, fit_marginal
 from dpsketch.fitting.groups import choose_groups, groups_wanted, pooling_threshold
 from dpsketch.learn.products.fit import Products, fit_products
+from dpsketch.privacy.calibrate import gaussian_deviation
 from dpsketch.schema import Floats
 
-LABELS = {"occupancy": "occupancy", "htru2": "label", "adult": "income", "california_housing": "median_house_value"}
+LABELS = {
+    "occupancy": "occupancy",
+    "htru2": "label",
+    "adult": "income",
+    "california_housing": "median_house_value",
+    "cod_rna": "label",
+}
 SHARE_ROWS, SHARE_MARGINALS = 0.03, 0.42
 POSITION_UNITS, CENTRED_UNITS = 0.25, 1.0
 QUESTIONS = 300
@@ -114,56 +123,74 @@ def geometry(column: Column, bins: int) -> tuple[Floats | None, Floats | None]:
     return centres, np.concatenate([[0.0], np.full(bins, 1 / bins), [0.0, 0.0]])
 
 
-def release(table: Table, epsilon: float, rng: np.random.Generator) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Noise:
+    """Laplace noise, or Gaussian if δ > 0, by shares of the budget."""
+
+    epsilon: float
+    delta: float = 0.0
+
+    def sd(self, share: float, l1: float, l2_squared: float) -> float:
+        if not self.delta:
+            return 2**0.5 * l1 / (share * self.epsilon)
+        one = gaussian_deviation(Fraction(self.epsilon), Fraction(self.delta), 1)
+        return one * (l2_squared / share) ** 0.5
+
+    def draw(self, rng: np.random.Generator, sd: float, size: int | None = None) -> Any:
+        return rng.normal(0, sd, size) if self.delta else rng.laplace(0, sd / 2**0.5, size)
+
+
+def release(
+    table: Table, budget: Noise, rng: np.random.Generator, share_marginals: float = SHARE_MARGINALS
+) -> dict[str, Any]:
     """Noisy sums as a release would hold them, and the groups chosen from them."""
     values, columns = table.train, table.columns
-    rows = max(1.0, len(values) + rng.laplace(0, 1 / (SHARE_ROWS * epsilon)))
-    for_marginals = SHARE_MARGINALS * epsilon
-    for_pairs = epsilon * (1 - SHARE_ROWS) - for_marginals
-    records = rows * for_marginals / len(columns)
+    rows = max(1.0, len(values) + budget.draw(rng, budget.sd(SHARE_ROWS, 1, 1)))
+    records = rows * share_marginals * budget.epsilon / len(columns)
     bins = 128 if records > 5000 else 64 if records > 200 else 16
     binned = [column.ordered and not column.levels for column in columns]
     ordered = [column.ordered for column in columns]
     norm = len(columns) + sum(binned) * POSITION_UNITS / 2 + sum(ordered) * CENTRED_UNITS / 2
-    noise = norm / for_marginals
+    square = len(columns) + sum(binned) * POSITION_UNITS**2 / 4 + sum(ordered) * CENTRED_UNITS**2 / 4
+    sd = budget.sd(share_marginals, norm, square)
     cells, summaries = [], []
     for j, column in enumerate(columns):
         cell, position = cells_of(column, values[:, j], bins)
         cells.append(cell)
         size = column.cells(bins)
         centres, widths = geometry(column, bins)
-        counts = np.bincount(cell, minlength=size) + rng.laplace(0, noise, size)
+        counts = np.bincount(cell, minlength=size) + budget.draw(rng, sd, size)
         positions = centred = None
         if binned[j]:
-            positions = np.bincount(cell, position, size) + rng.laplace(0, noise / POSITION_UNITS, size)
+            positions = np.bincount(cell, position, size) + budget.draw(rng, sd / POSITION_UNITS, size)
         if ordered[j]:
-            centred = np.nansum(values[:, j] - 0.5) + rng.laplace(0, noise / CENTRED_UNITS)
+            centred = np.nansum(values[:, j] - 0.5) + budget.draw(rng, sd / CENTRED_UNITS)
         summaries.append(
             ColumnSummary(
                 counts,
-                2**0.5 * noise,
+                sd,
                 centres,
                 widths,
                 positions,
-                2**0.5 * noise / POSITION_UNITS,
+                sd / POSITION_UNITS,
                 centred,
-                2**0.5 * noise / CENTRED_UNITS,
+                sd / CENTRED_UNITS,
             )
         )
     pairs = list(combinations(range(len(columns)), 2))
-    pair_noise = len(pairs) / for_pairs
-    wanted = groups_wanted(2**0.5 * pair_noise / rows)
+    pair_sd = budget.sd(1 - SHARE_ROWS - share_marginals, len(pairs), len(pairs))
+    wanted = groups_wanted(pair_sd / rows)
     groups = []
     for summary in summaries:
-        threshold = pooling_threshold(summary.count_sd / rows, 2**0.5 * pair_noise / rows)
+        threshold = pooling_threshold(summary.count_sd / rows, pair_sd / rows)
         groups.append(choose_groups(fit_marginal(summary, rows).shares, summary.ordered, wanted, threshold))
     tables = {}
     for i, j in pairs:
         shape = groups[i].max() + 1, groups[j].max() + 1
         code = groups[i][cells[i]] * shape[1] + groups[j][cells[j]]
-        counts = np.bincount(code, minlength=shape[0] * shape[1]) + rng.laplace(0, pair_noise, shape[0] * shape[1])
+        counts = np.bincount(code, minlength=shape[0] * shape[1]) + budget.draw(rng, pair_sd, shape[0] * shape[1])
         tables[i, j] = counts.reshape(shape)
-    return dict(summaries=summaries, rows=rows, groups=groups, tables=tables, pair_sd=2**0.5 * pair_noise)
+    return dict(summaries=summaries, rows=rows, groups=groups, tables=tables, pair_sd=pair_sd)
 
 
 Condition = tuple[int, str, float]
@@ -287,6 +314,8 @@ def main() -> None:
     parser.add_argument("--epsilon", nargs="*", type=float, default=[1.0, 0.1])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--delta", type=float, default=0.0)
+    parser.add_argument("--marginals", type=float, default=SHARE_MARGINALS)
     parser.add_argument("--tight", action="store_true")
     options = parser.parse_args()
     for name in options.data:
@@ -294,7 +323,8 @@ def main() -> None:
         for epsilon in options.epsilon:
             found: dict[str, list[float]] = {}
             for seed in range(options.first, options.first + options.seeds):
-                noisy = release(study.table, epsilon, np.random.default_rng(seed))
+                rng = np.random.default_rng(seed)
+                noisy = release(study.table, Noise(epsilon, options.delta), rng, options.marginals)
                 start = time.process_time()
                 products = fit_products(**noisy)
                 seconds = time.process_time() - start

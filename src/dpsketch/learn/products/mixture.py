@@ -35,9 +35,12 @@ class Mixture:
         return (self.weights @ self.shares[column])[self.groups[column]] * self.within[column]
 
     def expectations(self, column: int, values: Floats) -> Floats:
-        """E[values | component] for values given on a column's cells."""
-        groups = self.shares[column].shape[1]
-        return self.shares[column] @ np.bincount(self.groups[column], self.within[column] * values, groups)
+        """E[values | component] for values given on a column's cells; of several functions one row each."""
+        return (values * self.within[column]) @ self._members(column) @ self.shares[column].T
+
+    def _members(self, column: int) -> Floats:
+        """Which group (column) each cell (row) is in, as ones."""
+        return (self.groups[column][:, None] == np.arange(self.shares[column].shape[1])).astype(np.float64)
 
     def probability(self, events: Mapping[int, Floats]) -> float:
         """E[Π_j events[j][cell of column j]]; for indicators, the probability that all hold."""
@@ -67,10 +70,13 @@ class Mixture:
             parts = parts * self.expectations(column, event)
         return parts
 
+    def grouped_pair(self, first: int, second: int) -> Floats:
+        """The joint table of two different columns' groups of cells."""
+        return (self.shares[first] * self.weights[:, None]).T @ self.shares[second]
+
     def pair(self, first: int, second: int) -> Floats:
         """The joint table of two different columns' cells."""
-        grouped = (self.shares[first] * self.weights[:, None]).T @ self.shares[second]
-        cells = grouped[np.ix_(self.groups[first], self.groups[second])]
+        cells = self.grouped_pair(first, second)[np.ix_(self.groups[first], self.groups[second])]
         return cells * np.outer(self.within[first], self.within[second])
 
     def moments(

@@ -1,4 +1,4 @@
-"""The joint distribution of a release that holds marginals and pooled pair tables."""
+"""The joint distribution of a release that holds marginals and pair tables."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from math import sqrt
 
 import numpy as np
 
-from dpsketch.errors import QueryError
-from dpsketch.learn.products.fit import Products, fit_products
+from dpsketch.learn.products.bootstrap import refits
+from dpsketch.learn.products.fit import NoisySums, Products
 from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.maps.cells import GRID, Cells
 from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.maps.pairs import BoundPairs, marginals_for
 from dpsketch.sketch.pooling import column_summaries
@@ -18,20 +19,58 @@ from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 @dataclass(frozen=True)
 class ReleasedProducts:
-    """The fitted distribution over the cells of `columns`, in their order."""
+    """The fitted distribution over the cells of `columns`, in their order, then fits to new noise: `models`. Shares of
+    single cells are known up to `cell_sd` from the marginals.
+    """
 
     columns: tuple[str, ...]
-    products: Products
+    cells: tuple[Cells, ...]
+    pairs: int
+    models: tuple[Products, ...]
+    cell_sd: float
+
+    @property
+    def products(self) -> Products:
+        """The fit."""
+        return self.models[0]
+
+
+def product_parts(released: ReleasedSketch) -> tuple[ReleasedPart, ReleasedPart] | None:
+    """Pair tables, and the marginals with their cells, if the release holds both."""
+    for pairs in released.parts:
+        if isinstance(pairs.map, BoundPairs):
+            place = marginals_for(pairs.map, released.maps)
+            if place is not None:
+                return pairs, released.parts[place]
+    return None
 
 
 def fit_released(released: ReleasedSketch) -> ReleasedProducts:
     """Post-processing of the released sums: deterministic, and free of cost."""
-    pairs, marginals = _parts(released)
+    from threadpoolctl import threadpool_limits
+
+    parts = product_parts(released)
+    assert parts is not None
+    sums = _noisy_sums(released, *parts)
+    with threadpool_limits(1):  # matrices are small: threads would wait for each other
+        fitted = sums.fit()
+        return with_models(released, (fitted, *refits(sums, fitted)))
+
+
+def with_models(released: ReleasedSketch, models: tuple[Products, ...]) -> ReleasedProducts:
+    """The fit and its refits, of the release's columns."""
+    parts = product_parts(released)
+    assert parts is not None
+    bound = parts[0].map
+    assert isinstance(bound, BoundPairs)
+    sd = sqrt(parts[1].noise_variance) / GRID / float(ReleaseNoise(released).rows().value)
+    return ReleasedProducts(bound.columns, bound.cells, len(bound.pairs), models, sd)
+
+
+def _noisy_sums(released: ReleasedSketch, pairs: ReleasedPart, marginals: ReleasedPart) -> NoisySums:
     bound, cells = pairs.map, marginals.map
     assert isinstance(bound, BoundPairs)
     assert isinstance(cells, BoundMarginals)
-    groups = bound.description.groups
-    assert groups is not None
     every = column_summaries(cells, marginals.sums, marginals.noise_variance)
     summaries = [every[cells.columns.index(name)] for name in bound.columns]
     place = {name: index for index, name in enumerate(bound.columns)}
@@ -40,21 +79,7 @@ def fit_released(released: ReleasedSketch) -> ReleasedProducts:
         table = pairs.sums[bound.table(pair)].reshape(bound.shape(pair)).astype(np.float64)
         i, j = place[one], place[two]
         tables[min(i, j), max(i, j)] = table if i < j else table.T
-    rows = float(ReleaseNoise(released).rows().value)
+    rows = ReleaseNoise(released).rows()
+    groups = bound.description.groups or tuple(tuple(range(own.count)) for own in bound.cells)
     sd = max(sqrt(pairs.noise_variance), 1.0)
-    found = fit_products(summaries, rows, [np.array(each) for each in groups], tables, sd)
-    return ReleasedProducts(bound.columns, found)
-
-
-def _parts(released: ReleasedSketch) -> tuple[ReleasedPart, ReleasedPart]:
-    """Pair tables in groups, and the marginals with their cells."""
-    for pairs in released.parts:
-        if not isinstance(pairs.map, BoundPairs) or pairs.map.description.groups is None:
-            continue
-        place = marginals_for(pairs.map, released.maps)
-        if place is not None:
-            return pairs, released.parts[place]
-    raise QueryError(
-        "this release holds no marginals and pair tables of the same cells",
-        "add Part(Marginals(), share=0.45) and Part(Pairs(pool=True), share=0.5) to the recipe",
-    )
+    return NoisySums(summaries, float(rows.value), float(rows.stderr), [np.array(each) for each in groups], tables, sd)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dpsketch.fitting.columns import ColumnSummary
+from dpsketch.learn.products.blocks import Blocks
 from dpsketch.learn.products.descent import fit_mixture
 from dpsketch.learn.products.fit import fit_products
 
@@ -34,7 +35,9 @@ def release(seed: int, sd: float) -> dict:
 
 def test_a_known_mixture_is_reproduced():
     weights, shares = known()
-    found, inside = fit_mixture(tables(), [weights @ share for share in shares], 30, 1e-6)
+    blocks = Blocks(SIZES)
+    goal = blocks.matrix(tables())
+    found, inside = fit_mixture(goal, blocks.known(PAIRS), [weights @ share for share in shares], 30, 1e-6)
     assert found.sum() == pytest.approx(1)
     for (i, j), table in tables().items():
         assert (inside[i] * found[:, None]).T @ inside[j] == pytest.approx(table, abs=2e-3)
@@ -63,6 +66,18 @@ def test_the_same_release_gives_the_same_mixture():
     first, second = (fit_products(**release(3, 50.0)).mixture for _ in range(2))
     assert (first.weights == second.weights).all()
     assert all((a == b).all() for a, b in zip(first.shares, second.shares, strict=True))
+
+
+def test_a_warm_start_finds_what_a_cold_one_does():
+    start = fit_products(**release(4, 50.0))
+    noisy = release(5, 50.0)
+    cold, warm = fit_products(**noisy).mixture, fit_products(**noisy, start=start).mixture
+    for (i, j), table in tables().items():
+        assert warm.pair(i, j) == pytest.approx(cold.pair(i, j), abs=2e-3)
+        assert np.abs(warm.pair(i, j) - start.mixture.pair(i, j)).max() > 2e-3
+        assert warm.pair(i, j).sum(1) == pytest.approx(table.sum(1), abs=0.02)
+    for column in range(4):
+        assert warm.marginal(column) == pytest.approx(cold.marginal(column), abs=1e-9)
 
 
 def test_one_column_and_no_pairs():

@@ -1,73 +1,105 @@
 import numpy as np
 import pytest
 
-from dpsketch.learn.products.pairs import (
-    centre_twice,
-    common_dependence,
-    denoise_pair,
-    denoise_pairs,
-    rake,
-    rank_scores,
-)
+from dpsketch.learn.products.blocks import Blocks
+from dpsketch.learn.products.pairs import common_dependence, contrasts, find_dependence, shrink_smooth
 
 SIZE = 8
-SHARES = np.random.default_rng(0).dirichlet(np.full(SIZE, 5.0), 6)
+SHARES = list(np.random.default_rng(0).dirichlet(np.full(SIZE, 5.0), 6))
+BLOCKS = Blocks([SIZE] * 6)
+EVERY = np.concatenate(SHARES)
+PAIRS = [(i, j) for i in range(6) for j in range(i + 1, 6)]
+
+
+def slope(shares: np.ndarray) -> np.ndarray:
+    ranks = np.cumsum(shares) - shares / 2
+    ranks = ranks - shares @ ranks
+    return shares * ranks / np.sqrt(shares @ ranks**2)
 
 
 def one_cause(strength: float) -> dict[tuple[int, int], np.ndarray]:
-    """Tables of six columns that depend on each other through one hidden coin."""
-    tilts = [strength * p * rank_scores(p) for p in SHARES]
+    """Dependence of six columns on each other through one hidden coin."""
+    return {(i, j): strength**2 * np.outer(slope(SHARES[i]), slope(SHARES[j])) for i, j in PAIRS}
+
+
+def joint(dependence: dict, sd: float, seed: int) -> dict:
+    rng = np.random.default_rng(seed)
     return {
-        (i, j): np.outer(SHARES[i], SHARES[j]) + np.outer(tilts[i], tilts[j]) for i in range(6) for j in range(i + 1, 6)
+        (i, j): np.outer(SHARES[i], SHARES[j]) + table + rng.laplace(0, sd / 2**0.5, table.shape)
+        for (i, j), table in dependence.items()
     }
 
 
-def error(found: dict, truth: dict) -> float:
-    return sum(((found[pair] - truth[pair]) ** 2).sum() for pair in truth)
+def error(found: np.ndarray, truth: dict) -> float:
+    return sum(((found[BLOCKS.of(i), BLOCKS.of(j)] - table) ** 2).sum() for (i, j), table in truth.items())
 
 
 @pytest.mark.parametrize("sd", [0.001, 0.005, 0.02])
-def test_denoising_beats_the_raw_tables(sd):
+@pytest.mark.parametrize("ordered", [True, False])
+def test_denoising_beats_the_raw_tables(sd, ordered):
     truth = one_cause(0.6)
-    rng = np.random.default_rng(1)
-    noisy = {pair: table + rng.laplace(0, sd / 2**0.5, table.shape) for pair, table in truth.items()}
-    found = denoise_pairs(noisy, sd, list(SHARES), [True] * 6)
-    assert error(found, truth) < error(noisy, truth) / 4
-    for (i, j), table in found.items():
-        assert (table > 0).all()
-        assert table.sum(1) == pytest.approx(SHARES[i], abs=1e-6)
-        assert table.sum(0) == pytest.approx(SHARES[j], abs=1e-6)
+    found = find_dependence(joint(truth, sd, 1), sd, SHARES, [ordered] * 6)
+    assert error(found, truth) < sd**2 * len(PAIRS) * SIZE**2 / 4
+    assert found == pytest.approx(found.T)
+    assert found @ BLOCKS.member == pytest.approx(0.0, abs=1e-12)
+
+
+def test_order_helps():
+    truth = one_cause(0.6)
+    noisy = joint(truth, 0.01, 2)
+    with_order, without = (error(find_dependence(noisy, 0.01, SHARES, [known] * 6), truth) for known in (True, False))
+    assert with_order < 0.8 * without
 
 
 def test_pure_noise_is_independence():
     truth = one_cause(0.0)
-    rng = np.random.default_rng(2)
-    noisy = {pair: table + rng.normal(0, 0.01, table.shape) for pair, table in truth.items()}
-    found = denoise_pairs(noisy, 0.01, list(SHARES), [True] * 6)
-    assert error(found, truth) < error(noisy, truth) / 50
-    assert denoise_pair(noisy[0, 1], 0.1, SHARES[0], SHARES[1]) == pytest.approx(truth[0, 1], abs=1e-6)
+    found = find_dependence(joint(truth, 0.01, 3), 0.01, SHARES, [True] * 6)
+    assert error(found, truth) < 0.01**2 * len(PAIRS) * SIZE**2 / 20
 
 
 def test_exact_tables_stay():
     truth = one_cause(0.6)
-    assert error(denoise_pairs(truth, 1e-7, list(SHARES), [False] * 6), truth) < 1e-9
-    assert denoise_pair(truth[0, 1], 1e-7, SHARES[0], SHARES[1], 1.0) == pytest.approx(truth[0, 1], abs=1e-5)
+    assert error(find_dependence(joint(truth, 0.0, 4), 1e-7, SHARES, [False] * 6), truth) < 1e-9
+
+
+def test_pairs_that_are_not_there_stay_unknown():
+    truth = one_cause(0.6)
+    some = {pair: table for pair, table in joint(truth, 0.001, 5).items() if pair != (0, 1)}
+    found = find_dependence(some, 0.001, SHARES, [True] * 6)
+    assert (found[BLOCKS.of(0), BLOCKS.of(1)] == 0).all()
+    assert error(found, {pair: truth[pair] for pair in some}) < 0.001**2 * len(PAIRS) * SIZE**2 / 4
+
+
+def test_no_pairs_and_columns_of_one_group():
+    assert (find_dependence({}, 0.1, [np.ones(1), np.ones(1)], [True, False]) == 0).all()
+    one = {(0, 1): np.array([[0.3, 0.7]])}
+    assert find_dependence(one, 0.01, [np.ones(1), np.array([0.3, 0.7])], [True, True]) == pytest.approx(0.0)
+
+
+def test_contrasts_are_orthonormal_and_go_by_degree():
+    axes = contrasts(SHARES[0], True)
+    assert axes.T @ axes == pytest.approx(np.eye(SIZE - 1), abs=1e-12)
+    assert axes.sum(0) == pytest.approx(0.0, abs=1e-12)
+    assert (np.diff(axes[:, 0] * np.sign(axes[-1, 0])) > 0).all()
 
 
 def test_a_common_cause_shows_where_single_pairs_hide_it():
-    truth = {
-        pair: centre_twice(table - np.outer(SHARES[pair[0]], SHARES[pair[1]])) for pair, table in one_cause(0.8).items()
-    }
-    top = np.median([np.linalg.norm(table, 2) for table in truth.values()])
-    sd = top / (2 * np.sqrt(SIZE - 1))  # at the edge for a pair
-    rng = np.random.default_rng(3)
-    noisy = {pair: table + centre_twice(rng.normal(0, sd, table.shape)) for pair, table in truth.items()}
-    found = common_dependence(noisy, sd, [SIZE] * 6)
-    assert error(found, truth) < 0.7 * sum((table**2).sum() for table in truth.values())
+    turn = BLOCKS.diagonal([contrasts(share, True) for share in SHARES])
+    truth = turn.T @ BLOCKS.matrix(one_cause(0.8)) @ turn
+    known = Blocks([SIZE - 1] * 6).known(PAIRS)
+    sd = np.median([np.linalg.norm(table, 2) for table in one_cause(0.8).values()]) / (2 * np.sqrt(SIZE - 1))
+    noise = np.triu(np.random.default_rng(6).normal(0, sd, truth.shape))
+    found = common_dependence(np.where(known, truth + noise + noise.T, 0.0), known, sd)
+    assert (((found - truth) * known) ** 2).sum() < 0.7 * (truth**2).sum()
 
 
-def test_raking_reaches_the_marginals():
-    table = rake(np.random.default_rng(4).normal(0.02, 0.02, (SIZE, SIZE)), SHARES[0], SHARES[1])
-    assert (table > 0).all()
-    assert table.sum(1) == pytest.approx(SHARES[0], abs=1e-6)
-    assert table.sum(0) == pytest.approx(SHARES[1], abs=1e-6)
+def test_shrinking_keeps_what_stands_out_and_drops_the_rest():
+    blocks = Blocks([4, 4])
+    known = blocks.known([(0, 1)])
+    noisy = np.zeros((8, 8))
+    noisy[0, 4] = noisy[4, 0] = 1.0
+    noisy[:4, 4:] += 0.01 * np.random.default_rng(7).normal(size=(4, 4))
+    noisy[4:, :4] = noisy[:4, 4:].T
+    found = shrink_smooth(noisy, known, blocks, np.tile(np.arange(4), 2), 0.01)
+    assert found[0, 4] == pytest.approx(noisy[0, 4], rel=0.01)
+    assert (found[1:4, 5:] ** 2).sum() < (noisy[1:4, 5:] ** 2).sum() / 4

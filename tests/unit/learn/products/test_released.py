@@ -5,7 +5,6 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch.errors import QueryError
 from dpsketch.learn.products.released import fit_released
 
 SCHEMA = dps.Schema.from_dict(
@@ -54,9 +53,3 @@ def test_the_fit_depends_on_the_file_alone() -> None:
     release = released(dps.Budget(1.0))
     one, two = (fit_released(release).products.mixture for _ in range(2))
     assert (one.weights == two.weights).all()
-
-
-def test_a_release_without_pairs_says_what_is_missing() -> None:
-    raw = dps.accumulate(table(10), SCHEMA, dps.Recipe([dps.Part(dps.Count(), 1.0)]))
-    with pytest.raises(QueryError, match="holds no marginals and pair tables of the same cells"):
-        fit_released(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a"))

@@ -1,0 +1,154 @@
+"""A fitted distribution kept beside the file it was fitted to: refitting takes seconds, reading it milliseconds.
+
+The cache is post-processing of a public file, so it is as public. It holds the digest of that release and of the code
+that fitted it; whatever does not match, or cannot be read or written, is fitted again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+import dpsketch.fitting
+import dpsketch.learn.products
+from dpsketch.fitting.columns import Marginal
+from dpsketch.learn.products.bootstrap import REFITS
+from dpsketch.learn.products.fit import Products
+from dpsketch.learn.products.mixture import Mixture
+from dpsketch.learn.products.released import ReleasedProducts, fit_released, with_models
+from dpsketch.maps.cells import Cells
+from dpsketch.schema import Floats
+from dpsketch.sketch.released import ReleasedSketch
+
+SUFFIX = ".fit"
+
+
+def cached_fit(released: ReleasedSketch, path: Path | None) -> ReleasedProducts:
+    """`fit_released`, from beside `path` if it was fitted before."""
+    if path is None:
+        return fit_released(released)
+    key, beside = _key(released), path.with_name(path.name + SUFFIX)
+    models = _read(beside, key)
+    if models is not None and _belong(released, models):
+        return with_models(released, models)
+    fitted = fit_released(released)
+    _write(beside, key, fitted.models)
+    return fitted
+
+
+def _key(released: ReleasedSketch) -> str:
+    """Digest of what was read, not of the file, which may be another by now."""
+    facts = [released.schema.to_dict(), released.recipe.to_dict(), [each.to_dict() for each in released.releases]]
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode())
+    for sums in released.sums:
+        digest.update(np.ascontiguousarray(sums).data)
+    return f"{digest.hexdigest()} {_code()}"
+
+
+def _belong(released: ReleasedSketch, models: tuple[Products, ...]) -> bool:
+    """Whether what a file holds is a fit of this release's columns: shapes, groups, and shares of finite size."""
+    cells = with_models(released, models).cells
+    return len(models) == REFITS + 1 and all(_valid(products, cells) for products in models)
+
+
+def _valid(products: Products, cells: Sequence[Cells]) -> bool:
+    mixture = products.mixture
+    if mixture.weights.ndim != 1 or len(products.marginals) != len(cells) or not _shares(mixture.weights):
+        return False
+    for j, (own, marginal) in enumerate(zip(cells, products.marginals, strict=True)):
+        inside, groups = mixture.shares[j], mixture.groups[j]
+        if inside.ndim != 2 or len(inside) != len(mixture.weights) or (marginal.centres is None) == own.ordered:
+            return False
+        places = (marginal.centres, marginal.widths) if own.ordered else ()
+        by_cell = (groups, mixture.within[j], marginal.shares, marginal.offsets, *places)
+        if any(values is None or values.shape != (own.count,) for values in by_cell):
+            return False
+        if groups.min() < 0 or groups.max() >= inside.shape[1]:
+            return False
+        if not all(map(_shares, (inside, mixture.within[j], marginal.shares))):
+            return False
+        known = (each for each in places if each is not None)
+        if not (np.abs(marginal.offsets) < 0.5).all() or not all(np.isfinite(each).all() for each in known):
+            return False
+    return True
+
+
+def _shares(values: Floats) -> bool:
+    return bool(((values >= 0) & (values <= 1 + 1e-6)).all())
+
+
+@cache
+def _code() -> str:
+    """Digest of the modules that a fit depends on."""
+    digest = hashlib.sha256()
+    for package in (dpsketch.fitting, dpsketch.learn.products):
+        for source in sorted(Path(next(iter(package.__path__))).glob("*.py")):
+            digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+def _write(path: Path, key: str, models: tuple[Products, ...]) -> None:
+    tensors = {
+        f"{model}.{name}": np.ascontiguousarray(values)
+        for model, products in enumerate(models)
+        for name, values in _tensors(products).items()
+    }
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    with suppress(OSError, SafetensorError):  # also a folder that nobody may write to
+        try:
+            save_file(tensors, temporary, {"key": key, "models": json.dumps(len(models))})
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _read(path: Path, key: str) -> tuple[Products, ...] | None:
+    try:
+        with safe_open(path, "np") as file:
+            facts = file.metadata() or {}
+            if facts.get("key") != key:
+                return None
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return tuple(_products(tensors, model) for model in range(int(facts["models"])))
+    except (OSError, SafetensorError, KeyError, ValueError, IndexError):
+        return None
+
+
+def _tensors(products: Products) -> dict[str, Floats]:
+    mixture = products.mixture
+    found: dict[str, Floats] = {"weights": mixture.weights}
+    for j, marginal in enumerate(products.marginals):
+        found |= {
+            f"{j}.components": mixture.shares[j],
+            f"{j}.groups": mixture.groups[j].astype(np.float64),
+            f"{j}.within": mixture.within[j],
+            f"{j}.shares": marginal.shares,
+            f"{j}.offsets": marginal.offsets,
+        }
+        if marginal.centres is not None and marginal.widths is not None:
+            found |= {f"{j}.centres": marginal.centres, f"{j}.widths": marginal.widths}
+    return found
+
+
+def _products(tensors: dict[str, Floats], model: int) -> Products:
+    columns = sum(1 for name in tensors if name.startswith(f"{model}.") and name.endswith(".groups"))
+
+    def of(name: str) -> tuple[Floats, ...]:
+        return tuple(tensors[f"{model}.{j}.{name}"] for j in range(columns))
+
+    with np.errstate(invalid="ignore"):  # of a damaged file
+        groups = tuple(each.astype(np.int64) for each in of("groups"))
+    mixture = Mixture(tensors[f"{model}.weights"], of("components"), groups, of("within"))
+    places = ((tensors.get(f"{model}.{j}.centres"), tensors.get(f"{model}.{j}.widths")) for j in range(columns))
+    marginals = zip(of("shares"), of("offsets"), places, strict=True)
+    return Products(mixture, tuple(Marginal(shares, offsets, *place) for shares, offsets, place in marginals))

@@ -1,0 +1,96 @@
+"""Parts of groups: how the dependence on a column goes on inside its groups of cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.fitting.columns import Marginal
+from dpsketch.schema import Floats
+
+PARTS = 2
+COARSE = 12  # groups, at most, that are worth splitting
+LIGHTEST = 0.05  # part of a group, as a share of it
+CLOSEST = 1e-6  # places on [0, 1]
+RIDGE = 1e-6
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """Parts of a column's groups: the part of each cell, shares of the parts, and `spread` (parts × groups), which
+    hands what a group holds beyond its marginal share to its parts.
+    """
+
+    groups: NDArray[np.int64]
+    shares: Floats
+    spread: Floats
+
+
+def refine(
+    marginal: Marginal, groups: NDArray[np.int64], shares: Floats, parts: NDArray[np.int64] | None = None
+) -> Refinement:
+    """Few groups of an ordered column in up to `PARTS` parts of near-equal share, others as they are; or in `parts`.
+
+    Relative to the marginal share, dependence is taken to change as little as possible from part to part, given what
+    groups hold: least squared slopes. Single values apart (bounds, missing) that are groups of their own have no
+    neighbours.
+    """
+    if parts is None:
+        coarse = marginal.ordered and len(shares) <= COARSE
+        parts = _split(marginal.shares, groups, PARTS if coarse else 1)
+    parent = groups[np.unique(parts, return_index=True)[1]]
+    held = np.bincount(parts, marginal.shares, len(parent)).astype(np.float64)
+    own = _inside(held, parent, len(shares)) * shares[parent]
+    ratio = np.eye(len(shares))[parent]
+    if len(parent) > len(shares):
+        ratio = _smoothest(own, parent, *_places(marginal, parts, len(parent)))
+    return Refinement(parts, own, own[:, None] * ratio / shares)
+
+
+def _split(shares: Floats, groups: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:
+    """The part of each cell, numbered group by group."""
+    parts, count = np.empty(len(groups), np.int64), 0
+    for group in range(int(groups.max()) + 1):
+        cells = np.flatnonzero(groups == group)
+        inside, total = shares[cells], shares[cells].sum()
+        run = np.zeros(len(cells), np.int64)
+        if total > 0:
+            run = np.minimum((np.cumsum(inside) - inside / 2) * wanted / total, wanted - 1).astype(np.int64)
+            enough = np.bincount(run, inside, wanted) > LIGHTEST * total
+            run = np.maximum(np.cumsum(enough)[run] - 1, 0)  # a lighter one joins the part before it, or the first
+        parts[cells] = count + run
+        count += int(run.max()) + 1
+    return parts
+
+
+def _inside(shares: Floats, parent: NDArray[np.int64], size: int) -> Floats:
+    """Shares of parts in their groups; equal in a group without mass."""
+    total, count = np.bincount(parent, shares, size)[parent], np.bincount(parent, minlength=size)[parent]
+    return np.where(total > 0, shares / np.where(total > 0, total, 1.0), 1 / count)
+
+
+def _places(marginal: Marginal, parts: NDArray[np.int64], count: int) -> tuple[Floats, NDArray[np.bool_]]:
+    """Mean places of parts on [0, 1], and whether a part is a single value apart from its neighbours."""
+    assert marginal.centres is not None
+    assert marginal.widths is not None
+    weight = marginal.shares + 1e-12
+    place = np.bincount(parts, weight * marginal.centres, count) / np.bincount(parts, weight, count)
+    single = marginal.widths == 0 if marginal.widths.any() else np.arange(len(parts)) == len(parts) - 1
+    alone = np.bincount(parts, minlength=count) == 1
+    return place, alone & (np.bincount(parts, single, count) > 0)
+
+
+def _smoothest(shares: Floats, parent: NDArray[np.int64], place: Floats, apart: NDArray[np.bool_]) -> Floats:
+    """The linear map from values of groups to those of parts that have these means and least squared slopes."""
+    means = (parent == np.arange(parent.max() + 1)[:, None]) * (shares + 1e-9)
+    means = means / means.sum(1, keepdims=True)
+    chain = np.flatnonzero(~apart)
+    steps = np.zeros((max(len(chain) - 1, 0), len(parent)))
+    rows = np.arange(len(steps))
+    steps[rows, chain[1:]], steps[rows, chain[:-1]] = 1.0, -1.0
+    rough = steps.T @ (steps / np.maximum(np.diff(place[chain]), CLOSEST)[:, None])
+    rough = rough / max(np.trace(rough) / len(rough), 1e-12) + RIDGE * np.eye(len(rough))
+    reach = np.linalg.solve(rough, means.T)
+    return np.asarray(reach @ np.linalg.inv(means @ reach))

@@ -1,0 +1,186 @@
+"""Answers of several columns from marginals and pair tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpsketch as dps
+from conftest import SEED
+from dpsketch.learn.expressions import condition_factors, parse_condition
+from dpsketch.learn.products import cache
+from dpsketch.learn.selection import Selection
+from dpsketch.maps.cells import GRID
+from dpsketch.maps.marginals import BoundMarginals
+
+ROWS = 20_000
+FACTS = {
+    "privacy": {"rows": ROWS},
+    "columns": {
+        "x": {"kind": "number", "lower": 0, "upper": 1},
+        "y": {"kind": "number", "lower": 0, "upper": 1},
+        "z": {"kind": "category", "values": ["a", "b"]},
+        "ok": {"kind": "boolean"},
+    },
+}
+RECIPE = dps.Recipe(
+    [
+        dps.Part(dps.Count(), 0.03),
+        dps.Part(dps.Marginals(bins=32), 0.42),
+        dps.Part(dps.Pairs(bins=32, pool=True), 0.55),
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    random = np.random.default_rng(SEED)
+    hidden = random.random(ROWS)
+    x, y = (np.clip(hidden + random.normal(0, 0.1, ROWS), 0, 1) for _ in range(2))
+    ok = pa.array(random.random(ROWS) < hidden, mask=random.random(ROWS) < 0.05)
+    return pa.table({"x": x, "y": y, "z": np.where(hidden > 0.7, "a", "b"), "ok": ok})
+
+
+@pytest.fixture(scope="module")
+def view(table: pa.Table) -> dps.View:
+    raw = dps.accumulate(table, dps.Schema.from_dict(FACTS), RECIPE)
+    return dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a"))
+
+
+def test_products_of_conditions_hold_the_truth(view: dps.View, table: pa.Table) -> None:
+    x, y, z = (table[name].to_numpy() for name in "xyz")
+    truths = {
+        "x <= 0.5 and y <= 0.5": ((x <= 0.5) & (y <= 0.5)).mean(),
+        "x > 0.8 and z = 'a'": ((x > 0.8) & (z == "a")).mean(),
+        "x between 0.2 and 0.6 and y > 0.3 and z = 'b'": ((x >= 0.2) & (x <= 0.6) & (y > 0.3) & (z == "b")).mean(),
+        "x < y": (x < y).mean(),
+        "x > 0.9 or y > 0.9 or z = 'a'": ((x > 0.9) | (y > 0.9) | (z == "a")).mean(),
+    }
+    for where, truth in truths.items():
+        answer = view.fraction(where)
+        assert 0 < answer.stderr < 0.03, where
+        assert abs(answer.value - truth) < 5 * answer.stderr, where
+        assert answer.how.startswith("mixture of products")
+
+
+def test_answers_by_draws_agree_with_exact_ones(view: dps.View) -> None:
+    """The same question in a form that is no product: `x + 0 * y` is not recognised as a function of x."""
+    exact = view.fraction("x <= 0.4 and z = 'b'")
+    drawn = view.fraction("not (x > 0.4 or z <> 'b')")
+    assert drawn.value == pytest.approx(exact.value, abs=0.004)
+    assert drawn.stderr == pytest.approx(exact.stderr, rel=0.6, abs=0.002)
+
+
+def test_covariances_and_conditional_means(view: dps.View, table: pa.Table) -> None:
+    x, y = table["x"].to_numpy(), table["y"].to_numpy()
+    found = view.cov(["x", "y"])
+    exact = np.cov(x, y, bias=True)
+    assert (np.abs(found.value - exact) < 5 * found.stderr).all()
+    assert (found.stderr < 0.01).all()
+    answer = view.mean("y", "x > 0.8")
+    assert abs(answer.value - y[x > 0.8].mean()) < 5 * answer.stderr
+    quantile = view.quantile("y", 0.5, "x > 0.8")
+    assert abs(quantile.value - np.median(y[x > 0.8])) < 5 * quantile.stderr
+
+
+def test_missing_cells_are_values(view: dps.View, table: pa.Table) -> None:
+    missing = table["ok"].is_null().to_numpy()
+    answer = view.fraction("ok is null and x < 0.5")
+    assert abs(answer.value - (missing & (table["x"].to_numpy() < 0.5)).mean()) < 5 * answer.stderr
+
+
+def test_the_choice_is_explained(view: dps.View) -> None:
+    answer = view.mean("x")
+    assert len(answer.considered) == 2
+    assert answer.considered[0][1] <= answer.considered[1][1]
+    assert answer.considered[0][1] == pytest.approx(answer.stderr)
+    assert "the least of 2" in answer.explain()
+    assert "smooth marginal of x" in answer.explain()
+    assert "noisy marginal of x" in answer.explain()
+    assert "only estimate" in view.fraction("x < 0.5 and y < 0.5").explain()
+
+
+def test_a_fit_is_kept_beside_its_file(view: dps.View, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.sketch"
+    view.released.save(path)
+    where = "x < 0.5 and z = 'a'"
+    first = dps.open(path).fraction(where)
+    assert first == view.fraction(where)
+    beside = tmp_path / "a.sketch.fit"
+    assert beside.stat().st_size < 20_000_000
+    monkeypatch.setattr(cache, "fit_released", lambda released: pytest.fail("fitted again"))
+    assert dps.open(path).fraction(where) == first
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"\0" * 4096])
+def test_a_damaged_or_foreign_fit_is_not_used(view: dps.View, tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "a.sketch"
+    view.released.save(path)
+    (tmp_path / "a.sketch.fit").write_bytes(damage)
+    where = "x < 0.5 and z = 'a'"
+    assert dps.open(path).fraction(where) == view.fraction(where)
+
+
+def test_the_fit_of_another_file_is_not_used(table: pa.Table, view: dps.View, tmp_path: Path) -> None:
+    view.released.save(tmp_path / "a.sketch")
+    dps.open(tmp_path / "a.sketch").fraction("x < 0.5 and y < 0.5")
+    raw = dps.accumulate(table.slice(0, 5000), dps.Schema.from_dict(FACTS), RECIPE)
+    other = dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a")
+    other.save(tmp_path / "b.sketch")
+    (tmp_path / "a.sketch.fit").rename(tmp_path / "b.sketch.fit")
+    where = "x < 0.5 and y < 0.5"
+    assert dps.open(tmp_path / "b.sketch").fraction(where) == dps.View(other).fraction(where)
+
+
+@pytest.mark.parametrize("change", ["shape", "nan", "group", "fewer"])
+def test_a_fit_with_wrong_numbers_is_not_used(
+    view: dps.View, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    path, where = tmp_path / "a.sketch", "x < 0.5 and z = 'a'"
+    view.released.save(path)
+    fitted = view._sources.products
+    assert fitted is not None
+    models = fitted.fitted.models
+    tensors = cache._tensors(models[0])
+    if change == "shape":
+        tensors["0.within"] = tensors["0.within"][:-1]
+    elif change == "nan":
+        tensors["0.components"] = np.full_like(tensors["0.components"], np.nan)
+    elif change == "group":
+        tensors["0.groups"] = np.full_like(tensors["0.groups"], np.nan)
+    wrong = cache._products({f"0.{name}": values for name, values in tensors.items()}, 0)
+    kept = models[:-1] if change == "fewer" else (wrong, *models[1:])
+    cache._write(tmp_path / "a.sketch.fit", cache._key(dps.open(path).released), kept)
+    monkeypatch.setattr(cache, "fit_released", lambda released: cache.with_models(released, models))
+    assert dps.open(path).fraction(where) == view.fraction(where)
+
+
+def test_a_file_may_change_or_its_folder_be_gone_before_the_fit(
+    view: dps.View, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted = view._sources.products
+    assert fitted is not None
+    monkeypatch.setattr(cache, "fit_released", lambda released: fitted.fitted)
+    where, folder = "x < 0.5 and z = 'a'", tmp_path / "folder"
+    folder.mkdir()
+    view.released.save(folder / "a.sketch")
+    opened = dps.open(folder / "a.sketch")
+    (folder / "a.sketch").unlink()
+    folder.rmdir()
+    assert opened.fraction(where) == view.fraction(where)
+
+
+def test_what_the_fit_drops_has_an_error(view: dps.View) -> None:
+    """A column without missing values, as far as the noise tells, may have some: 0 ± 0 would be a claim."""
+    for where in ("x is null", "y is null", "x is null and z = 'a'"):
+        assert view.count(where).stderr > 1, where
+    estimator = view._sources.products
+    assert estimator is not None
+    missing = Selection(estimator, view.rows(), condition_factors(view.schema, parse_condition("x is null"))).count()
+    assert missing.value[0] < 1
+    [marginal] = [part for part in view.released.parts if isinstance(part.map, BoundMarginals)]
+    assert missing.stderr[0] == pytest.approx(marginal.noise_variance**0.5 / GRID, rel=0.2)
+    assert view.mean("x").stderr < 0.01
