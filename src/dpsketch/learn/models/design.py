@@ -1,0 +1,150 @@
+"""How rows become the features and targets of models, and users' tables become rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.encoding import cells_array, encode_column
+from dpsketch.errors import QueryError
+from dpsketch.learn.models.population import Population, known_columns, spread
+from dpsketch.learn.points import Frame
+from dpsketch.schema import Boolean, Category, Column, Datetime, Floats, Integer, Number, Schema
+
+Labels = NDArray[Any]
+_DAY = 86_400e6  # microseconds
+STANDS_OUT = 3.0  # standard errors of its share above zero at which a class is there
+
+
+class Design:
+    """Features of some columns, in the user's units.
+
+    Numbers and integers are one feature each, as the logarithm or asinh where the schema says so; dates are days since
+    1970; booleans 0 or 1; categories one feature a label, `column=label`. A missing category has zeros; other missing
+    values are NaN.
+    """
+
+    def __init__(self, schema: Schema, columns: Sequence[str]) -> None:
+        self.schema, self.columns = schema, tuple(columns)
+        self.names: tuple[str, ...] = tuple(
+            name for column in self.columns for name in _feature_names(schema.column(column))
+        )
+
+    def features(self, frame: Frame) -> Floats:
+        """One row a point."""
+        return np.hstack([_features(self.schema.column(name), frame) for name in self.columns])
+
+    def features_of(self, table: Any) -> Floats:
+        """Of a user's table; cells are read under the rules of the release."""
+        return self.features(frame_of(self.schema, self.columns, table))
+
+
+def design(schema: Schema, population: Population, target: str | None, columns: Sequence[str] | None) -> Design:
+    """Of the named columns, or of all but the target."""
+    if isinstance(columns, str):
+        raise QueryError("columns must be a list of names", f"write columns=['{columns}']")
+    if columns is None:
+        columns = [column.name for column in schema.scalars if column.name in population.columns]
+        columns = [name for name in columns if name != target]
+    chosen = known_columns(population, columns)
+    if target in chosen:
+        raise QueryError(f"'{target}' is the target and one of the columns", "leave it out of columns")
+    if not chosen:
+        raise QueryError("there is no column to learn from", "name at least one in columns")
+    return Design(schema, chosen)
+
+
+def frame_of(schema: Schema, columns: Sequence[str], table: Any) -> Frame:
+    """A mapping of columns, or an Arrow, pandas or polars table, as codes."""
+    names = getattr(table, "column_names", None) or getattr(table, "columns", None)
+    if isinstance(table, Mapping):
+        names = list(table)
+    if names is None:
+        raise QueryError(
+            f"a {type(table).__name__} is not a table with named columns", "pass a mapping of columns or a data frame"
+        )
+    present = {str(name) for name in names}
+    for name in columns:
+        if name not in present:
+            raise QueryError(f"X lacks column '{name}'", f"give {', '.join(columns)}")
+    codes = {}
+    for name in columns:
+        cells = table[name]
+        if isinstance(cells, str | bytes) or not hasattr(cells, "__len__"):
+            raise QueryError(f"column '{name}' of X is a single value", "pass lists or arrays, also for one row")
+        array = cells if hasattr(cells, "combine_chunks") else cells_array(cells)
+        codes[name] = encode_column(schema.column(name), array)
+    if len({len(each) for each in codes.values()}) > 1:
+        raise QueryError("the columns of X have different lengths")
+    return Frame(schema, codes)
+
+
+def numbers_of(column: Column, frame: Frame) -> Floats:
+    """A numeric target in the user's units, NaN where missing; dates as days."""
+    values = frame.values(column.name)
+    return values / _DAY if isinstance(column, Datetime) else values
+
+
+class Classes:
+    """The classes of a target: levels that stand out of the noise, and what users call them."""
+
+    def __init__(self, column: Column, population: Population) -> None:
+        if not (isinstance(column, Category | Boolean) or (isinstance(column, Integer) and column.levels == 2)):
+            raise QueryError(
+                f"column '{column.name}' is a {column.kind}, not a class",
+                "use LinearRegression, or declare the column as a category or a boolean",
+            )
+        self._column = column
+        fit, *refits = (_shares(column, population, model) for model in range(population.refits + 1))
+        error = spread(fit, refits) if refits else np.full_like(fit, population.noise)
+        self._levels = np.flatnonzero((fit > STANDS_OUT * error) & (fit > 0))
+        if len(self._levels) < 2:
+            raise QueryError(
+                f"column '{column.name}' has fewer than two classes that stand out of the noise",
+                "release with a larger epsilon, fewer columns or more rows",
+            )
+        self.labels: Labels = _labels(column)[self._levels]
+        if len({type(label) for label in self.labels}) == 1:
+            self.labels = np.array(self.labels.tolist())
+
+    def of(self, frame: Frame) -> NDArray[np.int64]:
+        """The class of each point as its place in `labels`; −1 where it is missing or none of them."""
+        place = np.full(self._column.levels + 1, -1)
+        place[self._levels] = np.arange(len(self._levels))
+        return place[frame.levels(self._column.name)]
+
+
+def _shares(column: Column, population: Population, model: int) -> Floats:
+    points = population.points(model)
+    levels = points.frame.levels(column.name)
+    return np.bincount(levels[levels >= 0], points.weights[levels >= 0], column.levels).astype(np.float64)
+
+
+def _labels(column: Column) -> Labels:
+    """What users call the levels: the schema's values with their types."""
+    found: list[Any] = [False, True]
+    if isinstance(column, Category):
+        found = [*column.values, *column.labels[len(column.values) :]]
+    elif isinstance(column, Integer):
+        found = [column.lower, column.upper]
+    labels = np.empty(len(found), object)
+    labels[:] = found
+    return labels
+
+
+def _feature_names(column: Column) -> list[str]:
+    if isinstance(column, Category):
+        return [f"{column.name}={label}" for label in column.labels]
+    return [column.name]
+
+
+def _features(column: Column, frame: Frame) -> Floats:
+    if isinstance(column, Category):
+        return (frame.levels(column.name)[:, None] == np.arange(column.levels)).astype(np.float64)
+    values = numbers_of(column, frame)
+    if isinstance(column, Number) and column.transform is not None:
+        values = np.log(values) if column.transform == "log" else np.arcsinh(values)
+    return values[:, None]

@@ -1,0 +1,134 @@
+"""Rows to learn from: a fitted joint distribution as weighted points, and as many times refitted to new noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.models.copula import Copula
+from dpsketch.learn.moments import MomentEstimator
+from dpsketch.learn.points import Frame
+from dpsketch.learn.products.draws import drawn_frame
+from dpsketch.learn.products.estimator import UNSEEN_ERROR
+from dpsketch.learn.products.released import ReleasedProducts
+from dpsketch.learn.weights import WeightedPoints
+from dpsketch.schema import Floats, Schema, nearest
+
+ROWS = 1 << 16
+REFIT_ROWS = 1 << 14
+_BLOCK_CELLS = 1 << 21  # of rows that are drawn at once
+
+
+class Population(Protocol):
+    """What a release says of its table as a whole: everything that models are trained on.
+
+    `noise` is the standard deviation of what the release's noise adds to a share of the rows: it decides how strongly
+    models are regularised.
+    """
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def refits(self) -> int: ...
+
+    @property
+    def noise(self) -> float: ...
+
+    def points(self, model: int, rows: int | None = None) -> WeightedPoints:
+        """Of the fit (model 0) or a refit (1 .. refits), about `rows` of them; always the same."""
+        ...
+
+    def draw(self, rows: int, seed: int) -> Iterator[Frame]:
+        """Rows of equal weight, in blocks."""
+        ...
+
+
+class ProductPopulation:
+    """Rows of a mixture of products, coupled inside its groups of cells by a copula."""
+
+    def __init__(self, schema: Schema, fitted: ReleasedProducts, noise: float) -> None:
+        self._schema, self._fitted, self.noise = schema, fitted, noise
+        self.columns = fitted.columns
+        self.refits = len(fitted.models) - 1
+        self._copulas: dict[int, Copula] = {}
+        self._points: dict[tuple[int, int], WeightedPoints] = {}
+
+    def points(self, model: int, rows: int | None = None) -> WeightedPoints:
+        count = rows or (REFIT_ROWS if model else ROWS)
+        if (model, count) not in self._points:
+            blocks = list(self._draw(model, count, model))
+            codes = {name: np.concatenate([block.codes(name) for block in blocks]) for name in self.columns}
+            self._points[model, count] = WeightedPoints(Frame(self._schema, codes), np.full(count, 1 / count))
+        return self._points[model, count]
+
+    def draw(self, rows: int, seed: int) -> Iterator[Frame]:
+        return self._draw(0, rows, seed)
+
+    def _draw(self, model: int, rows: int, seed: int) -> Iterator[Frame]:
+        most = max(_BLOCK_CELLS // len(self.columns), 1)
+        for block, start in enumerate(range(0, rows, most)):
+            count = min(most, rows - start)
+            yield self._block(model, count, int(np.random.SeedSequence([seed, block]).generate_state(1)[0]))
+
+    def _block(self, model: int, rows: int, seed: int) -> Frame:
+        if model not in self._copulas:
+            self._copulas[model] = Copula(self._fitted.cells, self._fitted.models[model].mixture)
+        drawn = drawn_frame(self._schema, self._fitted.cells, self._fitted.models[model], rows, seed)
+        codes = [drawn.codes(name) for name in self.columns]
+        places = np.stack([own.cells(each) for own, each in zip(self._fitted.cells, codes, strict=True)])
+        coupled = self._copulas[model].couple(codes, places, np.random.default_rng([seed, 2]))
+        return Frame(self._schema, dict(zip(self.columns, coupled, strict=True)))
+
+
+class PointPopulation:
+    """Points of a moment-to-moment regression, with positive weights that explain its sums; and weights that explain
+    the sums that these would give, with new noise.
+    """
+
+    refits = 8
+
+    def __init__(self, schema: Schema, estimator: MomentEstimator) -> None:
+        self._schema, self._estimator = schema, estimator
+        self.columns, self.noise = estimator.columns, estimator.deviation
+
+    def points(self, model: int, rows: int | None = None) -> WeightedPoints:
+        return self._estimator.weighted(model)
+
+    def draw(self, rows: int, seed: int) -> Iterator[Frame]:
+        found = self._estimator.weighted(0)
+        most = max(_BLOCK_CELLS // len(self.columns), 1)
+        for block, start in enumerate(range(0, rows, most)):
+            chosen = found.sample(
+                min(most, rows - start), int(np.random.SeedSequence([seed, block]).generate_state(1)[0])
+            )
+            yield Frame(self._schema, {name: found.frame.codes(name)[chosen] for name in self.columns})
+
+
+def nothing_to_learn_from() -> QueryError:
+    """For a release without a joint distribution."""
+    return QueryError(
+        "this release holds no joint distribution to draw rows from",
+        "add Part(Marginals(), share=0.4) and Part(Pairs(pool=True), share=0.5) to the recipe",
+    )
+
+
+def known_columns(population: Population, names: Sequence[str]) -> tuple[str, ...]:
+    """`names`, all of which the population must have."""
+    for name in names:
+        if name not in population.columns:
+            raise QueryError(
+                f"the joint distribution of this release has no column '{name}'",
+                nearest(str(name), list(population.columns)),
+            )
+    return tuple(names)
+
+
+def spread(fit: Floats, refits: Sequence[Floats]) -> Floats:
+    """The standard error of a quantity from its changes between the fit and its refits; unknown without refits."""
+    if not refits:
+        return np.full_like(fit, np.nan)
+    return UNSEEN_ERROR * np.sqrt(np.mean([(refit - fit) ** 2 for refit in refits], axis=0))

@@ -1,0 +1,164 @@
+"""Linear and logistic regression on the joint distribution of a release."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.expressions import find_column
+from dpsketch.learn.models.design import Classes, Design, Labels, design, frame_of, numbers_of
+from dpsketch.learn.models.population import Population, known_columns, spread
+from dpsketch.learn.models.scaling import Scaling
+from dpsketch.learn.selection import check_arithmetic
+from dpsketch.learn.weights import WeightedPoints
+from dpsketch.schema import Column, Floats
+
+if TYPE_CHECKING:
+    from dpsketch.learn.view import View
+
+_LEAST_PENALTY = 1e-8
+_MOST_STEPS = 1000
+Coefficients = tuple[Floats, Floats]
+
+
+class _Regression:
+    """`penalty` is λ in mean loss + λ/2 · ‖coefficients of standardised features‖².
+
+    By default it is the standard deviation of the noise in a cell of the pair tables, as a share of the rows: what is
+    known no better than that is worth no larger coefficients.
+    """
+
+    def __init__(self, target: str, columns: Sequence[str] | None = None, penalty: float | None = None) -> None:
+        self.target, self.columns, self.penalty = target, columns, penalty
+
+    def _start(self, view: View) -> tuple[Column, Population, Design, float]:
+        """Check everything that can be checked before fitting."""
+        if self.penalty is not None and not 0 <= self.penalty < np.inf:
+            raise QueryError(f"penalty must be a number of at least 0, got {self.penalty!r} instead")
+        column = find_column(view.schema, self.target)
+        population = view.population
+        known_columns(population, [self.target])
+        found = design(view.schema, population, self.target, self.columns)
+        penalty = population.noise if self.penalty is None else self.penalty
+        return column, population, found, max(penalty, _LEAST_PENALTY)
+
+    def _finish(self, found: Design, means: Floats, fits: Sequence[Coefficients]) -> None:
+        self._design, self._means = found, means
+        self.feature_names_in_: Labels = np.array(found.names, object)
+        (self.coef_, self.intercept_), *refits = fits
+        self.coef_stderr_ = spread(self.coef_, [coefficients for coefficients, _ in refits])
+        self.intercept_stderr_ = spread(self.intercept_, [intercept for _, intercept in refits])
+
+    def _scores(self, X: Any) -> Floats:
+        if not hasattr(self, "coef_"):
+            raise QueryError(f"this {type(self).__name__} is not fitted", "call fit(view) first")
+        features = self._design.features_of(X)
+        return np.where(np.isnan(features), self._means, features) @ self.coef_.T + self.intercept_
+
+
+class LinearRegression(_Regression):
+    """Ridge regression of a numeric column on others, as in scikit-learn but fitted to a release: `fit(view)`.
+
+    `coef_` and `intercept_` are in the user's units (of the logarithm or asinh where the schema transforms a column;
+    dates in days), `coef_stderr_` and `intercept_stderr_` come from refits to new noise, which take most of the time:
+    `fit(view, uncertainty=False)` leaves them out. The loss is half the mean squared error.
+    """
+
+    def fit(self, view: View, uncertainty: bool = True) -> LinearRegression:
+        column, population, found, penalty = self._start(view)
+        check_arithmetic(column, "regression")
+        means = Scaling.of(found.features(population.points(0).frame), population.points(0).weights).mean
+        fits = [
+            _least_squares(column, found, population.points(model), penalty)
+            for model in _models(population, uncertainty)
+        ]
+        self._column = column
+        self._finish(found, means, fits)
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        """Expected values for the rows of a mapping or table of columns in the user's units."""
+        return self._scores(X)
+
+    def score(self, X: Any, y: Any) -> float:
+        """R² of the predictions on known values."""
+        predicted = self.predict(X)
+        known = numbers_of(self._column, frame_of(self._design.schema, [self.target], {self.target: y}))
+        if len(known) != len(predicted):
+            raise QueryError("X and y have different lengths")
+        present = ~np.isnan(known)
+        left = np.sum((known - predicted)[present] ** 2)
+        return float(1 - left / np.sum((known[present] - known[present].mean()) ** 2))
+
+
+class LogisticRegression(_Regression):
+    """Logistic regression of a category, boolean or two-valued integer on other columns: `fit(view)`.
+
+    `classes_` are the values that stand out of the noise; with two of them `coef_` has one row, otherwise one a class.
+    Units and standard errors as in `LinearRegression`.
+    """
+
+    def fit(self, view: View, uncertainty: bool = True) -> LogisticRegression:
+        column, population, found, penalty = self._start(view)
+        classes = Classes(column, population)
+        means = Scaling.of(found.features(population.points(0).frame), population.points(0).weights).mean
+        fits = [
+            _logistic(classes, found, population.points(model), penalty) for model in _models(population, uncertainty)
+        ]
+        assert fits[0] is not None
+        self.classes_ = classes.labels
+        self._finish(found, means, [fit for fit in fits if fit is not None])
+        return self
+
+    def decision_function(self, X: Any) -> Floats:
+        """Log odds of the second of two classes, or one column a class."""
+        scores = self._scores(X)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities of the classes, one column each."""
+        scores = self._scores(X)
+        if len(self.classes_) == 2:
+            scores = np.hstack([np.zeros_like(scores), scores])
+        raised = np.exp(scores - scores.max(1, keepdims=True))
+        return np.asarray(raised / raised.sum(1, keepdims=True))
+
+    def predict(self, X: Any) -> Labels:
+        """The most probable classes."""
+        shares = self.predict_proba(X)
+        return self.classes_[shares.argmax(1)]
+
+
+def _models(population: Population, uncertainty: bool) -> range:
+    """The fit and, if standard errors are wanted, its refits."""
+    return range(1 + population.refits if uncertainty else 1)
+
+
+def _least_squares(column: Column, found: Design, points: WeightedPoints, penalty: float) -> Coefficients:
+    target = numbers_of(column, points.frame)
+    known = ~np.isnan(target)
+    weights = points.weights[known] / points.weights[known].sum()
+    features = found.features(points.frame)[known]
+    scaling = Scaling.of(features, weights)
+    scaled, centre = scaling.scaled(features), weights @ target[known]
+    moments = scaled.T @ (scaled * weights[:, None]) + penalty * np.eye(scaled.shape[1])
+    return scaling.in_units(np.linalg.solve(moments, scaled.T @ (weights * (target[known] - centre))), centre)
+
+
+def _logistic(classes: Classes, found: Design, points: WeightedPoints, penalty: float) -> Coefficients | None:
+    """None if the points lack a class."""
+    from sklearn.linear_model import LogisticRegression as Solver
+
+    target = classes.of(points.frame)
+    known = target >= 0
+    if len(np.unique(target[known])) < len(classes.labels):
+        return None
+    weights = points.weights[known] / points.weights[known].sum()
+    features = found.features(points.frame)[known]
+    scaling = Scaling.of(features, weights)
+    solver = Solver(C=1 / (penalty * known.sum()), max_iter=_MOST_STEPS)
+    solver.fit(scaling.scaled(features), target[known], weights * known.sum())
+    return scaling.in_units(solver.coef_, solver.intercept_)

@@ -1,0 +1,54 @@
+"""Synthetic rows that obey the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.models.population import Population
+from dpsketch.learn.points import Frame
+from dpsketch.schema import Boolean, Category, Column, Datetime, Integer, Number, Schema
+
+MOST_ROWS = 10**9
+_TYPES: dict[str, pa.DataType] = {
+    "number": pa.float64(),
+    "integer": pa.int64(),
+    "category": pa.string(),
+    "boolean": pa.bool_(),
+    "datetime": pa.timestamp("us", tz="UTC"),
+}
+
+
+def sample(schema: Schema, population: Population, rows: int, seed: int) -> pa.Table:
+    """`rows` rows in the order of the schema's columns; missing cells are null. The same seed gives the same rows."""
+    for name, value, least in (("n", rows, 1), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= MOST_ROWS:
+            raise QueryError(f"{name} must be a whole number from {least} to {MOST_ROWS}, got {value!r} instead")
+    columns = [column for column in schema.scalars if column.name in population.columns]
+    kinds = pa.schema([(column.name, _TYPES[column.kind]) for column in columns])
+    return pa.Table.from_batches(_batches(columns, kinds, population.draw(int(rows), int(seed))), kinds)
+
+
+def _batches(columns: list[Column], kinds: pa.Schema, frames: Iterator[Frame]) -> Iterator[pa.RecordBatch]:
+    for frame in frames:
+        yield pa.record_batch([_cells(column, frame) for column in columns], schema=kinds)
+
+
+def _cells(column: Column, frame: Frame) -> pa.Array:
+    levels = frame.levels(column.name)
+    missing = levels < 0
+    if isinstance(column, Category):
+        indices = pa.array(levels, pa.int32(), mask=missing)
+        return pa.DictionaryArray.from_arrays(indices, pa.array(column.labels, pa.string())).dictionary_decode()
+    if isinstance(column, Boolean):
+        return pa.array(levels == 1, pa.bool_(), mask=missing)
+    values = column.values_of(frame.codes(column.name))
+    if isinstance(column, Integer | Datetime):
+        whole = np.rint(np.where(missing, 0.0, values)).astype(np.int64)
+        return pa.array(whole, pa.int64(), mask=missing).cast(_TYPES[column.kind])
+    if isinstance(column, Number):  # a logarithm and back may end a digit beyond a bound
+        values = np.clip(values, column.lower, column.upper)
+    return pa.array(values, pa.float64(), mask=missing)
