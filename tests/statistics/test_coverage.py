@@ -33,7 +33,8 @@ def table() -> dict[str, np.ndarray]:
 @pytest.fixture(scope="module")
 def raw(table: dict[str, np.ndarray]) -> dps.RawSketch:
     schema = dps.Schema.from_dict(FACTS)
-    return dps.accumulate(pa.table(table), schema, dps.Recipe.general(schema, budget=dps.Budget(1.0)))
+    parts = [dps.Part(dps.Count(), 0.05), dps.Part(dps.Histogram(bins=64), 0.95)]
+    return dps.accumulate(pa.table(table), schema, dps.Recipe(parts))
 
 
 def views(raw: dps.RawSketch, releases: int) -> list[dps.View]:

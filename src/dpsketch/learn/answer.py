@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,16 +13,27 @@ from dpsketch.schema import Floats
 
 @dataclass(frozen=True)
 class Answer:
-    """A value and the standard error that the privacy noise gives it; both may be arrays.
+    """A value and its standard error; both may be arrays.
 
-    `how` says which part of the release it came from. `labels` names the entries of an array answer.
-    The standard error does not cover the error of approximation: see docs/answers.md.
+    `how` says which estimate it is, `labels` names the entries of an array answer, `considered` holds every estimate
+    that the release allows with its predicted error, the chosen one first. What the standard error covers:
+    docs/answers.md.
     """
 
     value: Any
     stderr: Any
     how: str = ""
     labels: tuple[str, ...] | None = None
+    considered: tuple[tuple[str, float], ...] = ()
+
+    def explain(self) -> str:
+        """Which estimate the answer is, which others there were, and how far off each was expected to be."""
+        if len(self.considered) < 2:
+            return f"{self.how or 'the only estimate'}: the only estimate that this release allows"
+        (how, error), *others = self.considered
+        lines = [f"{how}: predicted error {error:.3g}, the least of {len(self.considered)}"]
+        lines += [f"not {how}: predicted error {error:.3g}" for how, error in others]
+        return "\n".join(lines)
 
     def interval(self, factor: float = 1.96) -> tuple[Any, Any]:
         """value ± factor · stderr; 1.96 holds about 95 % of the noise, 94 % where a single sum's noise dominates."""
@@ -48,7 +60,7 @@ def number_text(value: float, stderr: float) -> str:
     """A value with as many digits as its standard error supports."""
     if not np.isfinite(value) or not np.isfinite(stderr):
         return str(value)
-    if stderr <= 0:
+    if stderr <= 1e-12 * abs(value) or abs(value) >= 1e15:
         return f"{value:,.6g}"
     digits = max(0, 1 - int(np.floor(np.log10(stderr))))
     return f"{value:,.{min(digits, 12)}f}"
@@ -58,9 +70,9 @@ def number_text(value: float, stderr: float) -> str:
 class Estimate:
     """k estimates and how each depends on the noise.
 
-    `influence[i, j]` is the change of estimate i when noise coordinate j grows by one standard deviation;
-    the noise of different coordinates is independent, so standard errors and covariances of anything computed from
-    estimates follow by the chain rule, which the operators below apply.
+    `influence[i, j]` is the change of estimate i when noise coordinate j grows by one standard deviation; coordinates
+    that an estimate lacks do not move it. The noise of different coordinates is independent, so standard errors and
+    covariances of anything computed from estimates follow by the chain rule, which the operators below apply.
     """
 
     value: Floats
@@ -74,20 +86,27 @@ class Estimate:
         return Estimate(self.value[index], self.influence[index])
 
     def __add__(self, other: Estimate) -> Estimate:
-        return Estimate(self.value + other.value, self.influence + other.influence)
+        mine, theirs = same_coordinates(self.influence, other.influence)
+        return Estimate(self.value + other.value, mine + theirs)
 
     def __sub__(self, other: Estimate) -> Estimate:
-        return Estimate(self.value - other.value, self.influence - other.influence)
+        mine, theirs = same_coordinates(self.influence, other.influence)
+        return Estimate(self.value - other.value, mine - theirs)
 
     def __mul__(self, other: Estimate) -> Estimate:
-        mine, theirs = self.value[..., None], other.value[..., None]
-        return Estimate(self.value * other.value, self.influence * theirs + mine * other.influence)
+        mine, theirs = same_coordinates(self.influence, other.influence)
+        return Estimate(self.value * other.value, mine * other.value[..., None] + self.value[..., None] * theirs)
 
     def __truediv__(self, other: Estimate) -> Estimate:
         """A ratio; not a number where the denominator is not above zero."""
         bottom = np.where(other.value > 0, other.value, np.nan)
         ratio = self.value / bottom
-        return Estimate(ratio, (self.influence - ratio[..., None] * other.influence) / bottom[..., None])
+        mine, theirs = same_coordinates(self.influence, other.influence)
+        return Estimate(ratio, (mine - ratio[..., None] * theirs) / bottom[..., None])
+
+    def over(self, other: Estimate) -> Estimate:
+        """A ratio to an estimate that may have either sign; not a number where that is zero."""
+        return (self * other) / (other * other)
 
     def scaled(self, factor: Floats | float) -> Estimate:
         factor = np.asarray(factor, np.float64)
@@ -102,4 +121,28 @@ class Estimate:
         return Estimate(root, self.influence * slope[..., None])
 
     def clipped(self, low: float, high: float = np.inf) -> Estimate:
-        return Estimate(np.clip(self.value, low, high), self.influence)
+        """Between two bounds; nothing between them is farther off than the farther bound."""
+        value = np.clip(self.value, low, high)
+        if not np.isfinite(high):
+            return Estimate(value, self.influence)
+        farthest = np.maximum(value - low, high - value)
+        return Estimate(value, self.influence * np.minimum(1.0, farthest / np.maximum(self.stderr, 1e-300))[..., None])
+
+
+def stacked(estimates: Sequence[Estimate]) -> Estimate:
+    """All estimates one after the other."""
+    if len(estimates) == 1:
+        return estimates[0]
+    influences = same_coordinates(*(estimate.influence for estimate in estimates))
+    return Estimate(np.concatenate([estimate.value for estimate in estimates]), np.concatenate(influences))
+
+
+def same_coordinates(*influences: Floats) -> list[Floats]:
+    """Influences with as many coordinates as the longest: estimators add coordinates of their own at the end."""
+    most = max(influence.shape[-1] for influence in influences)
+    return [
+        influence
+        if influence.shape[-1] == most
+        else np.pad(influence, [(0, 0)] * (influence.ndim - 1) + [(0, most - influence.shape[-1])])
+        for influence in influences
+    ]

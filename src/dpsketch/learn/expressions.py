@@ -1,8 +1,9 @@
-"""Conditions on columns: parsed by sqlglot, evaluated on points with SQL's three-valued logic."""
+"""Conditions and numbers made of columns: parsed by sqlglot, evaluated on points with SQL's three-valued logic."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,11 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpsketch.errors import QueryError
+from dpsketch.learn import arithmetic
+from dpsketch.learn.factors import Factor
+from dpsketch.learn.literals import decimals, literal_number, literal_value
 from dpsketch.learn.points import Frame
-from dpsketch.schema import Boolean, Category, Column, Datetime, Floats, IdSet, Schema, as_moment, microseconds, nearest
+from dpsketch.schema import Boolean, Column, Datetime, Floats, IdSet, Schema, nearest
 
 Mask = NDArray[np.bool_]
 _COMPARISONS: dict[type[exp.Expr], Any] = {
@@ -24,7 +28,8 @@ _COMPARISONS: dict[type[exp.Expr], Any] = {
     exp.GTE: np.greater_equal,
 }
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
-MOST_NODES = 2000
+CONDITIONS: tuple[type[exp.Expr], ...] = (exp.And, exp.Or, exp.Not, exp.Between, exp.In, exp.Is, *_COMPARISONS)
+MOST_NODES, MOST_DEPTH = 2000, 250
 _OPTIONS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Between: ("this", "low", "high"),
     exp.In: ("this", "expressions"),
@@ -35,6 +40,11 @@ _OPTIONS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.TableAlias: ("this",),
     exp.Quantile: ("this", "quantile"),
     exp.ApproxQuantile: ("this", "quantile"),
+    exp.Round: ("this", "decimals"),
+    exp.Floor: ("this",),
+    exp.Ceil: ("this",),
+    exp.Limit: ("expression",),
+    exp.Offset: ("expression",),
 }
 _SUPPORTED = "and, or, not, =, <>, <, <=, >, >=, between, in, is null"
 
@@ -60,7 +70,7 @@ class Truth:
 def parse_condition(text: str) -> exp.Expr:
     """A condition such as "age > 40 and sex = 'Female'"."""
     try:
-        return checked(sqlglot.parse_one(text))
+        return checked(sqlglot.parse_one(text, dialect="duckdb"))
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
         raise QueryError(
             f"the condition cannot be read: {_first_line(error)}", f"conditions use {_SUPPORTED}"
@@ -69,16 +79,31 @@ def parse_condition(text: str) -> exp.Expr:
 
 def checked(expression: exp.Expr) -> exp.Expr:
     """Refuse what would nest too deep to evaluate, and options that would silently be left out."""
-    if sum(1 for _ in expression.walk()) > MOST_NODES:
+    if sum(1 for _ in expression.walk()) > MOST_NODES or _depth(expression) > MOST_DEPTH:
         raise QueryError("the statement is too long", "use between, or in with a list of values")
     for node in expression.walk():
         known = _OPTIONS.get(type(node))
+        if isinstance(node, exp.Ordered) and isinstance(node.find_ancestor(exp.WithinGroup, exp.Select), exp.Select):
+            known = ("this", "desc", "nulls_first")
         extra = [key for key, value in node.args.items() if value and known is not None and key not in known]
         if extra:
             raise QueryError(f"'{node.sql()}' is not supported", f"leave out: {', '.join(extra).replace('_', ' ')}")
+        if isinstance(node, exp.Func) and not isinstance(node, exp.Case | exp.Count | exp.Anonymous) and _lacks(node):
+            raise QueryError("a function or operator lacks an argument", "power(x, 2), corr(x, y), regr_slope(y, x)")
         if isinstance(node, exp.Column) and node.table and node.table.lower() != "sketch":
             raise QueryError(f"there is no table '{node.table}'", f"write the column's name alone: {node.name}")
     return expression
+
+
+def _lacks(node: exp.Expr) -> bool:
+    return "this" in node.arg_types and node.args.get("this") is None
+
+
+def _depth(expression: exp.Expr) -> int:
+    deepest, level = 0, [expression]
+    while level:
+        deepest, level = deepest + 1, [child for node in level for child in node.iter_expressions()]
+    return deepest
 
 
 def _first_line(error: BaseException) -> str:
@@ -92,6 +117,21 @@ def column_names(schema: Schema, expression: exp.Expr) -> tuple[str, ...]:
     """Columns that an expression uses, checked, in order of appearance."""
     names = [find_column(schema, node.name).name for node in expression.find_all(exp.Column)]
     return tuple(dict.fromkeys(names))
+
+
+def condition_factors(schema: Schema, condition: exp.Expr | None) -> list[Factor]:
+    """A condition as a product of its parts that must all hold: one where it is true, zero elsewhere."""
+    if condition is None:
+        return []
+    if isinstance(condition, exp.Paren):
+        return condition_factors(schema, condition.this)
+    if isinstance(condition, exp.And):
+        return condition_factors(schema, condition.left) + condition_factors(schema, condition.right)
+
+    def at(frame: Frame) -> Floats:
+        return evaluate(condition, frame).true[None, :].astype(np.float64)
+
+    return [Factor(column_names(schema, condition), at)]
 
 
 def find_column(schema: Schema, name: str) -> Column:
@@ -136,6 +176,104 @@ def evaluate(expression: exp.Expr, frame: Frame) -> Truth:
     raise QueryError(f"'{expression.sql()}' is not a supported condition", f"conditions use {_SUPPORTED}")
 
 
+def number(expression: exp.Expr, frame: Frame) -> Floats:
+    """Value of an expression at every point, not-a-number where it is null; a truth counts one or zero."""
+    kind = type(expression)
+    with np.errstate(all="ignore"):
+        if kind in arithmetic.TWO:
+            left, right = number(expression.this, frame), number(expression.expression, frame)
+            return arithmetic.TWO[kind](left, right)
+        if kind in arithmetic.ONE:
+            return arithmetic.ONE[kind](number(expression.this, frame))
+        if kind in arithmetic.MANY:
+            several = [number(each, frame) for each in (expression.this, *expression.expressions)]
+            return reduce(arithmetic.MANY[kind], several)
+        if kind in CONDITIONS:
+            truth = evaluate(expression, frame)
+            return np.where(truth.known, truth.true, np.nan)
+        match expression:
+            case exp.Paren():
+                return number(expression.this, frame)
+            case exp.Null():
+                return np.full(frame.size, np.nan)
+            case exp.Boolean():
+                return np.full(frame.size, float(bool(expression.this)))
+            case exp.Literal():
+                return np.full(frame.size, literal_number(expression))
+            case exp.Column():
+                return _column_number(find_column(frame.schema, expression.name), frame)
+            case exp.Round():
+                return arithmetic.rounded(number(expression.this, frame), decimals(expression))
+            case exp.Log() if expression.expression is not None:
+                return arithmetic.logarithm(number(expression.expression, frame), number(expression.this, frame))
+            case exp.Log():
+                return arithmetic.logarithm(number(expression.this, frame))
+            case exp.Case() | exp.If():
+                return _case(expression, frame)
+            case exp.Cast():
+                return _cast(expression, frame)
+    raise not_a_number(expression)
+
+
+def not_a_number(expression: exp.Expr) -> QueryError:
+    """Why an expression cannot be evaluated."""
+    if isinstance(expression, exp.Window):
+        return QueryError("window functions are not supported", "use group by")
+    if isinstance(expression, exp.Query | exp.Subquery | exp.Exists):
+        return QueryError("a select inside a select is not supported", "a sketch is one table; ask two questions")
+    if isinstance(expression, exp.Distinct):
+        return QueryError("distinct is not supported", "count each label with group by")
+    if isinstance(expression, exp.AggFunc | exp.Filter):
+        return QueryError(
+            f"'{expression.sql()}' is an aggregate inside an expression of columns",
+            "use one aggregate alone, and having for conditions on it",
+        )
+    if isinstance(expression, exp.Func):
+        name = expression.name if isinstance(expression, exp.Anonymous) else expression.sql_name()
+        return QueryError(f"the function '{name.lower()}' is not known here", f"expressions use {arithmetic.KNOWN}")
+    return QueryError(f"'{expression.sql()}' is not a supported expression", f"expressions use {arithmetic.KNOWN}")
+
+
+def branches(expression: exp.Case | exp.If) -> tuple[list[tuple[exp.Expr, exp.Expr]], exp.Expr]:
+    """Conditions with their results, and the result if none is true."""
+    if isinstance(expression, exp.If):
+        return [(expression.this, expression.args["true"])], expression.args.get("false") or exp.Null()
+    ifs = [(each.this, each.args["true"]) for each in expression.args["ifs"]]
+    if expression.this is not None:
+        ifs = [(exp.EQ(this=expression.this.copy(), expression=value.copy()), result) for value, result in ifs]
+    return ifs, expression.args.get("default") or exp.Null()
+
+
+def _case(expression: exp.Case | exp.If, frame: Frame) -> Floats:
+    ifs, default = branches(expression)
+    values = number(default, frame)
+    for condition, result in reversed(ifs):
+        values = np.where(evaluate(condition, frame).true, number(result, frame), values)
+    return values
+
+
+def _cast(expression: exp.Cast, frame: Frame) -> Floats:
+    kind = expression.args["to"].this
+    if kind not in (*arithmetic.WHOLE, *arithmetic.REAL):
+        raise QueryError(f"'{expression.sql()}' is not supported", "cast to int or double")
+    values = number(expression.this, frame)
+    return np.rint(values) if kind in arithmetic.WHOLE else values
+
+
+def _column_number(column: Column, frame: Frame) -> Floats:
+    if isinstance(column, Datetime):
+        raise QueryError(
+            f"dates of column '{column.name}' cannot be used in arithmetic",
+            f"compare them: case when {column.name} > '2024-01-31' then 1 else 0 end",
+        )
+    if not column.numeric and not isinstance(column, Boolean):
+        raise QueryError(
+            f"column '{column.name}' is a {column.kind} and has no numeric value",
+            f"compare it: case when {column.name} = … then 1 else 0 end",
+        )
+    return frame.values(column.name)
+
+
 def _flag(expression: exp.Column, frame: Frame) -> Truth:
     column = find_column(frame.schema, expression.name)
     if not isinstance(column, Boolean):
@@ -146,9 +284,10 @@ def _flag(expression: exp.Column, frame: Frame) -> Truth:
 
 def _is(expression: exp.Is, frame: Frame) -> Truth:
     every = np.ones(frame.size, bool)
-    if isinstance(expression.expression, exp.Null) and isinstance(expression.this, exp.Column):
-        column = find_column(frame.schema, expression.this.name)
-        return Truth(np.isnan(frame.values(column.name)), every)
+    if isinstance(expression.expression, exp.Null):
+        inner = expression.this.unnest()
+        column = find_column(frame.schema, inner.name) if isinstance(inner, exp.Column) else None
+        return Truth(np.isnan(number(inner, frame) if column is None else frame.values(column.name)), every)
     if isinstance(expression.expression, exp.Boolean):
         truth = evaluate(expression.this, frame)
         wanted = truth.true if expression.expression.this else truth.known & ~truth.true
@@ -160,52 +299,32 @@ def _compare(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, frame: Frame
     left, right = left.unnest(), right.unnest()
     if not isinstance(left, exp.Column) and isinstance(right, exp.Column):
         left, right, kind = right, left, _MIRRORED.get(kind, kind)
-    if not isinstance(left, exp.Column):
-        raise QueryError("a comparison needs a column", "write it as: column operator value")
+    bounds: Floats | float
+    if not isinstance(left, exp.Column) or not (isinstance(right, exp.Column) or _constant(right)):
+        values, bounds = number(left, frame), number(right, frame)
+        return _compared(kind, values, bounds)
     column = find_column(frame.schema, left.name)
     values = frame.values(column.name)
     if isinstance(right, exp.Column):
         other = find_column(frame.schema, right.name)
         if not (column.numeric and other.numeric) or isinstance(column, Datetime) != isinstance(other, Datetime):
             raise QueryError(f"columns '{column.name}' and '{other.name}' cannot be compared", "compare two numbers")
-        bounds: Floats | float = frame.values(other.name)
-        known = ~np.isnan(values) & ~np.isnan(bounds)
+        bounds = frame.values(other.name)
     else:
         if not column.numeric and kind not in (exp.EQ, exp.NEQ):
             raise QueryError(f"column '{column.name}' is a {column.kind} and has no order", "compare it with = or <>")
         bounds = literal_value(column, right)
-        known = ~np.isnan(values)
+    return _compared(kind, values, bounds)
+
+
+def _compared(kind: type[exp.Expr], values: Floats, bounds: Floats | float) -> Truth:
+    known = ~np.isnan(values) & ~np.isnan(bounds)
     with np.errstate(invalid="ignore"):
         return Truth(_COMPARISONS[kind](values, bounds) & known, known)
 
 
-def literal_value(column: Column, literal: exp.Expr) -> float:
-    """A constant in the terms of a column: a number, microseconds, or the level of a label."""
-    if isinstance(column, Category):
-        text = literal.this if isinstance(literal, exp.Literal) else literal.sql()
-        if text not in column.labels:
-            raise QueryError(f"column '{column.name}' has no listed value '{text}'", nearest_value(text, column.labels))
-        return float(column.labels.index(text))
-    if isinstance(column, Boolean):
-        if isinstance(literal, exp.Boolean):
-            return float(bool(literal.this))
-        text = literal.name.lower()
-        if text in ("true", "1", "false", "0"):
-            return float(text in ("true", "1"))
-        raise QueryError(f"column '{column.name}' is true or false, got {literal.sql()}")
-    if isinstance(column, Datetime):
-        while isinstance(literal, exp.Cast):
-            literal = literal.this
-        moment = as_moment(literal.name)
-        if moment is None:
-            raise QueryError(f"column '{column.name}' holds dates, got {literal.sql()}", "write dates as '2024-01-31'")
-        return float(microseconds(moment))
-    negative = isinstance(literal, exp.Neg)
-    inner = literal.this if negative else literal
-    if isinstance(inner, exp.Literal) and not inner.is_string:
-        return -float(inner.this) if negative else float(inner.this)
-    raise QueryError(f"column '{column.name}' holds numbers, got {literal.sql()}")
-
-
-def nearest_value(text: str, labels: tuple[str, ...]) -> str:
-    return nearest(text, list(labels)).replace("the columns are", "the listed values are")
+def _constant(node: exp.Expr) -> bool:
+    """A literal, perhaps negative or a date."""
+    while isinstance(node, exp.Neg | exp.Cast):
+        node = node.this
+    return isinstance(node, exp.Literal | exp.Boolean | exp.Null)

@@ -1,13 +1,19 @@
-"""Moment-to-moment regression: any expectation from Fourier sums and marginals.
+"""Moment-to-moment regression: any expectation from the sums of any map.
 
-Points are drawn from the product of the noisy marginals, a function is regressed on the Fourier features at these
-points, and the regression's coefficients are applied to the noisy sums. Source: m2m §3, with λ = σ²/n² for every
-feature and an unpenalised intercept (Theorem 1 supports λ = σ²/n², not σ²/n). Functions of single columns are left
-to the marginals: they are regressed out first, as unpenalised features.
+Points are drawn from a product of distributions of single columns, a function is regressed on the map's features at
+these points, and the regression's coefficients are applied to the noisy sums. Source: m2m §3, with an unpenalised
+intercept and λ = σ²/(n·τ)² (Theorem 1 supports σ²/n², not σ²/n). Columns come from noisy marginals where the release
+has them: functions of single columns are then left to the marginals, as unpenalised features. Other columns start
+uniform on their bounds, and are drawn again from the shares that the regression finds.
+
+Errors: seen from the points' distribution, the records' one is taken to differ by white noise of variance τ², estimated
+from the sums. The posterior variance of an expectation is then the noise through the coefficients plus τ² times the
+mean square of what the features leave of the function.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,159 +21,355 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.errors import QueryError
+from dpsketch.fitting.nonnegative import project_to_simplex
 from dpsketch.learn.answer import Estimate
+from dpsketch.learn.blocks import Block
+from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame, bin_codes
+from dpsketch.learn.reduction import Reduction
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.tables import TableEstimator
-from dpsketch.maps.base import BoundMap
-from dpsketch.maps.fourier import BoundFourier
+from dpsketch.learn.weights import WeightedPoints, positive_weights
 from dpsketch.maps.histogram import Binning
-from dpsketch.maps.one_bit import BoundOneBitFourier
-from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.records import Records
 from dpsketch.schema import Floats, Schema
-from dpsketch.sketch.released import ReleasedPart
 
+METHODS = ("auto", "ridge-paper")
 POINTS = 1 << 14
-MOST_FREQUENCIES = 2000
+LANDMARKS = 512
+MOST_DENSE = 1024  # sums; more of a map that gives a record few of them are reduced
 FEW = 32  # points; fewer say little about a bin's effect
 UNIFORM = 0.05  # of the points' marginals: no bin is without points, however wrong the noise makes it look
+BINS = 64
+BOUND_SHARE, MISSING_SHARE = 0.04, 0.01  # of a column's first points: clamped values pile up on the bounds
+ROUNDS, COARSE, MIX = 3, 10, 0.1  # points drawn again, by so many shares of a column, mixed with as many uniform ones
+PRIOR = 0.5  # τ² of what the sums say nothing about
+ERRORS = 256  # coordinates of the approximation's error
+
+Distribution = tuple[Binning, Floats]  # bins of a column and their shares among the points
 
 
 class MomentEstimator:
-    """Expectations of functions of the Fourier part's columns.
+    """Expectations of functions of a block's columns.
 
-    `marginals` gives a one-way table for the columns that have one; others are taken as uniform on their bounds.
+    `marginals` gives a one-way table for the columns that have one. With method "ridge-paper" the estimator is the one
+    of the paper, for comparison: uniform points, λ = σ²/n, no intercept, and only the noise in the standard error.
     """
 
     def __init__(
-        self, schema: Schema, noise: ReleaseNoise, part: ReleasedPart, marginals: dict[str, TableEstimator]
+        self,
+        schema: Schema,
+        noise: ReleaseNoise,
+        block: Block,
+        marginals: Mapping[str, TableEstimator],
+        method: str = "auto",
     ) -> None:
-        full = fourier_of(part.map)
-        assert full is not None
-        self._count = full.size // 2
-        self._schema, self._noise, self._part, self._fourier = schema, noise, part, part.map
-        self._marginals = marginals
-        self.columns = part.map.columns
+        self._schema, self._noise, self._block, self._paper = schema, noise, block, method == "ridge-paper"
+        self.columns = block.columns
+        self._marginals = {} if self._paper else {name: marginals[name] for name in self.columns if name in marginals}
         self._rows = noise.rows()
-        kind = "Fourier" if isinstance(full, BoundFourier) else "one-bit Fourier"
-        self.how = f"moment-to-moment regression on {self._count} {kind} frequencies and the marginals"
+        self._weighted: dict[int, WeightedPoints] = {}
+        self.how = f"moment-to-moment regression on {block.name}" + (
+            ", as in the paper" if self._paper else " and the marginals" if self._marginals else ""
+        )
+
+    def expect(self, *products: Sequence[Factor]) -> Estimate:
+        return self.expect_values(np.concatenate([product_at(each, self._points.frame) for each in products]))
 
     @cached_property
     def _points(self) -> _Points:
+        few = self._block.size > MOST_DENSE * 2 or not self._marginals  # memory and time
+        count = POINTS // 2 if few else POINTS
+        self._block.check_size(count)
+        start = {name: self._start(name) for name in self.columns}
+        if not self._redraws:
+            return self._drawn(start, count)
+        points = self._drawn(start, count // 4)
+        for step in range(ROUNDS):
+            found = self._fit(points)
+            again = {name: self._again(name, found) for name in self.columns}
+            points = self._drawn(again, count if step == ROUNDS - 1 else count // 4)
+        return points
+
+    @property
+    def _redraws(self) -> bool:
+        """Whether sums say where points should be, and there are not so many of them that it would take long."""
+        unknown = len(self._marginals) < len(self.columns)
+        small = self._block.sparse or self._block.size <= MOST_DENSE
+        return not self._paper and unknown and self._block.telling and small
+
+    def _start(self, name: str) -> Distribution:
+        """The noisy marginal, else uniform on the bounds, with some points on them and some without a value."""
+        if name in self._marginals:
+            table = self._marginals[name]
+            return table.binnings[0], (1 - UNIFORM) * table.marginal.positive + UNIFORM / table.cells
+        binning = Binning(self._schema.column(name), BINS)
+        shares = np.append(np.diff(binning.firsts) / binning.firsts[-1], 0.0)
+        if self._paper:
+            return binning, shares
+        if binning.column.numeric and binning.column.levels > BINS + 2:
+            shares[[0, -2]] = BOUND_SHARE
+        shares[-1] = MISSING_SHARE * shares.sum()
+        return binning, shares / shares.sum()
+
+    def _again(self, name: str, fit: _Fit) -> Distribution:
+        """Of a column without marginal, the estimated shares of some bins together, cut off at zero."""
+        binning, last = fit.points.distributions[name]
+        if name in self._marginals:
+            return binning, last
+        together = np.arange(binning.count) * min(binning.count, COARSE) // binning.count
+        bins = together[fit.points.bins[name]]
+        indicators = (bins[None, :] == np.arange(together[-1] + 1)[:, None]).astype(np.float64)
+        value = self._expect(fit, indicators)[0]
+        now = np.bincount(together, last)
+        shares = last * (project_to_simplex(value) / now)[together]
+        return binning, (1 - MIX) * shares + MIX * self._start(name)[1]
+
+    def _drawn(self, distributions: dict[str, Distribution], count: int) -> _Points:
+        """Points of the product of distributions, and the features there."""
         import scipy.sparse
         from scipy.stats import qmc
 
-        if self._count > MOST_FREQUENCIES:
-            raise QueryError(
-                f"the regression takes at most {MOST_FREQUENCIES} frequencies, this release has {self._count}",
-                "release fewer frequencies, or a table of the columns: Histogram(ways=2, columns=…)",
-            )
-        uniforms = qmc.Sobol(len(self.columns), seed=0).random(POINTS)
-        codes, groups, blocks = {}, {}, []
+        uniforms = qmc.Sobol(len(self.columns), seed=0).random(count)
+        codes, every, groups, indicators = {}, {}, {}, []
         for name, uniform in zip(self.columns, uniforms.T, strict=True):
-            binning, shares = self._distribution(name)
+            binning, shares = distributions[name]
             upper = np.cumsum(shares)
             bins = np.minimum(np.searchsorted(upper, uniform * upper[-1], side="right"), binning.count - 1)
-            position = np.clip(
-                (uniform * upper[-1] - upper[bins] + shares[bins]) / np.maximum(shares[bins], 1e-300), 0, 1
-            )
-            codes[name] = bin_codes(binning, bins, position)
+            position = (uniform * upper[-1] - upper[bins] + shares[bins]) / np.maximum(shares[bins], 1e-300)
+            codes[name], every[name] = bin_codes(binning, bins, np.clip(position, 0, 1)), bins
             if name in self._marginals:
                 groups[name] = _groups(np.bincount(bins, minlength=binning.count))
-                ones = (np.ones(POINTS), (np.arange(POINTS), groups[name][bins]))
-                blocks.append(scipy.sparse.csr_array(ones, shape=(POINTS, groups[name].max() + 1)))
-        every = np.zeros((len(self._schema.scalars), POINTS), np.int16)
+                ones = (np.ones(count), (np.arange(count), groups[name][bins]))
+                indicators.append(scipy.sparse.csr_array(ones, shape=(count, groups[name].max() + 1)))
+        everywhere = np.zeros((len(self._schema.scalars), count), np.int16)
         for name in self.columns:
-            every[self._schema.index(name)] = codes[name]
-        groups_at_points = scipy.sparse.hstack(blocks, format="csr") if blocks else scipy.sparse.csr_array((POINTS, 0))
-        return _Points(Frame(self._schema, codes), groups, groups_at_points, self._fourier.features(Records(every)).T)
-
-    def _distribution(self, name: str) -> tuple[Binning, Floats]:
-        """Bins and their shares among the points."""
-        if name not in self._marginals:
-            binning = Binning(self._schema.column(name), 64)
-            return binning, np.append(np.diff(binning.firsts) / binning.firsts[-1], 0.0)
-        marginal = self._marginals[name]
-        return marginal.binnings[0], (1 - UNIFORM) * marginal.marginal.positive + UNIFORM / marginal.cells
-
-    @property
-    def frame(self) -> Frame:
-        return self._points.frame
-
-    def _main_effects(self, functions: Floats) -> Floats:
-        """E[f | group] − E[f] for every group of bins of every marginal."""
-        groups = self._points.groups_at_points
-        count = np.asarray(groups.sum(axis=0)).ravel()
-        return (functions @ groups) / np.maximum(count, 1.0) - functions.mean(axis=1, keepdims=True) * (count > 0)
-
-    def _interactions(self, functions: Floats) -> Floats:
-        """What is left of each function after its mean and the effects of single columns."""
-        return (
-            functions
-            - functions.mean(axis=1, keepdims=True)
-            - (self._points.groups_at_points @ self._main_effects(functions).T).T
+            everywhere[self._schema.index(name)] = codes[name]
+        features = self._block.features(Records(everywhere))
+        reduction = None
+        if self._block.size > MOST_DENSE and self._block.sparse:
+            reduction = Reduction(features[:LANDMARKS])
+        whole = self._block.size == self._block.part.map.size
+        if reduction is not None:
+            dense = reduction.of(features).T
+            sums = reduction.sums(self._block.part.sums, None if whole else self._block.places)
+        else:
+            dense = np.ascontiguousarray((features.toarray() if self._block.sparse else features).T)
+            sums = np.asarray(self._block.part.sums)[self._block.places].astype(np.float64)
+        return _Points(
+            Frame(self._schema, codes),
+            distributions,
+            every,
+            groups,
+            scipy.sparse.hstack(indicators, format="csr") if indicators else scipy.sparse.csr_array((count, 0)),
+            reduction,
+            dense,
+            sums / self._unit,
         )
 
+    @property
+    def _unit(self) -> float:
+        """What a sum is divided by: the mean over the records of a real feature remains."""
+        return self._block.part.map.grid * float(self._rows.value)
+
+    @property
+    def _variance(self) -> float:
+        """Of the noise in each moment."""
+        return self._noise.variance(self._block.part) / self._unit**2
+
+    @property
+    def deviation(self) -> float:
+        """Of the noise in each moment."""
+        return float(np.sqrt(self._variance))
+
+    def weighted(self, model: int = 0) -> WeightedPoints:
+        """The points with positive weights whose features match the sums up to their noise; with another model, those
+        that match the sums of these weights with new noise.
+        """
+        if model not in self._weighted:
+            points, moments = self._points, self._points.moments
+            if model:
+                noise = self.deviation * np.random.default_rng(model).normal(size=len(moments))
+                moments = points.features @ self.weighted().weights + noise
+            weights = positive_weights(points.features.T, moments, self._variance)
+            self._weighted[model] = WeightedPoints(points.frame, weights)
+        return self._weighted[model]
+
+    def _shifts(self, points: _Points, effects: Floats) -> tuple[Floats, Floats]:
+        """From the points' marginals to the noisy ones: the change of each function's mean, and its influence."""
+        change, influence = np.zeros(len(effects)), np.zeros((len(effects), self._noise.coordinates))
+        start = 0
+        for name, table in self._marginals.items():
+            groups = points.groups[name]
+            slope = effects[:, start + groups]
+            change += slope @ (table.marginal.shares - points.distributions[name][1])
+            influence += table.marginal.influence(slope)
+            start += groups.max() + 1
+        return change, influence
+
     @cached_property
-    def _regression(self) -> tuple[Floats, tuple[Floats, bool], Floats]:
-        """Interactions of the features, the factored ridge system, the noisy normalised sums."""
+    def _fitted(self) -> _Fit:
+        return self._fit(self._points)
+
+    def _fit(self, points: _Points) -> _Fit:
         from scipy.linalg import cho_factor
 
-        features = self._interactions(self._points.features)
-        unit = self._fourier.grid * float(self._rows.value)
-        ridge = self._noise.variance(self._part) / unit**2
-        gram = features @ features.T / POINTS
-        gram[np.diag_indices_from(gram)] += ridge + 1e-9
-        return features, cho_factor(gram), self._part.sums / unit
+        features = points.features if self._paper else points.interactions(points.features)
+        gram = features @ features.T / features.shape[1]
+        spread = 1.0
+        if self._paper:
+            ridge = self._variance * float(self._rows.value) + 1e-9
+        else:
+            change, _ = self._shifts(points, points.main_effects(points.features))
+            spread = _spread(gram, points.moments - points.features.mean(axis=1) - change, self._variance)
+            ridge = self._variance / spread + 1e-9
+        gram[np.diag_indices_from(gram)] += ridge
+        return _Fit(points, features, cho_factor(gram), spread)
 
-    def expect(self, functions: Floats) -> Estimate:
-        """Expectations of functions given by their values on `frame`: one row a function."""
+    def _expect(self, fit: _Fit, functions: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Expectations, their slopes, the influence of the marginals, and what the features leave of the functions."""
         from scipy.linalg import cho_solve
 
-        interactions, factor, moments = self._regression
-        features = self._points.features
-        slopes = cho_solve(factor, interactions @ self._interactions(functions).T / POINTS).T
-        rest = functions - slopes @ features
-        value = rest.mean(axis=1) + slopes @ moments
-        unit = self._fourier.grid * float(self._rows.value)
-        influence = self._noise.place(self._part, slopes / unit)
-        influence -= (slopes @ moments)[:, None] * self._rows.influence / self._rows.value
-        effects, start = self._main_effects(rest), 0
-        for name in self.columns:
-            if name in self._marginals:
-                table, groups = self._marginals[name], self._points.groups[name]
-                slope = effects[:, start + groups]
-                # From the points' marginals to ours.
-                value += slope @ (table.marginal.shares - self._distribution(name)[1])
-                influence += table.marginal.influence(slope)
-                start += groups.max() + 1
-        rare = np.count_nonzero(functions, axis=1) < FEW
-        if rare.any() and self._marginals:  # too few points to see a function's noise: at least that of one cell
-            size = np.abs(functions[rare]).max(axis=1, keepdims=True)
-            cell = next(iter(self._marginals.values())).marginal.one_cell()
-            influence[rare] += np.where(size > 0, size, 1.0) * cell
+        points, count = fit.points, functions.shape[1]
+        wanted = functions if self._paper else points.interactions(functions)
+        slopes = cho_solve(fit.factor, fit.features @ wanted.T / count).T
+        value, left = slopes @ points.moments, wanted - slopes @ fit.features
+        if self._paper:
+            return value, slopes, np.zeros((len(value), self._noise.coordinates)), left
+        rest = functions - slopes @ points.features
+        change, influence = self._shifts(points, points.main_effects(rest))
+        return value + rest.mean(axis=1) + change, slopes, influence, left
+
+    def expect_values(self, functions: Floats) -> Estimate:
+        """Expectations of functions given by their values on the points: one row a function."""
+        fit = self._fitted
+        value, slopes, from_marginals, left = self._expect(fit, functions)
+        influence = self._noise_of(slopes)
+        by_rows = (slopes @ fit.points.moments)[:, None] * self._rows.influence / self._rows.value
+        influence[:, : self._noise.coordinates] += from_marginals - by_rows
+        if not self._paper:
+            scale = self._scale(functions, left)
+            influence[:, self._errors : self._errors + ERRORS] = scale[:, None] * (left @ _buckets(left.shape[1]))
+            self._floor(functions, influence)
         return Estimate(value, influence)
+
+    def _scale(self, functions: Floats, left: Floats) -> Floats:
+        """τ over the root of the points, for each function: where the sums say nothing of it, at least a public one."""
+        every = np.maximum(np.square(functions - functions.mean(axis=1, keepdims=True)).sum(axis=1), 1e-300)
+        unseen = np.minimum(np.square(left).sum(axis=1) / every, 1.0)
+        spread = self._fitted.spread
+        free = left.shape[1] - len(self._fitted.features)
+        return np.asarray(np.sqrt((spread + max(PRIOR - spread, 0.0) * unseen) / free))
+
+    def _floor(self, functions: Floats, influence: Floats) -> None:
+        """A function with too few points to see its error has at least that of one cell, or of few points."""
+        rare = np.count_nonzero(functions, axis=1) < FEW
+        if not rare.any():
+            return
+        size = np.abs(functions[rare]).max(axis=1, keepdims=True)
+        size = np.where(size > 0, size, 1.0)
+        if self._marginals:
+            cell = next(iter(self._marginals.values())).marginal.one_cell()
+            influence[rare, : self._noise.coordinates] += size * cell
+        else:
+            share = FEW / functions.shape[1]
+            influence[rare, self._errors] += size[:, 0] * np.sqrt(share * min(self._fitted.spread, 1.0))
+
+    @cached_property
+    def _errors(self) -> int:
+        """The first coordinate of the approximation's error."""
+        return self._noise.reserve(ERRORS)
+
+    @cached_property
+    def _reduced(self) -> int:
+        """The first coordinate of the noise of a table of counters, apart from its total."""
+        reduction = self._points.reduction
+        return self._noise.reserve(len(self._points.features) if reduction is None else reduction.size)
+
+    def _noise_of(self, slopes: Floats) -> Floats:
+        """Influence of the noise of the block's sums, with room for the other coordinates of this estimator."""
+        part, reduction = self._block.part, self._points.reduction
+        ends = [self._errors + ERRORS]
+        if self._block.counters:
+            ends.append(self._reduced + slopes.shape[1])
+            total = np.ones(len(slopes[0])) if reduction is None else reduction.ones()
+            total = total / np.sqrt(part.map.size)
+            placed = self._noise.place(part, (slopes @ total)[:, None] / (self._unit * np.sqrt(part.map.size)))
+            # What is left of a slope after its component along the total, in as many coordinates.
+            square = float(np.clip(total @ total, 1e-300, 1.0))
+            left = slopes - np.outer(slopes @ total, total) * ((1 - np.sqrt(1 - square)) / square)
+        else:
+            gradient = slopes if reduction is None else reduction.gradient(slopes, self._block.size)
+            full = gradient
+            if self._block.size < part.map.size:
+                full = np.zeros((len(slopes), part.map.size))
+                full[:, self._block.places] = gradient
+            placed = self._noise.place(part, full / self._unit)
+        influence = np.zeros((len(slopes), max(ends)))
+        influence[:, : self._noise.coordinates] = placed
+        if self._block.counters:
+            influence[:, self._reduced : self._reduced + slopes.shape[1]] = left * np.sqrt(self._variance)
+        return influence
 
 
 @dataclass(frozen=True)
 class _Points:
-    """Points, the group of each bin of each marginal, the groups' indicators and the features at the points."""
+    """Points, how they were drawn, their bins, the group of each bin of each marginal, the groups' indicators, the
+    features at the points (one row a feature) and their noisy means over the records.
+    """
 
     frame: Frame
+    distributions: dict[str, Distribution]
+    bins: dict[str, NDArray[np.int64]]
     groups: dict[str, NDArray[np.int64]]
     groups_at_points: Any  # a sparse matrix
+    reduction: Reduction | None
     features: Floats
+    moments: Floats
+
+    def main_effects(self, functions: Floats) -> Floats:
+        """E[f | group] − E[f] for every group of bins of every marginal."""
+        count = np.asarray(self.groups_at_points.sum(axis=0)).ravel()
+        mean = functions.mean(axis=1, keepdims=True) * (count > 0)
+        return np.asarray((functions @ self.groups_at_points) / np.maximum(count, 1.0) - mean)
+
+    def interactions(self, functions: Floats) -> Floats:
+        """What is left of each function after its mean and the effects of single columns."""
+        centred = functions - functions.mean(axis=1, keepdims=True)
+        return centred - (self.groups_at_points @ self.main_effects(functions).T).T if self.groups else centred
 
 
-def fourier_of(bound: BoundMap) -> BoundFourier | BoundOneBitFourier | None:
-    """The Fourier map that a map is, whole or subsampled."""
-    bound = bound.inner if isinstance(bound, BoundSubsampled) else bound
-    return bound if isinstance(bound, BoundFourier | BoundOneBitFourier) else None
+@dataclass(frozen=True)
+class _Fit:
+    """Points, interactions of the features there, the factored ridge system, and τ²."""
+
+    points: _Points
+    features: Floats
+    factor: tuple[Floats, bool]
+    spread: float
+
+
+def _spread(gram: Floats, distance: Floats, variance: float) -> float:
+    """τ²: moments differ from those of the points with covariance τ²·gram + variance. By the sum of squares, plus one
+    standard deviation of it.
+    """
+    trace, size = max(float(np.trace(gram)), 1e-12), len(gram)
+    excess = max(float(distance @ distance) - size * variance, 0.0)
+    first = excess / trace
+    spread = 2 * (first**2 * float((gram**2).sum()) + 2 * first * variance * trace + size * variance**2)
+    return max((excess + np.sqrt(spread)) / trace, 1e-9)
 
 
 def _groups(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """A group of its own for each bin with enough points to estimate its effect, one group for all others."""
     enough = counts >= FEW
     return np.where(enough, np.cumsum(enough) - 1, enough.sum())
+
+
+def _buckets(count: int) -> Any:
+    """Random signs that sum points up in few coordinates, and keep lengths and angles on average."""
+    from scipy.sparse import csr_array
+
+    rng = np.random.default_rng(0)
+    entries = (rng.choice([-1.0, 1.0], count), (np.arange(count), rng.integers(0, ERRORS, count)))
+    return csr_array(entries, shape=(count, ERRORS))

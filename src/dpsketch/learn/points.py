@@ -8,9 +8,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.maps.cells import POSITION_GRID, Cells
 from dpsketch.maps.histogram import Binning
 from dpsketch.schema import MISSING, Codes, Column, Floats, Schema
 
+COLUMN_POINTS = 1 << 14
 _GOLDEN = (0.6180339887498949, 0.7548776662466927, 0.8191725133961645, 0.8566748838545029)
 
 
@@ -25,6 +27,13 @@ class Frame:
     @cached_property
     def size(self) -> int:
         return len(next(iter(self._codes.values())))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self._codes)
+
+    def codes(self, name: str) -> Codes:
+        return self._codes[name]
 
     def values(self, name: str) -> Floats:
         if name not in self._values:
@@ -61,3 +70,28 @@ def cell_points(schema: Schema, binnings: Sequence[Binning], most: int = 1 << 21
         shift = steps if way == 0 else (np.arange(inside) * _GOLDEN[(way - 1) % len(_GOLDEN)] + 0.5) % 1.0
         codes[binning.column.name] = bin_codes(binning, np.repeat(grid[way], inside), np.tile(shift, cells))
     return Frame(schema, codes), inside
+
+
+class ColumnPoints:
+    """Points of one column: `inside` of them spread evenly over the levels of each of its cells, cell after cell."""
+
+    def __init__(self, schema: Schema, cells: Cells) -> None:
+        self.cells = cells
+        self.inside = max(1, COLUMN_POINTS // cells.count) if cells.binned else 1
+        places = np.repeat(np.arange(cells.count), self.inside)
+        steps = np.tile((np.arange(self.inside) + 0.5) / self.inside, cells.count)
+        codes = codes_in_cells(cells, places, steps)
+        self.frame = Frame(schema, {cells.column.name: codes})
+        self.positions: Floats = (cells.positions(codes) / POSITION_GRID).reshape(cells.count, self.inside)
+
+    def by_cell(self, values: Floats) -> Floats:
+        """Values on the points as [function, cell, place in the cell]."""
+        return values.reshape(len(values), self.cells.count, self.inside)
+
+
+def codes_in_cells(cells: Cells, places: NDArray[np.int64], steps: Floats) -> Codes:
+    """Codes at relative places (0 to 1) among the levels of each given cell."""
+    inside = np.minimum(places, cells.missing - 1)
+    first = cells.first_levels[inside]
+    levels = first + ((cells.first_levels[inside + 1] - first) * steps).astype(np.int64)
+    return cells.column.codes_of(np.where(places == cells.missing, -1, levels))

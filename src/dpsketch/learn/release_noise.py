@@ -1,7 +1,8 @@
-"""The noise of a release as one vector of independent coordinates, and the noisy number of records."""
+"""The error of a release as one vector of independent coordinates, and the noisy number of records."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +13,8 @@ from dpsketch.maps.base import BoundMap, BoundTable, Sums
 from dpsketch.maps.count import BoundCount
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.histogram import BoundHistogram
+from dpsketch.maps.marginals import BoundMarginals
+from dpsketch.maps.pairs import BoundPairs, marginals_for
 from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.recipe import declared_rows
 from dpsketch.relation import Relation
@@ -24,18 +27,26 @@ _BLOCK = 1 << 20
 class ReleaseNoise:
     """Places every part's sums in one vector of noise coordinates.
 
-    A table of counters, which may have 10^9 of them, has a single coordinate: the noise of its total.
+    A table of counters, which may have 10^9 of them, has a single coordinate: the noise of its total. Pair tables with
+    marginals have none: what their noise does is found by fitting to new noise, in coordinates that the estimator
+    reserves.
     """
 
     def __init__(self, released: ReleasedSketch) -> None:
         self.parts = released.parts
         self.sampling, self._schema = released.recipe.sampling, released.schema
-        self._starts = np.cumsum([0] + [1 if _counters(part.map) else part.map.size for part in self.parts])
+        self._starts = np.cumsum([0] + [_coordinates(bound, released.maps) for bound in released.maps])
+        self._reserved = self.coordinates
 
     @property
     def coordinates(self) -> int:
         """The noise of every part and, last, the chance in the number of rows that were sampled."""
         return int(self._starts[-1]) + (self.sampling is not None)
+
+    def reserve(self, count: int) -> int:
+        """The first of `count` further coordinates, for errors that an estimator knows of by itself."""
+        self._reserved += count
+        return self._reserved - count
 
     def place(self, part: ReleasedPart, gradient: Floats, first: int = 0) -> Floats:
         """Influence of a gradient with respect to sums first, first+1, … of a part: one row an estimate.
@@ -50,12 +61,14 @@ class ReleaseNoise:
 
     def variance(self, part: ReleasedPart) -> float:
         """Of each sum: that of the noise and, if the map is subsampled, that of the masks, as if each feature had its
-        own: rate·(1 − rate) a record times the largest mean square of a record's features.
+        own: rate·(1 − rate) a record times the largest mean square of a record's features. A group is taken
+        as if it had all records.
         """
-        if not isinstance(part.map, BoundSubsampled):
+        masked = part.map.inner if isinstance(part.map, BoundGrouped) else part.map
+        if not isinstance(masked, BoundSubsampled):
             return part.noise_variance
-        square = part.map.inner.record_sensitivity(Relation.ADD_REMOVE).l2_squared / part.map.size
-        return part.noise_variance + float(self.rows().value) * part.map.rate * (1 - part.map.rate) * square
+        square = masked.inner.record_sensitivity(Relation.ADD_REMOVE).l2_squared / masked.size
+        return part.noise_variance + float(self.rows().value) * masked.rate * (1 - masked.rate) * square
 
     def table_rows(self) -> Estimate:
         """The number of rows of the table: that of the records or, if they are a sample, that divided by the rate, with
@@ -72,35 +85,50 @@ class ReleaseNoise:
         estimate.influence[-1] = np.sqrt(float(self.rows().value) * together * (1 - rate)) / rate
         return estimate
 
+    @cached_property
+    def counted_rows(self) -> Estimate | None:
+        """The noisy number of records from the count, if there is one."""
+        for part in self.parts:
+            if isinstance(part.map, BoundCount):
+                return self._total(part, 1)
+        return None
+
     def rows(self) -> Estimate:
-        """The noisy number of records in the sums, from the count or, without one, from the first histogram's table, or
-        else from the first table of counters that counts every record once a row.
+        """The noisy number of records in the sums, from the count or, without one, from the first histogram's or
+        marginals' first table, or else from the first table of counters that counts every record once a row.
         """
         return self._rows
 
     @cached_property
     def _rows(self) -> Estimate:
-        for part in self.parts:
-            if isinstance(part.map, BoundCount):
-                return self._total(part, 1)
+        if self.counted_rows is not None:
+            return self.counted_rows
         for part in self.parts:
             if isinstance(part.map, BoundHistogram):
                 return self._total(part, int(part.map.offsets[1]))
+            if isinstance(part.map, BoundMarginals):
+                return self._total(part, part.map.cells[0].count, part.map.grid)
         for part in self.parts:
             table = part.map.inner if isinstance(part.map, BoundGrouped) else part.map
             if isinstance(table, BoundTable) and table.unit_increments:
                 return self._mean_of_rows(part, table.rows)
         raise QueryError("this release does not hold the number of rows", "add Part(Count(), share=0.03) to the recipe")
 
-    def _total(self, part: ReleasedPart, cells: int) -> Estimate:
-        total = max(float(part.sums[:cells].sum()), 1.0)
-        return Estimate(np.array(total), self.place(part, np.ones(cells)))
+    def _total(self, part: ReleasedPart, cells: int, unit: int = 1) -> Estimate:
+        total = max(float(part.sums[:cells].sum()) / unit, 1.0)
+        return Estimate(np.array(total), self.place(part, np.full(cells, 1 / unit)))
 
     def _mean_of_rows(self, part: ReleasedPart, rows: int) -> Estimate:
         # Each of R rows sums to the number of records plus the noise of its W counters. The noise of all R·W counters
         # is independent, of variance v each, so the total has variance v·R·W and the mean of the rows v·W/R.
         mean = max(blockwise_total(part.sums) / rows, 1.0)
         return Estimate(np.array(mean), self.place(part, np.array([1.0 / rows])))
+
+
+def _coordinates(bound: BoundMap, maps: Sequence[BoundMap]) -> int:
+    if isinstance(bound, BoundPairs) and marginals_for(bound, maps) is not None:
+        return 0
+    return 1 if _counters(bound) else bound.size
 
 
 def _counters(bound: BoundMap) -> bool:

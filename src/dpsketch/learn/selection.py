@@ -1,16 +1,21 @@
-"""Statistics of groups of records: each group is a mask over an estimator's points."""
+"""Statistics of groups of records, from any estimator of expectations."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
 from numbers import Real
+from operator import add
 from typing import Protocol
 
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.answer import Answer, Estimate
-from dpsketch.learn.points import Frame
-from dpsketch.schema import Boolean, Column, Datetime, Floats, as_moment, microseconds
+from dpsketch.learn.answer import Answer, Estimate, same_coordinates
+from dpsketch.learn.factors import Factor
+from dpsketch.learn.quantities import Quantity, Terms, column_quantity, times
+from dpsketch.schema import Boolean, Column, Datetime, Floats, Schema, as_moment, microseconds
 
 _GRID = 128
 _LONGEST = 2.0**62  # microseconds
@@ -19,71 +24,161 @@ _LONGEST = 2.0**62  # microseconds
 class Estimator(Protocol):
     """Expectations of functions of some columns, from a release."""
 
-    columns: tuple[str, ...]
-    how: str
+    @property
+    def columns(self) -> tuple[str, ...]: ...
 
     @property
-    def frame(self) -> Frame: ...
+    def how(self) -> str: ...
 
-    def expect(self, functions: Floats) -> Estimate: ...
+    def expect(self, *products: Sequence[Factor]) -> Estimate:
+        """Expectations of products of factors: those of the first product's functions, then the second's, …"""
+        ...
 
 
 class Selection:
-    """Groups of records, one row of `masks` each; every statistic has one entry a group.
+    """The records that meet a condition, the product of `where`, in one or several groups: one row of the factors each.
+    Every statistic has one entry a group.
 
     Counts and shares are not cut off at zero: they stay unbiased and add up. Missing cells are left out of means,
     variances and quantiles, as in SQL.
     """
 
-    def __init__(self, estimator: Estimator, rows: Estimate, masks: Floats) -> None:
-        self._estimator, self._rows, self._masks = estimator, rows, masks
+    def __init__(self, estimator: Estimator, rows: Estimate, where: Sequence[Factor], groups: int = 1) -> None:
+        self._estimator, self._rows, self._where, self._groups = estimator, rows, tuple(where), groups
+
+    def also(self, where: Sequence[Factor], groups: int | None = None) -> Selection:
+        """Those of the records that meet one more condition, perhaps in several groups."""
+        return Selection(self._estimator, self._rows, (*self._where, *where), groups or self._groups)
 
     def share(self) -> Estimate:
         """Share of all records."""
-        return self._estimator.expect(self._masks)
+        return self._estimator.expect(self._where)
 
     def count(self) -> Estimate:
-        return self._rows * self._estimator.expect(self._masks)
+        return self._rows * self.share()
 
-    def present(self, column: Column) -> Estimate:
+    def expectation(self, *factors: Factor) -> Estimate:
+        """Of a product of functions, times one for the records of a group and zero for others."""
+        return self._estimator.expect((*self._where, *factors))
+
+    def total(self, terms: Terms) -> Estimate:
+        """Expectation of a sum of products, times one for the records of a group and zero for others."""
+        if not terms:
+            return self.constant(0.0)
+        return reduce(add, (self.expectation(*factors) for factors in terms))
+
+    def constant(self, value: float) -> Estimate:
+        return Estimate(np.full(self._groups, value), np.zeros((self._groups, 1)))
+
+    def present(self, column: Column | Quantity) -> Estimate:
         """Number of records with a value in `column`."""
-        return self._rows * self._moment(column, 0, 0.0)
+        return self._rows * self.total(_quantity(column).present)
 
-    def sum(self, column: Column) -> Estimate:
-        check_arithmetic(column, "sum")
-        return self._rows * self._moment(column, 1, 0.0)
+    def sum(self, column: Column | Quantity) -> Estimate:
+        return self._rows * self.total(_arithmetic(column, "sum").value)
 
-    def mean(self, column: Column) -> Estimate:
-        check_numeric(column)
-        return self._moment(column, 1, 0.0) / self._moment(column, 0, 0.0)
+    def mean(self, column: Column | Quantity) -> Estimate:
+        quantity = _quantity(column)
+        if quantity.column is not None:
+            check_numeric(quantity.column)
+        return self.total(quantity.value) / self.total(quantity.present)
 
-    def var(self, column: Column) -> Estimate:
+    def var(self, column: Column | Quantity) -> Estimate:
         """Population variance, computed around the mean so that digits do not cancel."""
-        check_arithmetic(column, "variance")
-        centre = np.nan_to_num(self.mean(column).value)[:, None]
-        present = self._moment(column, 0, 0.0)
-        first = self._moment(column, 1, centre) / present
-        return (self._moment(column, 2, centre) / present - first * first).clipped(0.0)
+        quantity = _arithmetic(column, "variance")
+        centre = np.nan_to_num(self.mean(quantity).value)[:, None]
+        around = quantity.shifted(centre)
+        present = self.total(quantity.present)
+        first = self.total(around.value) / present
+        return (self.total(times(around.value, around.value)) / present - first * first).clipped(0.0)
+
+    def covariance(self, one: Column | Quantity, two: Column | Quantity) -> Estimate:
+        """Population covariance over records where both are present."""
+        return self._line(one, two).covariance
+
+    def correlation(self, one: Column | Quantity, two: Column | Quantity) -> Estimate:
+        line, back = self._line(one, two), self._line(two, one)
+        return (line.covariance / (line.variance.root() * back.variance.root())).clipped(-1.0, 1.0)
+
+    def slope(self, y: Column | Quantity, x: Column | Quantity) -> Estimate:
+        """Of the least squares line of y on x."""
+        line = self._line(x, y)
+        return line.covariance / line.variance
+
+    def intercept(self, y: Column | Quantity, x: Column | Quantity) -> Estimate:
+        line = self._line(x, y)
+        return line.mean_y - line.mean_x * (line.covariance / line.variance)
+
+    def _line(self, one: Column | Quantity, two: Column | Quantity) -> _Line:
+        x, y = _arithmetic(one, "covariance"), _arithmetic(two, "covariance")
+        share = self.total(times(x.present, y.present))
+        middles = []
+        for this, other in ((x, y), (y, x)):
+            middles.append(np.nan_to_num((self.total(times(this.value, other.present)) / share).value))
+        x, y = x.shifted(middles[0][:, None]), y.shifted(middles[1][:, None])
+        mean_x = self.total(times(x.value, y.present)) / share
+        mean_y = self.total(times(x.present, y.value)) / share
+        variance = self.total(times(x.value, x.value, y.present)) / share - mean_x * mean_x
+        covariance = self.total(times(x.value, y.value)) / share - mean_x * mean_y
+        return _Line(
+            Estimate(mean_x.value + middles[0], mean_x.influence),
+            Estimate(mean_y.value + middles[1], mean_y.influence),
+            variance.clipped(0.0),
+            covariance,
+        )
+
+    def moment(self, column: Column, order: int, central: bool) -> Estimate:
+        """E[x^order], or that of the distance from the mean, whose own error adds −order·E[(x − mean)^(order − 1)]."""
+        check_arithmetic(column, "moment")
+        if isinstance(order, bool) or not isinstance(order, int) or not 1 <= order <= 20:
+            raise QueryError(f"the order of a moment is a whole number from 1 to 20, got {order!r}")
+        mean, present = self.mean(column), self.expectation(power_of(column, 0))
+        if not central:
+            return self.expectation(power_of(column, order)) / present
+        centre = np.nan_to_num(mean.value)[:, None]
+        found, slope = (self.expectation(power_of(column, power, centre)) / present for power in (order, order - 1))
+        mine, theirs = same_coordinates(found.influence, mean.influence)
+        return Estimate(found.value, mine - order * slope.value[:, None] * theirs)
 
     def cdf(self, column: Column, at: Floats) -> Estimate:
         """Share of each group's present records with a value at or below each of `at`: entry [group, at]."""
         check_numeric(column)
-        below = (self._estimator.frame.values(column.name)[None, :] <= at[:, None]).astype(np.float64)
-        groups = [self._estimator.expect(mask * below) for mask in self._masks]  # one by one: memory
+        return self._cdf(column_quantity(column), at)
+
+    def _cdf(self, quantity: Quantity, at: Floats) -> Estimate:
+        numbers = quantity.numbers
+        below = Factor(numbers.columns, lambda frame: (numbers.at(frame)[None, :] <= at[:, None]).astype(np.float64))
+        groups = [  # one by one: memory
+            self._estimator.expect([*(factor.row(group) for factor in self._where), below])
+            for group in range(self._groups)
+        ]
         below_share = Estimate(np.stack([g.value for g in groups]), np.stack([g.influence for g in groups]))
-        present = self._moment(column, 0, 0.0)
+        present = self.total(((numbers.power(0),),))
         return below_share / Estimate(present.value[:, None], present.influence[:, None, :])
 
     def quantile(self, column: Column, q: float) -> Estimate:
         """The value below which a share q of each group lies; the error of the share over the local density."""
+        check_numeric(column)
+        exact = column.levels <= 2 * _GRID
+        codes = np.linspace(-32767, 32767, column.levels if exact else _GRID + 1)
+        grid = column.values_of(np.rint(codes).astype(np.int16))
+        return self._quantile(column_quantity(column), q, grid, exact)
+
+    def quantile_of(self, schema: Schema, quantity: Quantity, q: float) -> Estimate:
+        """The same of an expression, whose values are found by trying those of its columns."""
+        if quantity.column is not None:
+            return self.quantile(quantity.column, q)
+        grid, exact = quantity.numbers.grid(schema, _GRID)
+        if not len(grid):
+            return self.constant(np.nan)
+        return self._quantile(quantity, q, grid, exact)
+
+    def _quantile(self, quantity: Quantity, q: float, grid: Floats, exact: bool) -> Estimate:
         from scipy.optimize import isotonic_regression
 
         if not 0 <= q <= 1:
             raise QueryError(f"a quantile is between 0 and 1, got {q:g}", "the median is 0.5")
-        exact = column.levels <= 2 * _GRID
-        codes = np.linspace(-32767, 32767, column.levels if exact else _GRID + 1)
-        grid = column.values_of(np.rint(codes).astype(np.int16))
-        cdf = self.cdf(column, grid)
+        cdf = self._cdf(quantity, grid)
         values, influences = [], []
         for share, influence in zip(cdf.value, cdf.influence, strict=True):
             if np.isnan(share).any():
@@ -101,20 +196,43 @@ class Selection:
             values.append(grid[under] + np.clip(part, 0, 1) * (grid[above] - grid[under]))
             low, high = max(above - 2, 0), min(above + 1, len(grid) - 1)
             density = max(rising[high] - rising[low], 1e-9) / (grid[high] - grid[low])
-            influences.append(influence[above] / density)
+            near = influence[above if _norm(influence[above]) > _norm(influence[under]) else under] / density
+            far = _level_influence(grid, rising, influence, q, above)
+            straight = max(_norm(near), _norm(far)) <= grid[high] - grid[low]  # else the density is not the same
+            influences.append(near if straight else far)
         return Estimate(np.array(values), np.stack(influences))
 
-    def _moment(self, column: Column, power: int, centre: Floats | float) -> Estimate:
-        """E[mask · (x − centre)^power] over present cells."""
-        values = self._estimator.frame.values(column.name)
-        present = ~np.isnan(values)
-        distance = np.where(present, values, 0.0)[None, :] - centre
-        return self._estimator.expect(self._masks * np.where(present, distance**power, 0.0))
+
+@dataclass(frozen=True)
+class _Line:
+    """Moments of x and y over records where both are present."""
+
+    mean_x: Estimate
+    mean_y: Estimate
+    variance: Estimate  # of x
+    covariance: Estimate
+
+
+def power_of(column: Column, power: int, centre: Floats | float = 0.0) -> Factor:
+    """(x − centre)^power where a column is present, else 0; with several centres one function each."""
+    return column_quantity(column).numbers.power(power, centre)
+
+
+def _quantity(column: Column | Quantity) -> Quantity:
+    return column if isinstance(column, Quantity) else column_quantity(column)
+
+
+def _arithmetic(column: Column | Quantity, what: str) -> Quantity:
+    quantity = _quantity(column)
+    if quantity.column is not None:
+        check_arithmetic(quantity.column, what)
+    return quantity
 
 
 def _level_influence(grid: Floats, shares: Floats, influence: Floats, q: float, level: int) -> Floats:
     """The quantile of a discrete column jumps between levels: its standard error is the spread of the level that
-    noise would choose, P(quantile <= level k) = P(noisy share of k >= q); the direction is that of the share's noise.
+    noise would choose, P(quantile <= level k) = P(noisy share of k >= q); the direction is that of the share's noise,
+    or of the level's before, as the last one's share has none.
     """
     from scipy.special import ndtr
 
@@ -124,7 +242,12 @@ def _level_influence(grid: Floats, shares: Floats, influence: Floats, q: float, 
     chance = np.diff(np.maximum.accumulate(reached), prepend=0.0)
     distance = grid - grid[level]
     spread = float(np.sqrt(max(float(chance @ distance**2 - (chance @ distance) ** 2), 0.0)))
-    return influence[level] * (spread / max(stderr[level], 1e-300))
+    noisy = level if stderr[level] >= stderr[max(level - 1, 0)] else max(level - 1, 0)
+    return influence[noisy] * (spread / max(stderr[noisy], 1e-300))
+
+
+def _norm(influence: Floats) -> float:
+    return float(np.sqrt((influence**2).sum()))
 
 
 def answer_in_units(value: float, stderr: float, column: Column | None) -> Answer:
@@ -142,7 +265,7 @@ def column_number(column: Column, value: object) -> float:
         if moment is None:
             raise QueryError(f"column '{column.name}' holds dates, got {value!r}", "write dates as '2024-01-31'")
         return float(microseconds(moment))
-    if isinstance(value, Real):
+    if isinstance(value, Real) and not np.isnan(float(value)):
         return float(value)
     raise QueryError(f"column '{column.name}' holds numbers, got {value!r}")
 

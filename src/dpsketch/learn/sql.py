@@ -1,27 +1,31 @@
-"""Select statements on a released sketch: one table, aggregates, conditions, groups of labels."""
+"""Select statements on a released sketch: one table, aggregates, conditions, groups, order."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from math import prod
+from typing import Any, Protocol
 
 import numpy as np
-import sqlglot
 from sqlglot import exp
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.answer import Answer, Estimate
-from dpsketch.learn.expressions import checked, column_names, evaluate, find_column
+from dpsketch.learn.aggregates import AGGREGATES, Formula, formula_of, is_aggregate
+from dpsketch.learn.answer import Answer, Estimate, stacked
+from dpsketch.learn.expressions import Mask, condition_factors, evaluate
+from dpsketch.learn.factors import Factor, product_at
+from dpsketch.learn.grouping import MOST_GROUPS, Key, key_of, text_of
 from dpsketch.learn.points import Frame
+from dpsketch.learn.quantities import empty_record
 from dpsketch.learn.selection import Selection, answer_in_units
-from dpsketch.schema import OTHER, Column, Floats
+from dpsketch.learn.sources import Chosen
+from dpsketch.learn.statement import parse_select, whole_number
+from dpsketch.schema import OTHER, Column, Datetime, Floats, Number, Schema
 
-if TYPE_CHECKING:
-    from dpsketch.learn.view import View
-
-MOST_GROUPS = 1000
-_AGGREGATES = "avg, sum, count, var, stddev, median, quantile(column, q)"
+_BLOCK = 32
+__all__ = ["MOST_GROUPS", "Table", "run"]
 
 
 @dataclass(frozen=True)
@@ -48,238 +52,250 @@ class Table:
         return plain
 
 
-def run(view: View, text: str) -> Table:
+class Asked(Protocol):
+    """What answers a statement: a view, or a made-up table that knows the truth."""
+
+    schema: Schema
+
+    def rows(self) -> Estimate: ...
+
+    @property
+    def rows_how(self) -> str: ...
+
+    def with_rows(self, how: str) -> str: ...
+
+    def best(
+        self,
+        factors: Sequence[Factor],
+        statistic: Callable[[Selection], Estimate],
+        groups: int = 1,
+        columns: Sequence[str] = (),
+    ) -> Chosen: ...
+
+
+def run(view: Asked, text: str) -> Table:
     """Answer a statement; anything unsupported is refused with the reason."""
-    select = _parse(text)
-    nodes = (select.args.get("group") or exp.Group()).expressions
-    groups = list(dict.fromkeys(_group_column(view, node) for node in nodes))
-    where = select.args.get("where")
-    condition = where.this if where is not None else None
-    items = [_Item.make(view, node, groups) for node in select.expressions]
-    if len({item.name for item in items}) < len(items):
-        raise QueryError("two entries of the select list have the same name", "name them apart: avg(age) as mean_age")
-    if not any(item.kind for item in items):
-        raise QueryError("the select list has no aggregate", f"use {_AGGREGATES}: single records cannot be read")
-    labels = list(product(*[_labels(group) for group in groups]))
-    if len(labels) > MOST_GROUPS:
-        raise QueryError(f"group by would make {len(labels)} groups, more than {MOST_GROUPS}", "group by fewer columns")
-    columns, how = [], []
-    for item in items:
-        if item.kind is None:
-            position = [group.name for group in groups].index(item.column.name)  # type: ignore[union-attr]
-            columns.append([entry[position] for entry in labels])
-        else:
-            answers, source = _aggregate(view, item, condition, groups, labels)
-            columns.append(answers)
-            how.append(f"{item.name}: {source}")
-    rows = list(zip(*columns, strict=True))
-    kept = _kept(view, condition, groups, labels)
-    return Table(
-        tuple(item.name for item in items), tuple(row for row, keep in zip(rows, kept, strict=True) if keep), tuple(how)
-    )
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # what is too large is null
+            return _Query(view, parse_select(text)).table()
+    except RecursionError:
+        raise QueryError("the statement is nested too deeply", "ask for less at once") from None
 
 
 @dataclass(frozen=True)
 class _Item:
-    """One entry of the select list: a group column (`kind` None) or an aggregate."""
+    """One entry of the select list: a group's label (by its place in group by) or a formula."""
 
     name: str
-    kind: str | None
-    column: Column | None
-    q: float = 0.5
+    node: exp.Expr
+    place: int | None
+    formula: Formula | None
 
-    @classmethod
-    def make(cls, view: View, node: exp.Expr, groups: list[Column]) -> _Item:
-        inner = node.this if isinstance(node, exp.Alias) else node
-        name = node.alias if isinstance(node, exp.Alias) else inner.sql().lower()
-        if isinstance(inner, exp.Column):
-            column = find_column(view.schema, inner.name)
-            if column not in groups:
-                raise QueryError(f"column '{column.name}' is neither aggregated nor in group by", f"use {_AGGREGATES}")
-            return cls(node.alias_or_name, None, column)
-        if isinstance(inner, exp.Min | exp.Max):
+
+@dataclass(frozen=True)
+class _Found:
+    """Estimates of a formula, one a group."""
+
+    estimate: Estimate
+    dates: Column | None
+    how: str
+
+    def answers(self) -> list[Answer]:
+        pairs = zip(self.estimate.value.tolist(), self.estimate.stderr.tolist(), strict=True)
+        return [answer_in_units(value, stderr, self.dates) for value, stderr in pairs]
+
+
+class _Query:
+    """A checked statement and the groups that it asks about."""
+
+    def __init__(self, view: Asked, select: exp.Select) -> None:
+        self._view, self._schema, self._select = view, view.schema, select
+        named = {node.alias: node.this for node in select.expressions if isinstance(node, exp.Alias)}
+        nodes = (select.args.get("group") or exp.Group()).expressions
+        keys = [key_of(self._schema, node, select.expressions, named) for node in nodes]
+        self._keys: list[Key] = list({key.text: key for key in keys}.values())
+        groups = prod(len(key.labels) for key in self._keys)
+        if groups > MOST_GROUPS:
+            raise QueryError(f"group by would make {groups} groups, more than {MOST_GROUPS}", "group by fewer columns")
+        self._labels = list(product(*[key.labels for key in self._keys]))
+        self._items = [self._item(node) for node in select.expressions]
+        if len({item.name for item in self._items}) < len(self._items):
             raise QueryError(
-                f"{inner.key} is one person's value and cannot be released",
-                "ask for a quantile such as 0.01 or 0.99 instead",
+                "two entries of the select list have the same name", "name them apart: avg(age) as mean_age"
             )
-        if isinstance(inner, exp.Count):
-            if inner.args.get("distinct") or isinstance(inner.this, exp.Distinct):
-                raise QueryError("count(distinct …) is not in this release", "count each label with group by")
-            if isinstance(inner.this, exp.Star | exp.Literal):
-                return cls(name, "count", None)
-            return cls(name, "present", _argument(view, inner, inner.this))
-        kind, arguments = _call(inner)
-        if kind is not None:
-            return cls(name, kind, _argument(view, inner, arguments[0]), _quantile(arguments[1:]))
-        raise QueryError(f"'{inner.sql()}' is not supported in the select list", f"use {_AGGREGATES}")
+        if not any(item.formula for item in self._items):
+            raise QueryError("the select list has no aggregate", f"use {AGGREGATES}: single records cannot be read")
+        where = select.args.get("where")
+        self._where = condition_factors(self._schema, where.this if where is not None else None)
+        self._known: dict[exp.Expr, _Found] = {}
 
+    def _item(self, node: exp.Expr) -> _Item:
+        inner = node.unalias()
+        place = self._place(inner)
+        if place is not None:
+            shown = inner.name if isinstance(inner, exp.Column) else inner.sql().lower()
+            return _Item(node.alias or shown, inner, place, None)
+        name = node.alias if isinstance(node, exp.Alias) else inner.sql().lower()
+        formula = formula_of(self._schema, inner)
+        if not any(is_aggregate(each) for each in inner.walk()):
+            raise QueryError(f"'{inner.sql()}' is not supported in the select list", f"use {AGGREGATES}")
+        return _Item(name, inner, None, formula)
 
-_KINDS: dict[str, tuple[type[exp.Expr], ...]] = {
-    "mean": (exp.Avg,),
-    "sum": (exp.Sum,),
-    "var": (exp.Variance, exp.VariancePop),
-    "std": (exp.Stddev, exp.StddevPop, exp.StddevSamp),
-    "quantile": (exp.Quantile, exp.ApproxQuantile, exp.Median, exp.PercentileCont, exp.PercentileDisc),
-}
-_OTHER_NAMES = {"var": "var", "std": "std", "mean": "mean", "approx_percentile": "quantile"}
+    def _place(self, node: exp.Expr) -> int | None:
+        """Which key of group by a node is."""
+        texts = [key.text for key in self._keys]
+        text = text_of(node)
+        return texts.index(text) if text in texts else None
 
+    def table(self) -> Table:
+        columns: list[list[Any]] = []
+        how = []
+        having, order = self._select.args.get("having"), self._select.args.get("order")
+        for item in self._items:
+            if item.formula is None:
+                columns.append([entry[item.place or 0] for entry in self._labels])
+            else:
+                found = self._find(item.node, item.formula)
+                columns.append(found.answers())
+                how.append(f"{item.name}: {found.how}")
+        kept = self._common()
+        if having is not None:
+            kept &= self._having(having.this)
+        rows = np.flatnonzero(kept).tolist()
+        for ordered in reversed(order.expressions if order is not None else []):
+            rows = _sorted(rows, self._sort_values(ordered.this), ordered)
+        first = whole_number(self._select.args.get("offset"), 0)
+        rows = rows[first : first + whole_number(self._select.args.get("limit"), len(rows))]
+        return Table(
+            tuple(item.name for item in self._items),
+            tuple(tuple(column[row] for column in columns) for row in rows),
+            tuple(how),
+        )
 
-def _call(node: exp.Expr) -> tuple[str | None, list[exp.Expr]]:
-    """The kind of an aggregate and its arguments, in whichever dialect it is written."""
-    if isinstance(node, exp.Anonymous):
-        kind = _OTHER_NAMES.get(node.name.lower())
-        return kind if len(node.expressions) == (2 if kind == "quantile" else 1) else None, node.expressions
-    if (
-        isinstance(node, exp.WithinGroup)
-        and isinstance(node.this, exp.PercentileCont | exp.PercentileDisc)
-        and len(node.expression.expressions) == 1
-    ):
-        return "quantile", [node.expression.expressions[0].this, node.this.this]
-    for kind, types in _KINDS.items():
-        if isinstance(node, types):
-            share = node.args.get("quantile") or node.args.get("expression")
-            return kind, [node.this] if share is None else [node.this, share]
-    return None, []
+    def _find(self, node: exp.Expr, formula: Formula) -> _Found:
+        """All aggregates of a formula from one estimator: that with the least predicted error."""
+        if node not in self._known:
+            if not formula.columns and not self._where and not self._keys:
+                rows = self._view.rows()
+                selection = Selection(_Everything(self._schema), rows, ())
+                self._known[node] = _Found(formula.of(selection), None, self._view.rows_how)
+            else:
+                chosen = self._best(formula)
+                how = self._view.with_rows(chosen.how) if formula.in_rows else chosen.how
+                self._known[node] = _Found(chosen.estimate, formula.dates, how)
+        return self._known[node]
 
+    def _best(self, formula: Formula) -> Chosen:
+        """All groups by one estimator, some at a time: their factors need not fit memory at once."""
+        starts = range(0, len(self._labels), _BLOCK)
+        blocks = [self._labels[start : start + _BLOCK] for start in starts]
 
-def _parse(text: str) -> exp.Select:
-    try:
-        statements = sqlglot.parse(text, dialect="duckdb")
-    except (sqlglot.errors.SqlglotError, RecursionError):
-        raise QueryError(
-            "the statement is not valid SQL", "write: select avg(age) from sketch where sex = 'Female'"
-        ) from None
-    if len(statements) != 1 or not isinstance(statements[0], exp.Select):
-        raise QueryError("only one select statement is supported", "write: select avg(age) from sketch")
-    select = statements[0]
-    checked(select)
-    clauses = [(select, _CLAUSES), *((group, _GROUP) for group in select.find_all(exp.Group))]
-    clauses += [(table, _TABLE) for table in select.find_all(exp.Table)]
-    for node, known in clauses:
-        for key, value in node.args.items():
-            if value and key not in known:
-                name = _NAMES.get(key, key.rstrip("_").replace("_", " "))
+        def each(everyone: Selection) -> Estimate:
+            return stacked([formula.of(everyone.also(self._groups(block), len(block))) for block in blocks])
+
+        columns = [name for key in self._keys for name in key.of.columns]
+        return self._view.best(self._where, each, columns=[*columns, *formula.columns])
+
+    def _groups(self, labels: list[tuple[Any, ...]]) -> list[Factor]:
+        return [key.factor([entry[place] for entry in labels]) for place, key in enumerate(self._keys)]
+
+    def _named(self, node: exp.Expr) -> _Item | None:
+        """The entry of the select list that a node repeats or names."""
+        for item in self._items:
+            if item.node == node or (isinstance(node, exp.Column) and not node.table and node.name == item.name):
+                return item
+        return None
+
+    def _having(self, condition: exp.Expr) -> Mask:
+        """Which groups meet a condition on answers: it is evaluated on a table with one point a group."""
+        columns: dict[str, Column] = {}
+        values: dict[str, Floats] = {}
+
+        def answered(node: exp.Expr) -> exp.Expr:
+            item = self._named(node)
+            node = node if item is None else item.node
+            place = self._place(node)
+            if place is not None:
+                column = self._keys[place].column
+                columns[column.name] = column
+                values[column.name] = self._keys[place].values([entry[place] for entry in self._labels])
+                return _column(column.name)
+            formula = item.formula if item is not None else None
+            if formula is not None or is_aggregate(node):
+                found = self._find(node, formula or formula_of(self._schema, node))
+                name = node.sql().lower()
+                columns[name] = Number(name) if found.dates is None else Datetime(name)
+                values[name] = found.estimate.value
+                return _column(name)
+            if isinstance(node, exp.Column):
                 raise QueryError(
-                    f"{name} is not supported", "a sketch is one table; use aggregates, where and group by"
+                    f"column '{node.name}' is neither aggregated nor in group by", "put conditions on columns in where"
                 )
-    source = select.args.get("from_") or select.args.get("from")
-    if source is None or not isinstance(source.this, exp.Table) or source.this.name.lower() != "sketch":
-        raise QueryError("the table is called sketch", "write: … from sketch …")
-    return select
+            return node
+
+        answers = condition.transform(answered)
+        frame = _Answers(columns, values, len(self._labels))
+        return evaluate(answers, frame).true
+
+    def _sort_values(self, node: exp.Expr) -> list[Any]:
+        """What to sort the groups by, None where it is null."""
+        node = node.unnest()
+        if isinstance(node, exp.Literal):
+            place = whole_number(node, 0)
+            if not 1 <= place <= len(self._items):
+                raise QueryError(f"order by {node.sql()}: the select list has no such entry")
+            node = self._items[place - 1].node
+        item = self._named(node)
+        node = node if item is None else item.node
+        place_of = self._place(node)
+        if place_of is not None:
+            return [entry[place_of] for entry in self._labels]
+        formula = formula_of(self._schema, node) if item is None or item.formula is None else item.formula
+        values = self._find(node, formula).estimate.value
+        return [None if np.isnan(value) else value for value in values.tolist()]
+
+    def _common(self) -> Mask:
+        """Drop groups of unlisted or missing values whose count cannot be told from zero; keep every listed one."""
+        special = np.array([any(label is None or label == OTHER for label in entry) for entry in self._labels])
+        if not self._keys or not special.any():
+            return np.ones(len(self._labels), bool)
+        counts = self._best(Formula((), Selection.count)).estimate
+        return ~special | (counts.value > 2 * counts.stderr + 0.5)
 
 
-_CLAUSES = ("expressions", "from", "from_", "where", "group")
-_GROUP = ("expressions",)
-_TABLE = ("this", "alias")
-_NAMES = {"joins": "join", "order": "order by", "sample": "a sample", "pivots": "pivot", "all": "group by all"}
+class _Everything:
+    """Expectations of constants, which need no estimator."""
+
+    columns: tuple[str, ...] = ()
+    how = ""
+
+    def __init__(self, schema: Schema) -> None:
+        self._point = empty_record(schema, ())
+
+    def expect(self, *products: Sequence[Factor]) -> Estimate:
+        values = np.concatenate([product_at(factors, self._point)[:, 0] for factors in products])
+        return Estimate(values, np.zeros((len(values), 1)))
 
 
-def _argument(view: View, call: exp.Expr, argument: exp.Expr) -> Column:
-    if not isinstance(argument, exp.Column):
-        raise QueryError(f"'{call.sql()}' must be taken of a column", "expressions inside aggregates are not supported")
-    return find_column(view.schema, argument.name)
+class _Answers(Frame):
+    """A point for each group, with answers for columns."""
+
+    def __init__(self, columns: dict[str, Column], values: dict[str, Floats], size: int) -> None:
+        schema = Schema(tuple(columns.values()) or (Number("-"),))
+        super().__init__(schema, {name: np.zeros(size, np.int16) for name in (*columns, "-")})
+        self._values = values
 
 
-def _quantile(arguments: list[exp.Expr]) -> float:
-    """The share of a quantile, the median's if none is given."""
-    if not arguments:
-        return 0.5
-    if not isinstance(arguments[0], exp.Literal) or arguments[0].is_string:
-        raise QueryError("the second argument of quantile must be a number between 0 and 1")
-    return float(arguments[0].this)
+def _column(name: str) -> exp.Expr:
+    return exp.column(exp.to_identifier(name, quoted=True))
 
 
-def _group_column(view: View, node: exp.Expr) -> Column:
-    if not isinstance(node, exp.Column):
-        raise QueryError(
-            f"group by '{node.sql()}' is not supported", "group by the names of category or boolean columns"
-        )
-    column = find_column(view.schema, node.name)
-    if column.levels > MOST_GROUPS:
-        raise QueryError(
-            f"column '{column.name}' has too many values to group by", "group by a category or boolean, or use where"
-        )
-    return column
-
-
-def _labels(column: Column) -> list[Any]:
-    """Values of a group column, missing last as None."""
-    names = getattr(column, "labels", None)
-    if names is None:
-        levels = column.codes_of(np.arange(column.levels))
-        names = [int(value) for value in column.values_of(levels)]
-    return [*names, None]
-
-
-def _masks(frame: Frame, condition: exp.Expr | None, groups: list[Column], labels: list[tuple[Any, ...]]) -> Floats:
-    base = np.ones(frame.size, bool) if condition is None else evaluate(condition, frame).true
-    masks = np.ones((len(labels), frame.size), bool) & base
-    for position, group in enumerate(groups):
-        names = _labels(group)
-        level = frame.levels(group.name)
-        wanted = np.array([-1 if entry[position] is None else names.index(entry[position]) for entry in labels])
-        masks &= level[None, :] == wanted[:, None]
-    return masks.astype(np.float64)
-
-
-def selection(
-    view: View,
-    columns: list[str],
-    condition: exp.Expr | None,
-    groups: list[Column],
-    labels: list[tuple[Any, ...]],
-) -> tuple[Selection, str]:
-    """The records that meet a condition, one group for each entry of `labels`, and where the answer comes from."""
-    used = columns + [group.name for group in groups]
-    if condition is not None:
-        used += column_names(view.schema, condition)
-    estimator = view.estimator(used)
-    return Selection(estimator, view.rows(), _masks(estimator.frame, condition, groups, labels)), estimator.how
-
-
-def _aggregate(
-    view: View, item: _Item, condition: exp.Expr | None, groups: list[Column], labels: list[tuple[Any, ...]]
-) -> tuple[list[Answer], str]:
-    if item.kind == "count" and condition is None and not groups:
-        rows = view.rows()
-        return [Answer(float(rows.value), float(rows.stderr))], view.rows_how
-    chosen, how = selection(view, [item.column.name] if item.column else [], condition, groups, labels)
-    if item.kind in ("count", "present", "sum"):
-        how = view.with_rows(how)
-    estimate = _estimate(chosen, item)
-    column = item.column if item.kind in ("mean", "quantile") else None
-    pairs = zip(estimate.value.tolist(), estimate.stderr.tolist(), strict=True)
-    return [answer_in_units(value, stderr, column) for value, stderr in pairs], how
-
-
-def _estimate(selection: Selection, item: _Item) -> Estimate:
-    if item.column is None:
-        return selection.count()
-    match item.kind:
-        case "present":
-            return selection.present(item.column)
-        case "mean":
-            return selection.mean(item.column)
-        case "sum":
-            return selection.sum(item.column)
-        case "var":
-            return selection.var(item.column)
-        case "std":
-            return selection.var(item.column).root()
-        case _:
-            return selection.quantile(item.column, item.q)
-
-
-def _kept(view: View, condition: exp.Expr | None, groups: list[Column], labels: list[tuple[Any, ...]]) -> list[bool]:
-    """Drop groups of unlisted or missing values whose count cannot be told from zero; keep every listed one."""
-    special = [any(label is None or label == OTHER for label in entry) for entry in labels]
-    if not groups or not any(special):
-        return [True] * len(labels)
-    counts = selection(view, [], condition, groups, labels)[0].count()
-    return [
-        not rare or bool(value > 2 * stderr + 0.5)
-        for rare, value, stderr in zip(special, counts.value, counts.stderr, strict=True)
-    ]
+def _sorted(rows: list[int], values: list[Any], ordered: exp.Ordered) -> list[int]:
+    """Rows by their values; stable, so that later keys of order by are sorted by first."""
+    known = [row for row in rows if values[row] is not None]
+    known.sort(key=lambda row: values[row], reverse=bool(ordered.args.get("desc")))
+    null = [row for row in rows if values[row] is None]
+    return [*null, *known] if ordered.args.get("nulls_first") else [*known, *null]
 
 
 def _plain(value: Any) -> Any:

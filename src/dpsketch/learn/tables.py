@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 
+from dpsketch.fitting.nonnegative import project_to_simplex
 from dpsketch.learn.answer import Estimate
+from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame, cell_points
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.maps.histogram import Binning, BoundHistogram
@@ -62,19 +65,8 @@ class TableEstimator:
     def _points(self) -> tuple[Frame, int]:
         return cell_points(self._schema, self.binnings)
 
-    @property
-    def frame(self) -> Frame:
-        return self._points[0]
-
-    def expect(self, functions: Floats) -> Estimate:
-        """Expectations of functions given by their values on `frame`: one row a function."""
-        inside = functions.reshape(len(functions), self.cells, self._points[1]).mean(axis=2)
-        return Estimate(inside @ self.marginal.shares, self.marginal.influence(inside))
-
-
-def project_to_simplex(shares: Floats) -> Floats:
-    """The nearest non-negative vector with sum one."""
-    ordered = np.sort(shares)[::-1]
-    excess = np.cumsum(ordered) - 1.0
-    last = np.flatnonzero(ordered - excess / np.arange(1, len(shares) + 1) > 0)[-1]
-    return np.maximum(shares - excess[last] / (last + 1), 0.0)
+    def expect(self, *products: Sequence[Factor]) -> Estimate:
+        frame, inside = self._points
+        values = np.concatenate([product_at(factors, frame) for factors in products])
+        means = values.reshape(len(values), self.cells, inside).mean(axis=2)
+        return Estimate(means @ self.marginal.shares, self.marginal.influence(means))

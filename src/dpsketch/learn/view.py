@@ -2,45 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import partial
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sqlglot import exp
 
 from dpsketch.encoding import cells_array, encode_column
 from dpsketch.errors import QueryError
 from dpsketch.learn import sql
-from dpsketch.learn.answer import Answer, Estimate
-from dpsketch.learn.expressions import find_column, parse_condition
+from dpsketch.learn.answer import Answer, Estimate, stacked
+from dpsketch.learn.expressions import condition_factors, find_column, parse_condition
+from dpsketch.learn.factors import Factor, columns_of
+from dpsketch.learn.functions import function_factor
 from dpsketch.learn.kernel_sums import KernelSums
-from dpsketch.learn.moments import MomentEstimator, fourier_of
+from dpsketch.learn.points import Frame
 from dpsketch.learn.release_noise import ReleaseNoise
-from dpsketch.learn.selection import Estimator, Selection, answer_in_units, check_arithmetic, column_number
-from dpsketch.learn.tables import TableEstimator
+from dpsketch.learn.selection import (
+    Estimator,
+    Selection,
+    answer_in_units,
+    check_arithmetic,
+    column_number,
+    power_of,
+)
+from dpsketch.learn.sources import Chosen, Sources
 from dpsketch.maps.base import BoundMap
 from dpsketch.maps.grouped import BoundGrouped
-from dpsketch.maps.histogram import BoundHistogram
 from dpsketch.maps.race import BoundRace
 from dpsketch.recipe import declared_rows
-from dpsketch.schema import Column, Datetime, Schema
+from dpsketch.schema import Column, Datetime, Floats, Schema
 from dpsketch.sketch.released import ReleasedSketch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dpsketch.learn.models.population import Population
 
 _PAIRS = 64
 _Block = tuple[list[tuple[int, int]], Estimate, str]  # pairs of columns, an estimate for each, where it comes from
 
 
 class View:
-    """Answers from one release, any number of them; each carries the standard error of the privacy noise."""
+    """Answers from one release, any number of them, each with its standard error.
 
-    def __init__(self, released: ReleasedSketch) -> None:
+    `path` is the release's file, if there is one: models that take long to fit are kept beside it. `method` is "auto",
+    or "ridge-paper" for the plain regression of the moment-to-moment paper, for comparison.
+    """
+
+    def __init__(self, released: ReleasedSketch, path: str | Path | None = None, method: str = "auto") -> None:
         self.released = released
         self.schema: Schema = released.schema
         self._noise = ReleaseNoise(released)
+        self._sources = Sources(released, self._noise, None if path is None else Path(path), method)
         self._kernels: dict[tuple[int | None, str | None], KernelSums] = {}
 
     @property
@@ -50,81 +67,101 @@ class View:
 
     def mean(self, column: str, where: str | None = None) -> Answer:
         """Average of a column's present values."""
-        found, selection, how = self._select(column, where)
-        return _answer(selection.mean(found), how, found)
+        found = find_column(self.schema, column)
+        return _answer(self._about(column, where, lambda chosen: chosen.mean(found)), found)
 
     def sum(self, column: str, where: str | None = None) -> Answer:
-        found, selection, how = self._select(column, where)
-        return _answer(selection.sum(found), self.with_rows(how))
+        found = find_column(self.schema, column)
+        return self._in_rows(_answer(self._about(column, where, lambda chosen: chosen.sum(found))))
 
     def var(self, column: str, where: str | None = None) -> Answer:
         """Population variance."""
-        found, selection, how = self._select(column, where)
-        return _answer(selection.var(found), how)
+        found = find_column(self.schema, column)
+        return _answer(self._about(column, where, lambda chosen: chosen.var(found)))
 
     def std(self, column: str, where: str | None = None) -> Answer:
-        found, selection, how = self._select(column, where)
-        return _answer(selection.var(found).root(), how)
+        found = find_column(self.schema, column)
+        return _answer(self._about(column, where, lambda chosen: chosen.var(found).root()))
+
+    def moment(self, column: str, order: int, where: str | None = None, central: bool = False) -> Answer:
+        """Average of a column's present values to the power `order`, or of their distances from the mean."""
+        found = find_column(self.schema, column)
+        return _answer(self._about(column, where, lambda chosen: chosen.moment(found, order, central)))
 
     def quantile(self, column: str, q: float, where: str | None = None) -> Answer:
-        found, selection, how = self._select(column, where)
-        return _answer(selection.quantile(found, q), how, found)
+        found = find_column(self.schema, column)
+        return _answer(self._about(column, where, lambda chosen: chosen.quantile(found, q)), found)
 
     def cdf(self, column: str, at: Any, where: str | None = None) -> Answer:
         """Share of the present values at or below `at`: a number or date, or a list of them."""
-        found, selection, how = self._select(column, where)
+        found = find_column(self.schema, column)
         several = isinstance(at, list | tuple | np.ndarray)
         points = np.array([column_number(found, point) for point in (at if several else [at])])
-        estimate = selection.cdf(found, points)[0]
-        return Answer(estimate.value, estimate.stderr, how) if several else _answer(estimate, how)
+        answer = self._about(column, where, lambda chosen: chosen.cdf(found, points)[0])
+        return _array_answer(answer) if several else _answer(answer)
 
     def count(self, where: str | None = None) -> Answer:
         """Number of records, or of those that meet a condition."""
         if where is None:
             rows = self.rows()
             return Answer(float(rows.value), float(rows.stderr), self.rows_how)
-        selection, how = self._condition(where)
-        return _answer(selection.count(), self.with_rows(how))
+        return self._in_rows(_answer(self._about(None, where, Selection.count)))
 
     def fraction(self, where: str) -> Answer:
         """Share of the records that meet a condition."""
-        selection, how = self._condition(where)
-        return _answer(selection.share(), how)
+        return _answer(self._about(None, where, Selection.share))
+
+    def expect(
+        self, function: Callable[[dict[str, Any]], Any], columns: Sequence[str], where: str | None = None
+    ) -> Answer:
+        """Average of a function of some columns. It gets a dictionary of arrays and returns a number for each row:
+        docs/answers.md says what the arrays hold.
+        """
+        factor = function_factor(self.schema, function, columns)
+        factors = condition_factors(self.schema, None if where is None else parse_condition(where))
+        return _answer(
+            self.best(factors, lambda chosen: chosen.expectation(factor) / chosen.share(), columns=factor.columns)
+        )
 
     def histogram(self, column: str, bins: int = 20) -> Answer:
         """Number of records in equal bins of a number, or of each label; the last entry counts missing cells."""
         found = find_column(self.schema, column)
-        estimator = self.estimator((column,))
-        values = estimator.frame.values(column)
-        missing = np.isnan(values)
         if found.numeric:
             if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= 10_000:
                 raise QueryError(f"bins must be a whole number from 1 to 10000, got {bins!r} instead")
             low, high = found.values_of(np.array([-32767, 32767]))
             edges = np.linspace(low, high, bins + 1)
-            index = np.clip(np.searchsorted(edges, np.where(missing, low, values), side="right") - 1, 0, bins - 1)
-            labels = [f"{left:g} to {right:g}" for left, right in pairwise(edges)]
+            shown = [_edge_text(found, float(edge)) for edge in edges]
+            labels = [f"{left} to {right}" for left, right in pairwise(shown)]
         else:
-            index = np.where(missing, 0, values).astype(int)
+            edges = np.arange(found.levels + 1.0)
             labels = list(getattr(found, "labels", ()))
             if len(labels) > sql.MOST_GROUPS:
                 raise QueryError(
                     f"column '{column}' has more than {sql.MOST_GROUPS} labels", "count some of them with where"
                 )
-        index = np.where(missing, len(labels), index)
-        masks = (index[None, :] == np.arange(len(labels) + 1)[:, None]).astype(np.float64)
-        estimate = Selection(estimator, self.rows(), masks).count()
-        return Answer(estimate.value, estimate.stderr, self.with_rows(estimator.how), (*labels, "missing"))
+        last = len(labels)
+
+        def each(frame: Frame) -> Floats:
+            values = frame.values(column)
+            missing = np.isnan(values)
+            index = np.searchsorted(edges, np.where(missing, edges[0], values), side="right") - 1
+            index = np.where(missing, last, np.clip(index, 0, last - 1))
+            return (index == np.arange(last + 1)[:, None]).astype(np.float64)
+
+        bin_of = Factor((column,), each)
+        answer = self.best((bin_of,), Selection.count, groups=last + 1)
+        return replace(self._in_rows(_array_answer(answer)), labels=(*labels, "missing"))
 
     def cov(self, columns: Sequence[str] | None = None) -> Answer:
         """Population covariance matrix of numeric columns, over records where both are present."""
-        found, variance = self._variances(columns)
-        return _matrix(found, variance, self._covariances(found))
+        found = self._arithmetic(columns)
+        return _matrix(found, self._variances(found), self._covariances(found))
 
     def corr(self, columns: Sequence[str] | None = None) -> Answer:
         """Correlation matrix of numeric columns."""
-        found, variance = self._variances(columns)
-        deviation = variance.root()
+        found = self._arithmetic(columns)
+        deviation = self._variances(found).root()
         blocks = (
             (
                 pairs,
@@ -151,29 +188,41 @@ class View:
         how = f"{answer.how}; every sampled row counts {weight:g} times"
         return Answer(answer.value * weight, answer.stderr * weight, how)
 
+    @property
+    def population(self) -> Population:
+        """The joint distribution of the release as rows with weights: what `sample` and models are made of."""
+        from dpsketch.learn.models.population import nothing_to_learn_from
+
+        found = self._sources.population
+        if found is None:
+            raise nothing_to_learn_from()
+        return found
+
+    def sample(self, n: int, seed: int = 0) -> pa.Table:
+        """`n` synthetic rows as an Arrow table that obeys the schema. They cost no privacy, and they are not people:
+        no row stands for anyone, and what the release does not know of the table they do not have.
+        """
+        from dpsketch.learn.models.sampling import sample
+
+        return sample(self.schema, self.population, n, seed)
+
     def sql(self, text: str) -> sql.Table:
         """Answer a select statement; see docs/answers.md for what it may hold."""
         return sql.run(self, text)
 
-    def estimator(self, columns: Sequence[str]) -> Estimator:
-        """The best estimator for functions of these columns: the smallest table that has them all, else the
-        moment-to-moment regression.
+    def best(
+        self,
+        factors: Sequence[Factor],
+        statistic: Callable[[Selection], Estimate],
+        groups: int = 1,
+        columns: Sequence[str] = (),
+    ) -> Chosen:
+        """A statistic of the records in the product of `factors`, perhaps about more columns, by the estimator that
+        is expected to be nearest.
         """
-        wanted = set(columns)
-        tables = [table for table in self._tables if wanted <= set(table.columns)]
-        if tables:
-            return min(tables, key=lambda table: table.cells)
-        for moments in self._moments:
-            if wanted <= set(moments.columns):
-                return moments
-        names = ", ".join(sorted(wanted))
-        if len(wanted) == 1:
-            raise QueryError(
-                f"this release says nothing about column '{names}'", "add it to a Histogram part of the recipe"
-            )
-        raise QueryError(
-            f"this release says nothing about {names} together",
-            f"add Part(Fourier(), share=0.5) or Part(Histogram(ways={len(wanted)}, columns=…), share=…) to the recipe",
+        names = tuple(dict.fromkeys((*columns_of(factors), *columns)))
+        return self._sources.best(
+            names, lambda estimator: statistic(Selection(estimator, self.rows(), factors, groups))
         )
 
     def rows(self) -> Estimate:
@@ -191,15 +240,6 @@ class View:
     def with_rows(self, how: str) -> str:
         """`how` of an answer in rows, of which a sample has fewer."""
         return how if self.released.recipe.sampling is None else f"{how}; total: {self.rows_how}"
-
-    @cached_property
-    def _tables(self) -> list[TableEstimator]:
-        return [
-            TableEstimator(self.schema, self._noise, part, table)
-            for part in self.released.parts
-            if isinstance(part.map, BoundHistogram)
-            for table in range(len(part.map.tables))
-        ]
 
     def _kernel_sums(self, place: int | None, group: Any) -> KernelSums:
         key = (place, None if group is None else str(group))
@@ -230,55 +270,59 @@ class View:
             self._kernels[key] = KernelSums(self.schema, race, sums, part.noise_variance)
         return self._kernels[key]
 
-    @cached_property
-    def _moments(self) -> list[MomentEstimator]:
-        marginals = {table.columns[0]: table for table in self._tables if len(table.columns) == 1}
-        parts = [part for part in self.released.parts if fourier_of(part.map) is not None]
-        return [MomentEstimator(self.schema, self._noise, part, marginals) for part in parts]
+    def _about(self, column: str | None, where: str | None, statistic: Callable[[Selection], Estimate]) -> Chosen:
+        factors = condition_factors(self.schema, None if where is None else parse_condition(where))
+        return self.best(factors, statistic, columns=() if column is None else (column,))
 
-    def _select(self, column: str, where: str | None) -> tuple[Column, Selection, str]:
-        found = find_column(self.schema, column)
-        selection, how = self._selection((column,), None if where is None else parse_condition(where))
-        return found, selection, how
+    def _in_rows(self, answer: Answer) -> Answer:
+        return replace(answer, how=self.with_rows(answer.how))
 
-    def _condition(self, where: str) -> tuple[Selection, str]:
-        return self._selection((), parse_condition(where))
-
-    def _selection(self, columns: tuple[str, ...], where: exp.Expr | None) -> tuple[Selection, str]:
-        return sql.selection(self, list(columns), where, [], [()])
-
-    def _variances(self, columns: Sequence[str] | None) -> tuple[list[Column], Estimate]:
+    def _arithmetic(self, columns: Sequence[str] | None) -> list[Column]:
+        if isinstance(columns, str):
+            raise QueryError("columns must be a list of names", f"write ['{columns}', …]")
         if columns is None:
             found = [c for c in self.schema.scalars if c.numeric and not isinstance(c, Datetime)]
         else:
             found = [find_column(self.schema, name) for name in columns]
         for column in found:
             check_arithmetic(column, "covariance")
-        each = [self._select(column.name, None)[1].var(column) for column in found]
-        return found, Estimate(np.concatenate([e.value for e in each]), np.concatenate([e.influence for e in each]))
+        if not found:
+            raise QueryError("there is no column with numbers to correlate", "name at least one number or integer")
+        return found
+
+    def _variances(self, columns: list[Column]) -> Estimate:
+        return stacked([self._variance(column) for column in columns])
+
+    def _variance(self, column: Column) -> Estimate:
+        return self._about(column.name, None, lambda chosen: chosen.var(column)).estimate
 
     def _covariances(self, columns: list[Column]) -> Iterator[_Block]:
-        """Covariances of all pairs, in blocks of one estimator: their influences need not fit memory together."""
+        """Covariances of all pairs, in blocks of the same estimators: their influences need not fit memory at once."""
         names = [column.name for column in columns]
-        groups: dict[int, tuple[Estimator, list[tuple[int, int]]]] = {}
+        centres = [float(np.nan_to_num(self.mean(column.name).value)) for column in columns]
+        centred = [power_of(column, 1, centre) for column, centre in zip(columns, centres, strict=True)]
+        present = [power_of(column, 0) for column in columns]
+        groups: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         for i, j in combinations(range(len(names)), 2):
-            estimator = self.estimator((names[i], names[j]))
-            groups.setdefault(id(estimator), (estimator, []))[1].append((i, j))
-        centres = {name: float(np.nan_to_num(self.mean(name).value)) for name in names}
-        for estimator, every in groups.values():
-            centred = {
-                name: estimator.frame.values(name) - centres[name] for i, j in every for name in (names[i], names[j])
-            }
+            known = tuple(id(estimator) for estimator in self._sources.of_columns((names[i], names[j])))
+            groups.setdefault(known, []).append((i, j))
+        for every in groups.values():
             for start in range(0, len(every), _PAIRS):
                 pairs = every[start : start + _PAIRS]
-                left = np.stack([centred[names[i]] for i, _ in pairs])
-                right = np.stack([centred[names[j]] for _, j in pairs])
-                both = ~np.isnan(left * right)
-                left, right = np.where(both, left, 0.0), np.where(both, right, 0.0)
-                product, one, two, share = (
-                    estimator.expect(part.astype(np.float64)) for part in (left * right, left, right, both)
+                chosen = self._sources.best(
+                    [names[place] for place in pairs[0]], partial(_covariance, pairs, centred, present)
                 )
-                yield pairs, product / share - (one / share) * (two / share), estimator.how
+                yield pairs, chosen.estimate, chosen.how
+
+
+def _covariance(
+    pairs: list[tuple[int, int]], centred: list[Factor], present: list[Factor], estimator: Estimator
+) -> Estimate:
+    product, one, two, share = (
+        estimator.expect(*[(left[i], right[j]) for i, j in pairs])
+        for left, right in ((centred, centred), (centred, present), (present, centred), (present, present))
+    )
+    return product / share - (one / share) * (two / share)
 
 
 def _matrix(columns: list[Column], diagonal: Estimate, blocks: Iterable[_Block]) -> Answer:
@@ -298,11 +342,23 @@ def _race(bound: BoundMap) -> BoundRace | None:
     return inner if isinstance(inner, BoundRace) else None
 
 
-def open_view(path: str | Path) -> View:
+def open_view(path: str | Path, method: str = "auto") -> View:
     """Read a released sketch for questions."""
-    return View(ReleasedSketch.load(path))
+    return View(ReleasedSketch.load(path), path, method)
 
 
-def _answer(estimate: Estimate, how: str, column: Column | None = None) -> Answer:
+def _edge_text(column: Column, edge: float) -> str:
+    """The edge of a bin, as a person writes it."""
+    if isinstance(column, Datetime):
+        return str(np.datetime64(round(edge), "us").astype("datetime64[m]")).replace("T", " ")
+    return f"{edge:g}"
+
+
+def _answer(chosen: Chosen, column: Column | None = None) -> Answer:
+    estimate = chosen.estimate
     answer = answer_in_units(float(estimate.value[0]), float(estimate.stderr[0]), column)
-    return replace(answer, how=how)
+    return replace(answer, how=chosen.how, considered=chosen.considered)
+
+
+def _array_answer(chosen: Chosen) -> Answer:
+    return Answer(chosen.estimate.value, chosen.estimate.stderr, chosen.how, considered=chosen.considered)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from dpsketch.learn.answer import Answer, Estimate, number_text
 
@@ -41,3 +42,14 @@ def test_text_shows_the_digits_that_the_error_supports() -> None:
         answer = Answer(moment, np.timedelta64(int(seconds * 1e6), "us"))
         assert str(answer) == f"2024-04-12 02:32 ± {text}"
     assert Answer(1.0, 0.5).interval() == (1 - 0.98, 1 + 0.98)
+
+
+def test_a_clipped_estimate_is_no_farther_off_than_the_farther_bound() -> None:
+    found = Estimate(np.array([0.0, 0.5, 2.0]), np.array([[12.0, 0.0], [0.3, 0.4], [3.0, 4.0]])).clipped(-1.0, 1.0)
+    assert found.value.tolist() == [0.0, 0.5, 1.0]
+    assert found.stderr == pytest.approx([1.0, 0.5, 2.0])
+
+
+def test_text_of_very_large_and_very_precise_numbers() -> None:
+    assert str(Answer(5.4e37, 4.3e37)) == "5.4e+37 ± 4.3e+37"
+    assert str(Answer(100.0, 9e-14)) == "100 ± 9e-14"

@@ -44,7 +44,8 @@ class Plain(BoundTable):
 
 def noise_of(*parts: ReleasedPart) -> ReleaseNoise:
     recipe = SimpleNamespace(sampling=None)
-    return ReleaseNoise(SimpleNamespace(parts=parts, recipe=recipe, schema=None))  # type: ignore[arg-type]
+    maps = [part.map for part in parts]
+    return ReleaseNoise(SimpleNamespace(parts=parts, maps=maps, recipe=recipe, schema=None))  # type: ignore[arg-type]
 
 
 SCALES = (Fraction(2), Fraction(1, 3))

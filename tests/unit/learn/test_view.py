@@ -204,7 +204,7 @@ def test_a_column_of_many_labels_does_not_spoil_other_answers() -> None:
         answer = view.count("sex = 'f' and age > 50")
         errors.append((answer.value - exact) / answer.stderr)
         rare = view.count("age > 50 and city = 'c2999'")
-        assert rare.stderr > 5, "a label that no point has is not known exactly"
+        assert rare.stderr > 1, "a label that no point has is not known exactly"
     assert abs(np.mean(errors)) < 2.5
 
 
@@ -300,7 +300,7 @@ def test_what_is_not_in_the_release_is_refused() -> None:
     view = dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a"))
     with pytest.raises(QueryError, match="says nothing about column 'height'"):
         view.mean("height")
-    with pytest.raises(QueryError, match=r"says nothing about age, sex together\nHint: add Part\(Fourier"):
+    with pytest.raises(QueryError, match=r"says nothing about age, sex together\nHint: add Part\(Marginals"):
         view.mean("age", "sex = 'f'")
     only = dps.Recipe([dps.Part(dps.Fourier(size=5), 1.0)])
     view = dps.View(
@@ -355,7 +355,7 @@ def test_structured_frequencies_stand_in_for_dense_ones(
 def test_a_release_of_cells_and_pairs_can_be_opened(
     budget: dps.Budget, frame: pandas.DataFrame, tmp_path: Path
 ) -> None:
-    """Nothing answers from them yet: the count does, and everything else says that it cannot."""
+    """Single columns and pairs are answered from their own sums; three columns together are refused."""
     parts = [
         dps.Part(dps.Count(), 0.1),
         dps.Part(dps.Marginals(bins=16), 0.4),
@@ -369,6 +369,42 @@ def test_a_release_of_cells_and_pairs_can_be_opened(
     rows = view.count()
     assert abs(float(rows.value) - 20_000) <= 8 * float(rows.stderr)
     assert view.statement
-    for ask in (lambda: view.mean("age"), lambda: view.cov(["age", "height"]), lambda: view.count("age > 30")):
-        with pytest.raises(QueryError, match=r"^this release says nothing about column 'age'\n"):
+    answer = view.mean("age")
+    assert "marginal of age" in answer.how
+    assert abs(answer.value - frame.age.mean()) <= 4 * answer.stderr + 0.2
+    answer = view.count("age > 30 and sex = 'f'")
+    assert "sums of pairs" in answer.how
+    assert abs(answer.value - ((frame.age > 30) & (frame.sex == "f")).sum()) <= 4 * answer.stderr
+    with pytest.raises(QueryError, match=r"^this release says nothing about age, member, sex together\n"):
+        view.count("age > 30 and sex = 'f' and member")
+
+
+def test_matrices_need_a_column_with_numbers() -> None:
+    schema = dps.Schema.from_dict({"privacy": {"rows": 100}, "columns": {"ok": {"kind": "boolean"}}})
+    raw = dps.accumulate(pandas.DataFrame({"ok": [True, False]}), schema, dps.Recipe([dps.Part(dps.Marginals(), 1.0)]))
+    view = dps.View(dps.release(raw, dps.Budget(math.inf)))
+    for ask in (view.cov, view.corr):
+        with pytest.raises(QueryError, match="no column with numbers"):
             ask()
+        with pytest.raises(QueryError, match="list of names"):
+            ask("ok")
+
+
+def test_errors_of_tail_quantiles_match_their_spread() -> None:
+    """In the tails the noise moves a quantile farther than the density there stays the same."""
+    rng = np.random.default_rng(SEED)
+    dates = {"kind": "datetime", "lower": "2020-01-01", "upper": "2024-01-01"}
+    facts = {"x": {"kind": "number", "lower": 0, "upper": 100}, "t": dates}
+    schema = dps.Schema.from_dict({"privacy": {"rows": 2000}, "columns": facts})
+    recipe = dps.Recipe([dps.Part(dps.Count(), 0.1), dps.Part(dps.Marginals(bins=64), 0.9)])
+    x = rng.gamma(3, 10, 2000).clip(0, 100)
+    raw = dps.accumulate(pandas.DataFrame({"x": x, "t": [pandas.Timestamp("2021-06-01")] * 2000}), schema, recipe)
+    views = [dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a")) for _ in range(40)]
+    for q in (0.5, 0.95, 0.99):
+        answers = [view.quantile("x", q) for view in views]
+        assert min(answer.stderr for answer in answers) > 0.05, q
+        off = [(answer.value - np.quantile(x, q)) / answer.stderr for answer in answers]
+        assert np.median(np.abs(off)) < 2, q
+    assert views[0].histogram("t", 4).labels[1] == "2020-12-31 06:00 to 2021-12-31 12:00"
+    with pytest.raises(QueryError, match="holds numbers"):
+        views[0].cdf("x", float("nan"))

@@ -1,0 +1,61 @@
+"""Functions of records as products of functions of few columns each: what questions ask the expectation of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpsketch.learn.points import Frame
+from dpsketch.schema import Floats
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Functions of some columns: their values on the points of any frame that has these columns.
+
+    One row a function, or a single row that stands for every function of the other factors.
+    """
+
+    columns: tuple[str, ...]
+    at: Callable[[Frame], Floats]
+
+    def row(self, index: int) -> Factor:
+        """One of the functions."""
+        return Factor(self.columns, lambda frame: self._row(self.at(frame), index))
+
+    @staticmethod
+    def _row(values: Floats, index: int) -> Floats:
+        return values if len(values) == 1 else values[index : index + 1]
+
+
+ONE = Factor((), lambda frame: np.ones((1, frame.size)))
+
+
+def columns_of(factors: Iterable[Factor]) -> tuple[str, ...]:
+    """All columns, in order of appearance."""
+    return tuple(dict.fromkeys(name for factor in factors for name in factor.columns))
+
+
+def product_at(factors: Sequence[Factor], frame: Frame) -> Floats:
+    """Values of the product of all factors: one row a function, one column a point."""
+    values = np.ones((1, frame.size))
+    for factor in factors:
+        values = values * factor.at(frame)
+    return values
+
+
+def merged(factors: Iterable[Factor]) -> list[Factor]:
+    """The same product from factors that have no column in common."""
+    groups: list[list[Factor]] = []
+    for factor in factors:
+        mine = set(factor.columns)
+        apart = [group for group in groups if mine.isdisjoint(columns_of(group))]
+        together = [one for group in groups if group not in apart for one in group]
+        groups = [*apart, [*together, factor]]
+    return [group[0] if len(group) == 1 else _joined(group) for group in groups]
+
+
+def _joined(factors: list[Factor]) -> Factor:
+    return Factor(columns_of(factors), lambda frame: product_at(factors, frame))

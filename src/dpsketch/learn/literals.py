@@ -1,0 +1,64 @@
+"""Constants in a statement, in the terms of the columns that they are compared with."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+from sqlglot import exp
+
+from dpsketch.errors import QueryError
+from dpsketch.schema import Boolean, Category, Column, Datetime, as_moment, microseconds, nearest
+
+
+def literal_value(column: Column, literal: exp.Expr) -> float:
+    """A constant in the terms of a column: a number, microseconds, or the level of a label."""
+    if isinstance(column, Category):
+        text = literal.this if isinstance(literal, exp.Literal) else literal.sql()
+        if text not in column.labels:
+            raise QueryError(f"column '{column.name}' has no listed value '{text}'", nearest_value(text, column.labels))
+        return float(column.labels.index(text))
+    if isinstance(column, Boolean):
+        if isinstance(literal, exp.Boolean):
+            return float(bool(literal.this))
+        text = literal.name.lower()
+        if text in ("true", "1", "false", "0"):
+            return float(text in ("true", "1"))
+        raise QueryError(f"column '{column.name}' is true or false, got {literal.sql()}")
+    if isinstance(column, Datetime):
+        while isinstance(literal, exp.Cast):
+            literal = literal.this
+        moment = as_moment(literal.name)
+        if moment is None:
+            raise QueryError(f"column '{column.name}' holds dates, got {literal.sql()}", "write dates as '2024-01-31'")
+        return float(microseconds(moment))
+    negative = isinstance(literal, exp.Neg)
+    inner = literal.this if negative else literal
+    if isinstance(inner, exp.Literal) and not inner.is_string:
+        return -literal_number(inner) if negative else literal_number(inner)
+    raise QueryError(f"column '{column.name}' holds numbers, got {literal.sql()}")
+
+
+def nearest_value(text: str, labels: tuple[str, ...]) -> str:
+    return nearest(text, list(labels)).replace("the columns are", "the listed values are")
+
+
+def literal_number(literal: exp.Literal) -> float:
+    value = np.nan
+    if not literal.is_string:
+        with contextlib.suppress(ValueError):
+            value = float(literal.this)
+    if not np.isfinite(value):
+        raise QueryError(f"{literal.sql()} is not a number that can be used here")
+    return value
+
+
+def decimals(expression: exp.Round) -> int:
+    wanted = expression.args.get("decimals")
+    if wanted is None:
+        return 0
+    negative = isinstance(wanted, exp.Neg)
+    text = (wanted.this if negative else wanted).name
+    if not text.isdecimal() or int(text) > 15:
+        raise QueryError(f"'{expression.sql()}' must round to a whole number of decimals, at most 15")
+    return -int(text) if negative else int(text)

@@ -1,0 +1,115 @@
+"""Answers about one column from its noisy cells, positions and sum of codes: unbiased, and linear in the noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from dpsketch.fitting.columns import ColumnSummary
+from dpsketch.learn.answer import Estimate
+from dpsketch.learn.factors import Factor, product_at
+from dpsketch.learn.points import ColumnPoints
+from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.maps.cells import GRID, POSITION_GRID
+from dpsketch.maps.marginals import BoundMarginals
+from dpsketch.schema import SPAN, Floats, Schema
+from dpsketch.sketch.pooling import column_summaries
+from dpsketch.sketch.released import ReleasedPart
+
+
+class MarginalEstimator:
+    """E[f(X)] = Σ (mean of f in a cell · count + slope of f in a cell · position) / rows.
+
+    Counts and positions are first corrected by two more noisy sums that they must agree with, the sum of codes and the
+    number of rows, each by its precision: the best linear unbiased estimate. Source: Gauss–Markov theorem.
+    """
+
+    def __init__(self, schema: Schema, noise: ReleaseNoise, part: ReleasedPart, place: int) -> None:
+        assert isinstance(part.map, BoundMarginals)
+        self._noise, self._part, self._place = noise, part, place
+        self._marginals = part.map
+        self._schema = schema
+        name = part.map.columns[place]
+        self.columns = (name,)
+        self.how = f"noisy marginal of {name}"
+
+    @cached_property
+    def _points(self) -> ColumnPoints:
+        return ColumnPoints(self._schema, self._marginals.cells[self._place])
+
+    @cached_property
+    def _summary(self) -> ColumnSummary:
+        return column_summaries(self._marginals, self._part.sums, self._part.noise_variance)[self._place]
+
+    @cached_property
+    def _bins(self) -> int:
+        positions = self._marginals.positions(self._place)
+        return positions.stop - positions.start
+
+    @cached_property
+    def _corrected(self) -> tuple[Floats, Floats, Floats]:
+        """Counts and positions; rules, which say what the sum of codes and the rows should be by them; and weights, by
+        which they follow what these are instead.
+        """
+        summary, bins = self._summary, self._bins
+        cells = len(summary.counts)
+        measured = [summary.counts]
+        variances = [np.full(cells, summary.count_sd**2), np.full(bins, summary.position_sd**2)]
+        rules, also, precise = [], [], []
+        if bins:
+            assert summary.positions is not None
+            measured.append(summary.positions[1 : bins + 1])
+        if summary.centred is not None:
+            assert summary.centres is not None
+            assert summary.widths is not None
+            codes = np.append(summary.centres - 0.5, summary.widths[1 : bins + 1])
+            codes[cells - 1] = 0.0
+            rules.append(codes)
+            also.append(summary.centred)
+            precise.append(summary.centred_sd**2)
+        rows = self._noise.counted_rows
+        if rows is not None:
+            rules.append(np.append(np.ones(cells), np.zeros(bins)))
+            also.append(float(rows.value))
+            precise.append(max(float(rows.stderr) ** 2, 1.0))
+        known, variance = np.concatenate(measured), np.concatenate(variances)
+        rule = np.array(rules).reshape(len(rules), len(known))
+        spread = rule * variance
+        weights = np.linalg.solve(rule @ spread.T + np.diag(precise), spread).T
+        return known + weights @ (np.array(also) - rule @ known), rule, weights
+
+    def expect(self, *products: Sequence[Factor]) -> Estimate:
+        frame = self._points.frame
+        values = self._points.by_cell(np.concatenate([product_at(factors, frame) for factors in products]))
+        mean = values.mean(2)
+        slopes = mean
+        if self._bins:
+            inner = self._points.positions[1 : self._bins + 1]
+            middle = inner.mean(1)
+            centred = inner - middle[:, None]
+            steepness = np.einsum("kci,ci->kc", values[:, 1 : self._bins + 1], centred)
+            steepness /= np.maximum((centred**2).sum(1), 1e-300)
+            mean = mean.copy()
+            mean[:, 1 : self._bins + 1] -= steepness * middle
+            slopes = np.hstack([mean, steepness])
+        known, rule, weights = self._corrected
+        total = np.append(np.ones(mean.shape[1]), np.zeros(self._bins))
+        rows = max(float(total @ known), 1.0)
+        value = slopes @ known / rows
+        gradient = (slopes - value[:, None] * total) / rows
+        by_rules = gradient @ weights
+        return Estimate(value, self._influence(np.hstack([gradient - by_rules @ rule, by_rules])))
+
+    def _influence(self, gradient: Floats) -> Floats:
+        """From a gradient with respect to (counts, positions, sum of codes, rows) to the noise of the release."""
+        summary = self._summary
+        cells, ordered = len(summary.counts), int(summary.centred is not None)
+        units = np.concatenate([np.full(cells, GRID), np.full(self._bins, POSITION_GRID), np.full(ordered, SPAN)])
+        first = self._marginals.table(self._place).start
+        influence = self._noise.place(self._part, gradient[:, : len(units)] / units, first)
+        rows = self._noise.counted_rows
+        if rows is not None:
+            influence += gradient[:, -1:] * rows.influence
+        return influence

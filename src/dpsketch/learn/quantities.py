@@ -1,0 +1,184 @@
+"""Numbers that may be null, as sums of products of functions of few columns: what aggregates are taken of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+from sqlglot import exp
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.expressions import branches, column_names, condition_factors, evaluate, find_column, number
+from dpsketch.learn.factors import Factor
+from dpsketch.learn.points import Frame
+from dpsketch.schema import MISSING, Codes, Column, Floats, Schema
+
+Terms = tuple[tuple[Factor, ...], ...]  # a sum of products
+MOST_TERMS = 16
+MOST_POINTS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A number at every point, not-a-number where it is null: a column, or an expression of some."""
+
+    columns: tuple[str, ...]
+    at: Callable[[Frame], Floats]
+    text: str
+
+    def power(self, power: int, centre: Floats | float = 0.0) -> Factor:
+        """(x − centre)^power where x is present, else 0; with several centres one function each."""
+
+        def at(frame: Frame) -> Floats:
+            values = self.at(frame)
+            if np.isinf(values).any():
+                raise QueryError(
+                    f"'{self.text}' is too large at some values of its columns", "limit it: least(…, 1000)"
+                )
+            present = ~np.isnan(values)
+            distance = np.where(present, values, 0.0)[None, :] - centre
+            return np.where(present, distance**power, 0.0)
+
+        return Factor(self.columns, at)
+
+    def grid(self, schema: Schema, most: int) -> tuple[Floats, bool]:
+        """Every value that x can have, or `most` of them spread as evenly as the levels of its columns, and whether it
+        is every value.
+        """
+        if not self.columns:
+            return self.at(empty_record(schema, ())), True
+        columns = [schema.column(name) for name in self.columns]
+        codes = every_record(columns)
+        exact = codes is not None
+        if codes is None:
+            rng = np.random.default_rng(len(columns))
+            codes = [column.codes_of(rng.integers(0, column.levels, MOST_POINTS)) for column in columns]
+        frame = Frame(schema, dict(zip(self.columns, codes, strict=True)))
+        values = self.at(frame)
+        values = np.unique(values[np.isfinite(values)])
+        if exact and len(values) <= 2 * most:
+            return values, True
+        return np.unique(np.quantile(values, np.linspace(0, 1, most + 1))) if len(values) else values, False
+
+
+def empty_record(schema: Schema, names: tuple[str, ...]) -> Frame:
+    """One point where everything is missing."""
+    return Frame(schema, dict.fromkeys(names or ("",), np.full(1, MISSING, np.int16)))
+
+
+def every_record(columns: list[Column]) -> list[Codes] | None:
+    """Codes of every combination of levels, missing included, of some columns; None if there are too many."""
+    if not columns or np.prod([float(column.levels + 1) for column in columns]) > MOST_POINTS:
+        return None
+    levels = np.indices([column.levels + 1 for column in columns]).reshape(len(columns), -1) - 1
+    return [column.codes_of(each) for column, each in zip(columns, levels, strict=True)]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """`value`, zero where it is null, and `present`, one where it is not."""
+
+    numbers: Numbers
+    value: Terms
+    present: Terms
+    column: Column | None = None  # if it is nothing but a column
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.numbers.columns
+
+    @property
+    def atomic(self) -> bool:
+        return len(self.value) == 1 and len(self.value[0]) == 1
+
+    def shifted(self, centre: Floats) -> Quantity:
+        """Less a centre, one for each group: digits of what is computed from it do not cancel."""
+        if self.atomic:
+            return replace(self, value=((self.numbers.power(1, centre),),))
+        return replace(self, value=(*self.value, *times(_constant(-centre), self.present)))
+
+
+def times(*factors: Terms) -> Terms:
+    """Sums multiplied out."""
+    return tuple(tuple(factor for part in parts for factor in part) for parts in product(*factors))
+
+
+def column_quantity(column: Column) -> Quantity:
+    numbers = Numbers((column.name,), lambda frame: frame.values(column.name), column.name)
+    return replace(_atom(numbers), column=column)
+
+
+def quantity_of(schema: Schema, expression: exp.Expr) -> Quantity:
+    """An expression in the terms of its columns. Factors of single columns stay apart wherever that is exact."""
+    expression = expression.unnest()
+    if isinstance(expression, exp.Column):
+        return column_quantity(find_column(schema, expression.name))
+    numbers = _numbers(schema, expression)
+    parts = _parts(schema, expression) if len(numbers.columns) > 1 else None
+    return _atom(numbers) if parts is None else Quantity(numbers, *parts)
+
+
+def _numbers(schema: Schema, expression: exp.Expr) -> Numbers:
+    names = column_names(schema, expression)
+    numbers = Numbers(names, lambda frame: number(expression, frame), expression.sql().lower())
+    numbers.at(empty_record(schema, names))  # refuses what has no number
+    return numbers
+
+
+def _atom(numbers: Numbers) -> Quantity:
+    return Quantity(numbers, ((numbers.power(1),),), ((numbers.power(0),),))
+
+
+def _constant(value: Floats) -> Terms:
+    return ((Factor((), lambda frame: np.broadcast_to(value, (len(value), frame.size))),),)
+
+
+def _parts(schema: Schema, expression: exp.Expr) -> tuple[Terms, Terms] | None:
+    """Value and presence as sums of products, or None if it is not known how, or they would be too many."""
+    match expression:
+        case exp.Neg():
+            inner = quantity_of(schema, expression.this)
+            found = times(_constant(np.full((1, 1), -1.0)), inner.value), inner.present
+        case exp.Mul() | exp.Div():
+            left, right = quantity_of(schema, expression.this), expression.expression
+            if isinstance(expression, exp.Mul):
+                right = quantity_of(schema, right)
+            else:
+                one_over = exp.Div(this=exp.Literal.number(1), expression=exp.paren(right.copy()))
+                right = _atom(_numbers(schema, one_over))
+            found = times(left.value, right.value), times(left.present, right.present)
+        case exp.Add() | exp.Sub():
+            left, right = quantity_of(schema, expression.this), quantity_of(schema, expression.expression)
+            sign = 1.0 if isinstance(expression, exp.Add) else -1.0
+            other = times(_constant(np.full((1, 1), sign)), left.present, right.value)
+            found = (*times(left.value, right.present), *other), times(left.present, right.present)
+        case exp.Case() | exp.If():
+            found = _case_parts(schema, expression)
+        case _:
+            return None
+    return found if len(found[0]) + len(found[1]) <= MOST_TERMS else None
+
+
+def _case_parts(schema: Schema, expression: exp.Case | exp.If) -> tuple[Terms, Terms]:
+    ifs, default = branches(expression)
+    value: Terms = ()
+    present: Terms = ()
+    before: tuple[Factor, ...] = ()
+    for condition, result in [*ifs, (None, default)]:
+        here = (*before, *condition_factors(schema, condition))
+        if not isinstance(result, exp.Null):
+            quantity = quantity_of(schema, result)
+            value += times((here,), quantity.value)
+            present += times((here,), quantity.present)
+        if condition is not None:
+            before = (*before, _untrue(schema, condition))
+    return value, present
+
+
+def _untrue(schema: Schema, condition: exp.Expr) -> Factor:
+    """One where a condition is false or unknown."""
+    return Factor(
+        column_names(schema, condition), lambda frame: (~evaluate(condition, frame).true)[None, :].astype(np.float64)
+    )

@@ -1,0 +1,186 @@
+"""Every estimate that a release allows, and which of them to trust for a question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.answer import Estimate
+from dpsketch.learn.blocks import Block, blocks
+from dpsketch.learn.marginals import MarginalEstimator
+from dpsketch.learn.moments import METHODS, MomentEstimator
+from dpsketch.learn.products.cache import cached_fit
+from dpsketch.learn.products.estimator import ProductEstimator
+from dpsketch.learn.products.released import product_parts
+from dpsketch.learn.products.single import fit_column
+from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.learn.selection import Estimator
+from dpsketch.learn.tables import TableEstimator
+from dpsketch.maps.base import BoundMap
+from dpsketch.maps.histogram import BoundHistogram
+from dpsketch.maps.marginals import BoundMarginals
+from dpsketch.maps.pairs import BoundPairs
+from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
+
+if TYPE_CHECKING:
+    from dpsketch.learn.models.population import Population
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """An estimate, where it comes from, and every estimate that there was with its predicted error, this one first."""
+
+    estimate: Estimate
+    how: str
+    considered: tuple[tuple[str, float], ...]
+
+
+class Sources:
+    """The estimators of a release. `path` is its file: what takes long to fit is kept beside it. `method` is "auto", or
+    "ridge-paper" for the plain regression of the moment-to-moment paper alone.
+    """
+
+    def __init__(
+        self, released: ReleasedSketch, noise: ReleaseNoise, path: Path | None = None, method: str = "auto"
+    ) -> None:
+        if method not in METHODS:
+            raise QueryError(f"there is no method called {method!r}", f"the methods are {', '.join(METHODS)}")
+        self._released, self._noise, self._path, self._method = released, noise, path, method
+        self._regressions: dict[Block, MomentEstimator] = {}
+        self._columns: dict[str, tuple[Estimator, ...]] = {}
+
+    def best(self, columns: Sequence[str], statistic: Callable[[Estimator], Estimate]) -> Chosen:
+        """The estimate of a statistic of some columns whose predicted error, its mean squared standard error, is the
+        least.
+        """
+        found = [(statistic(estimator), estimator.how) for estimator in self.of_columns(columns)]
+        ranked = sorted(((_error(estimate), place) for place, (estimate, _) in enumerate(found)))
+        considered = tuple((found[place][1], error) for error, place in ranked)
+        estimate, how = found[ranked[0][1]]
+        return Chosen(estimate, how, considered)
+
+    def of_columns(self, columns: Sequence[str]) -> list[Estimator]:
+        """Every estimator that knows these columns together; at least one."""
+        wanted = set(columns)
+        found = [] if self._method == "ridge-paper" else self._fitted(wanted)
+        if not found:
+            found = self._regression(wanted)
+        if not found:
+            raise _nothing_about(sorted(wanted))
+        return found
+
+    def _fitted(self, wanted: set[str]) -> list[Estimator]:
+        """Tables, marginals as they are and smooth, the mixture; of several columns also the regression on Fourier sums
+        and marginals.
+        """
+        tables = [table for table in self.tables if wanted <= set(table.columns)]
+        found: list[Estimator] = [min(tables, key=lambda table: table.cells)] if tables else []
+        if len(wanted) <= 1:  # the joint distribution knows what its column says, and takes long to fit
+            return found + self._of_column(wanted)
+        if self.products is not None and wanted <= set(self.products.columns):
+            found.append(self.products)
+        return found + self._regression(wanted, with_marginals=True)
+
+    def _of_column(self, wanted: set[str]) -> list[Estimator]:
+        for part in self._released.parts:
+            if isinstance(part.map, BoundMarginals) and wanted <= set(part.map.columns):
+                name = next(iter(wanted), part.map.columns[0])
+                if name not in self._columns:
+                    self._columns[name] = self._marginals(part, part.map.columns.index(name))
+                return list(self._columns[name])
+        return []
+
+    def _marginals(self, part: ReleasedPart, place: int) -> tuple[Estimator, Estimator]:
+        schema, noise = self._released.schema, self._noise
+        smooth = ProductEstimator(schema, noise, fit_column(noise, part, place))
+        return MarginalEstimator(schema, noise, part, place), smooth
+
+    def _regression(self, wanted: set[str], with_marginals: bool = False) -> list[Estimator]:
+        """On the sums of fewest columns that has them, of squares only if there are no others."""
+        known = [block for block in self._blocks if wanted <= set(block.columns)]
+        if with_marginals:
+            known = [block for block in known if block.telling and wanted <= self._tabulated.keys()]
+        if not known:
+            return []
+        block = min(known, key=lambda block: (not block.telling, len(block.columns)))
+        if block not in self._regressions:
+            self._regressions[block] = MomentEstimator(
+                self._released.schema, self._noise, block, self._tabulated, self._method
+            )
+        return [self._regressions[block]]
+
+    @cached_property
+    def tables(self) -> list[TableEstimator]:
+        """One for each contingency table of a histogram part."""
+        return [
+            TableEstimator(self._released.schema, self._noise, part, table)
+            for part in self._released.parts
+            if isinstance(part.map, BoundHistogram)
+            for table in range(len(part.map.tables))
+        ]
+
+    @cached_property
+    def products(self) -> ProductEstimator | None:
+        """The joint distribution fitted to marginals and pair tables."""
+        if product_parts(self._released) is None:
+            return None
+        fitted = cached_fit(self._released, self._path)
+        return ProductEstimator(self._released.schema, self._noise, fitted)
+
+    @cached_property
+    def _tabulated(self) -> dict[str, TableEstimator]:
+        return {table.columns[0]: table for table in self.tables if len(table.columns) == 1}
+
+    @cached_property
+    def _blocks(self) -> list[Block]:
+        """What a regression may use; tables answer by themselves, unless the paper's regression is asked for."""
+        apart: tuple[type[BoundMap], ...] = ()
+        if self._method == "auto":
+            apart = (BoundHistogram, BoundMarginals)
+            apart += () if product_parts(self._released) is None else (BoundPairs,)
+        parts = [part for part in self._released.parts if not isinstance(part.map, apart)]
+        return [block for part in parts for block in blocks(self._released.schema, part)]
+
+    @cached_property
+    def population(self) -> Population | None:
+        """The joint distribution as rows with weights, if the release tells one: that of the mixture, else points whose
+        weights explain the sums that see the most columns.
+        """
+        from dpsketch.learn.models.population import PointPopulation, ProductPopulation
+
+        parts = product_parts(self._released)
+        if parts is not None and self.products is not None:
+            noise = sqrt(parts[0].noise_variance) / float(self._noise.rows().value)
+            return ProductPopulation(self._released.schema, self.products.fitted, noise)
+        telling = [block for block in self._blocks if block.telling]
+        if not telling:
+            return None
+        widest = max(telling, key=lambda block: len(block.columns))
+        [estimator] = self._regression(set(widest.columns))
+        assert isinstance(estimator, MomentEstimator)
+        return PointPopulation(self._released.schema, estimator)
+
+
+def _error(estimate: Estimate) -> float:
+    """Root mean squared standard error; an estimate without one comes last."""
+    known = estimate.stderr[np.isfinite(estimate.stderr)]
+    return float(np.sqrt(np.mean(known**2))) if known.size else np.inf
+
+
+def _nothing_about(names: list[str]) -> QueryError:
+    if len(names) == 1:
+        return QueryError(
+            f"this release says nothing about column '{names[0]}'", "add Part(Marginals(), share=0.4) to the recipe"
+        )
+    return QueryError(
+        f"this release says nothing about {', '.join(names)} together",
+        "add Part(Marginals(), share=0.4) and Part(Pairs(pool=True), share=0.5), or Part(Fourier(), share=0.5), or "
+        f"Part(Histogram(ways={len(names)}, columns=…), share=…) to the recipe",
+    )

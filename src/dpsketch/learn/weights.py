@@ -1,0 +1,72 @@
+"""Positive weights on points whose features match noisy moments: a proper distribution from any sketch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpsketch.learn.points import Frame
+from dpsketch.schema import Floats
+
+STAGES, STEPS = 6, 40
+LEAST_EFFECTIVE = 0.01  # of the points
+
+
+@dataclass(frozen=True)
+class WeightedPoints:
+    """A distribution on points: `weights` are at least zero and sum to one. Post-processing of a release."""
+
+    frame: Frame
+    weights: Floats
+
+    @property
+    def effective(self) -> float:
+        """How many equally weighted points carry as much: few mean that the points, not the noise, limit accuracy."""
+        return float(1.0 / np.square(self.weights).sum())
+
+    def mean(self, values: Floats) -> float:
+        """Average of values at the points, those that are not numbers left out."""
+        present = ~np.isnan(values)
+        return float(self.weights[present] @ values[present] / self.weights[present].sum())
+
+    def sample(self, count: int, seed: int = 0) -> np.ndarray:
+        """Places of `count` points drawn by their weights; the seed is public."""
+        return np.random.default_rng(seed).choice(len(self.weights), count, p=self.weights)
+
+
+def positive_weights(features: Floats, moments: Floats, variance: float) -> Floats:
+    """Weights p ∝ exp(Φ·λ) on the rows of `features`, by the convex dual
+    min_λ log mean_i exp(Φ_i·λ) − λ·moments + ½·variance·‖λ‖².
+
+    Of all distributions on the points these trade the divergence from equal weights against the misfit in units of
+    the noise. The number of points bounds how well moments can be met, as a variance would. From a large variance the
+    fit goes down to that of the noise, unless weights would sit on fewer points than LEAST_EFFECTIVE of them.
+    Deterministic. Source: m2m §3.3, with positive weights in place of implicit ones.
+    """
+    distance = features - moments
+    spread = max(float(features.var(axis=0).mean()), 1e-12)
+    least = variance + spread / len(features)
+    tilt, weights = np.zeros(features.shape[1]), np.full(len(features), 1.0 / len(features))
+    for ridge in np.geomspace(max(spread, least), least, STAGES):
+        tilt, found = _tilted(distance, tilt, float(ridge))
+        if 1.0 / np.square(found).sum() < LEAST_EFFECTIVE * len(found):
+            break
+        weights = found
+    return weights
+
+
+def _tilted(distance: Floats, start: Floats, ridge: float) -> tuple[Floats, Floats]:
+    """The tilt λ for a given variance, and its weights."""
+    from scipy.optimize import minimize
+    from scipy.special import logsumexp
+
+    def dual(tilt: Floats) -> tuple[float, Floats]:
+        exponents = distance @ tilt
+        total = logsumexp(exponents)
+        return float(total + 0.5 * ridge * tilt @ tilt), np.exp(exponents - total) @ distance + ridge * tilt
+
+    found = minimize(dual, start, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+    exponents = distance @ found.x
+    weights = np.exp(exponents - exponents.max())
+    return found.x, np.asarray(weights / weights.sum(), np.float64)
