@@ -1,0 +1,313 @@
+"""How far off answers will be, told before any budget is spent: by releases of made-up tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from sqlglot import exp
+
+from dpsketch.engines.local import accumulate
+from dpsketch.errors import BudgetError, QueryError
+from dpsketch.learn.answer import Answer
+from dpsketch.learn.sql import Table
+from dpsketch.learn.statement import parse_select
+from dpsketch.learn.view import View
+from dpsketch.maps.base import check_whole
+from dpsketch.privacy.budget import Budget
+from dpsketch.privacy.ledger import Ledger
+from dpsketch.recipe import Recipe, declared_rows
+from dpsketch.schema import Category, Column, Datetime, Floats, Schema
+from dpsketch.simulation import MadeUp, made_up_table
+from dpsketch.sketch.raw import RawSketch
+from dpsketch.sketch.release import planned, release
+
+MOST_ROWS = 100_000  # of a made-up table; more declared rows are copies of these
+GOOD = 0.1
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The error of one answer at one budget. With `group by`, that of all groups together."""
+
+    query: str
+    answer: str  # the entry of the select list
+    budget: Budget
+    typical: float | np.datetime64  # the size of the true answers; nan if the made-up tables have none
+    error: float  # root mean square of answer − truth; of dates in seconds; infinite if most have no answer
+    stderr: float  # root mean square of the standard errors that the releases state
+    how: str
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """The typical answer and the error as people read them, a date's error as a span of time."""
+        if isinstance(self.typical, np.datetime64):
+            known = np.isfinite(self.error)
+            span = np.timedelta64(int(self.error * 1e6), "us") if known else np.timedelta64("NaT")
+            typical, error = str(Answer(self.typical, span)).split(" ± ")
+        else:
+            typical, error = str(Answer(self.typical, self.error)).split(" ± ")
+        if np.isnan(self.error):
+            return "no such rows", "-"
+        return typical, error if np.isfinite(self.error) else "no answer"
+
+    @property
+    def relative(self) -> float:
+        """The error as a part of the typical answer; dates have none."""
+        if isinstance(self.typical, np.datetime64) or not self.typical:
+            return float("nan")
+        return self.error / abs(self.typical)
+
+    def to_dict(self) -> dict[str, Any]:
+        budget = {"epsilon": self.budget.epsilon, "delta": self.budget.delta}
+        typical = str(self.typical) if isinstance(self.typical, np.datetime64) else _plain(self.typical)
+        numbers = {name: _plain(getattr(self, name)) for name in ("error", "relative", "stderr")}
+        spent = budget if self.budget.rho is None else {"rho": self.budget.rho}
+        return {"query": self.query, "answer": self.answer} | spent | {"typical": typical} | numbers | {"how": self.how}
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Predictions for every query, budget and entry of the select list. (A ledger's plans are another thing.)"""
+
+    predictions: tuple[Prediction, ...]
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Plain rows; what is not a finite number is None."""
+        return [prediction.to_dict() for prediction in self.predictions]
+
+    def answers(self) -> dict[str, list[Prediction]]:
+        """The predictions of each answer, by its query, or by its name in the query; from the least budget on."""
+        several = {each.query for each in self.predictions for other in self.predictions if _differ(each, other)}
+        found: dict[str, list[Prediction]] = {}
+        for each in self.predictions:
+            label = f"{each.answer} in {each.query}" if each.query in several else each.query
+            found.setdefault(label, []).append(each)
+        return {label: sorted(each, key=lambda one: one.budget.strength) for label, each in found.items()}
+
+    def enough(self, relative: float = GOOD) -> dict[str, Budget | None]:
+        """For each answer the least of the budgets whose error is below a part of the typical answer, if any is."""
+        return {
+            label: next((each.budget for each in found if each.relative < relative), None)
+            for label, found in self.answers().items()
+        }
+
+    def plot(self, path: str | Path) -> None:
+        """Relative error against the budget, one line an answer, as a PNG file. Dates have no relative error."""
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot as plt
+
+        figure, axis = plt.subplots(figsize=(7, 4.5))
+        for label, found in self.answers().items():
+            relative = [each.relative if each.relative > 0 else np.nan for each in found]
+            axis.plot([each.budget.strength for each in found], relative, "o-", label=_shortened(label))
+        axis.axhline(GOOD, color="grey", linestyle=":", linewidth=1)
+        axis.set(xscale="log", yscale="log", ylabel="predicted error / typical answer")
+        axis.set_xlabel("epsilon" if all(each.budget.rho is None for each in self.predictions) else "about epsilon")
+        axis.legend(fontsize=7)
+        figure.tight_layout()
+        figure.savefig(path, dpi=110, format="png")
+        plt.close(figure)
+
+
+def plan(
+    schema: Schema,
+    queries: Sequence[str],
+    budgets: Sequence[Budget],
+    rows: int | None = None,
+    recipe: Recipe | None = None,
+    simulations: int = 5,
+    seed: int = 0,
+    progress: Callable[[float], None] | None = None,
+) -> Forecast:
+    """Predict the errors of select statements for several budgets, by public facts alone.
+
+    In each simulation a table is made up from the schema and the declared rows, released with every budget and asked
+    every query; the error is the distance to its true answer. Tables are another in every simulation and follow from
+    the seed; noise cannot be seeded. Nothing is read, and no ledger but one in memory knows of it. `recipe` is the
+    general one unless given.
+
+    Source: a sketch is a sum, so the sums of a table times k are those of the table with every row k times; that is how
+    more than MOST_ROWS declared rows are made up, with the noise and the recipe that they would have.
+    """
+    check_whole("plan", "simulations", simulations, 1, 1000)
+    _check(queries, budgets)
+    queries, budgets = list(dict.fromkeys(queries)), list(dict.fromkeys(budgets))
+    rows = declared_rows(schema, rows)
+    copies = -(-rows // MOST_ROWS)
+    recipes = [_recipe(schema, rows, budget, recipe) for budget in budgets]
+    for budget, chosen in zip(budgets, recipes, strict=True):
+        planned(schema, chosen, budget)
+    ledger = Ledger("sqlite://")
+    found = [[_Errors() for _ in budgets] for _ in queries]
+    for simulation in range(simulations):
+        table = made_up_table(schema, rows // copies, np.random.default_rng([seed, simulation]))
+        made_up = MadeUp(schema, table, recipes[0].only, copies)
+        truths = [made_up.sql(query) for query in queries]
+        for place, (budget, chosen) in enumerate(zip(budgets, recipes, strict=True)):
+            raw = _accumulated(table, schema, chosen, copies)
+            view = View(release(raw, budget, ledger, f"made up {simulation} {place}"))
+            for query, truth, errors in zip(queries, truths, found, strict=True):
+                errors[place].add(truth, view.sql(query))
+            if progress is not None:
+                progress((simulation * len(budgets) + place + 1) / (simulations * len(budgets)))
+    return Forecast(
+        tuple(
+            prediction
+            for query, errors in zip(queries, found, strict=True)
+            for budget, each in zip(budgets, errors, strict=True)
+            for prediction in each.predictions(query, budget)
+        )
+    )
+
+
+def usual_queries(schema: Schema) -> list[str]:
+    """A mean, a count with a condition on two columns, and a correlation, as far as the schema has columns for them."""
+    columns = list(schema.scalars)
+    numbers = [_quoted(column) for column in columns if column.numeric and not isinstance(column, Datetime)]
+    conditions = [_condition(column) for column in columns[:1] + columns[-1:][: len(columns) - 1]]
+    queries = [f"select avg({name}) from sketch" for name in numbers[:1]]
+    if conditions:
+        queries.append(f"select count(*) from sketch where {' and '.join(conditions)}")
+    if len(numbers) > 1:
+        queries.append(f"select corr({numbers[0]}, {numbers[1]}) from sketch")
+    return queries or ["select count(*) from sketch"]
+
+
+class _Errors:
+    """What the simulations of one query at one budget find."""
+
+    def __init__(self) -> None:
+        self._table: Table | None = None
+        self._found: dict[int, list[tuple[Any, Answer | None]]] = {}
+
+    def add(self, truth: Table, noisy: Table) -> None:
+        """Groups are matched by their labels: a rare one may be left out of either table."""
+        self._table = noisy
+        answered = {_labels(row): row for row in noisy.rows}
+        for row in truth.rows:
+            other = answered.get(_labels(row))
+            for place, cell in enumerate(row):
+                if isinstance(cell, Answer):
+                    found = None if other is None else other[place]
+                    self._found.setdefault(place, []).append((cell.value, found))
+
+    def predictions(self, query: str, budget: Budget) -> Iterator[Prediction]:
+        assert self._table is not None
+        how = iter(self._table.how)
+        for place, pairs in self._found.items():
+            name = self._table.columns[place]
+            dates = any(isinstance(truth, np.datetime64) for truth, _ in pairs)
+            truth = np.array([_number(truth) for truth, _ in pairs])
+            value = np.array([np.nan if found is None else _number(found.value) for _, found in pairs])
+            stderr = np.array([np.nan if found is None else _number(found.stderr) for _, found in pairs])
+            asked, answered = np.isfinite(truth), np.isfinite(truth) & np.isfinite(value)
+            few = 2 * answered.sum() < asked.sum()
+            typical = _typical(truth[asked])
+            yield Prediction(
+                query,
+                name,
+                budget,
+                np.datetime64(int(typical * 1e6), "us") if dates else typical,
+                np.inf if few else _root_mean_square((value - truth)[answered]),
+                np.inf if few else _root_mean_square(stderr[answered & np.isfinite(stderr)]),
+                next(how).removeprefix(f"{name}: "),
+            )
+
+
+def _check(queries: Sequence[str], budgets: Sequence[Budget]) -> None:
+    if not queries:
+        raise QueryError("a plan needs a query", 'pass "select avg(age) from sketch"')
+    if not budgets:
+        raise BudgetError("a plan needs a budget", "pass Budget(epsilon=1.0), or several")
+    if not all(budget.private for budget in budgets):
+        raise BudgetError("a plan is for private releases", "pass finite numbers")
+    for query in queries:
+        select = parse_select(query)
+        if any(select.args.get(clause) for clause in ("having", "order", "limit", "offset")):
+            raise QueryError(
+                "a plan is about all groups: having, order by, limit and offset choose some by their noisy answers",
+                "leave these clauses out of the planned query",
+            )
+
+
+def _recipe(schema: Schema, rows: int, budget: Budget, recipe: Recipe | None) -> Recipe:
+    if recipe is None:
+        return Recipe.general(schema, rows, budget)
+    return Recipe(recipe.parts, rows, recipe.sampling, recipe.only)
+
+
+def _accumulated(table: pa.Table, schema: Schema, recipe: Recipe, copies: int) -> RawSketch:
+    """The sums of all copies of a table: of one, times their number, unless chance decides what of each is added."""
+    if recipe.sampling is not None or any(bound.secret for bound in recipe.bind(schema)):
+        return accumulate(_batches(table, schema, copies), schema, recipe)
+    raw = accumulate(table, schema, recipe)
+    for part in raw.parts:
+        np.multiply(part.sums, copies, out=part.sums)
+    return raw
+
+
+def _batches(table: pa.Table, schema: Schema, copies: int) -> Iterator[pa.RecordBatch]:
+    """Every row `copies` times, each as a unit of its own."""
+    for copy in range(copies):
+        if schema.unit_column is not None:
+            place = table.column_names.index(schema.unit_column)
+            units = pa.array(np.arange(copy * len(table), (copy + 1) * len(table)))
+            table = table.set_column(place, schema.unit_column, units)
+        yield from table.to_batches()
+
+
+def _labels(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(cell for cell in row if not isinstance(cell, Answer))
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, np.datetime64):
+        return float(value.astype("datetime64[us]").astype(np.int64)) / 1e6
+    return float(value / np.timedelta64(1, "s")) if isinstance(value, np.timedelta64) else float(value)
+
+
+def _typical(truth: Floats) -> float:
+    """Median size, negative if no answer is positive."""
+    if not len(truth):
+        return float("nan")
+    return float(np.median(np.abs(truth))) * (-1 if truth.max() < 0 else 1)
+
+
+def _root_mean_square(errors: Floats) -> float:
+    return float(np.sqrt(np.mean(errors**2))) if len(errors) else float("nan")
+
+
+def _differ(one: Prediction, other: Prediction) -> bool:
+    """Whether they are of two entries of one select list."""
+    return one.query == other.query and one.answer != other.answer
+
+
+def _plain(number: float) -> float | None:
+    return number if np.isfinite(number) else None
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 70 else text[:69] + "…"
+
+
+def _quoted(column: Column) -> str:
+    return exp.to_identifier(column.name, quoted=True).sql(dialect="duckdb")
+
+
+def _condition(column: Column) -> str:
+    """A condition that some rows are likely to meet and some are not, by the declaration alone."""
+    name = _quoted(column)
+    if isinstance(column, Datetime):
+        return f"{name} > '{column.lower + (column.upper - column.lower) / 2:%Y-%m-%d %H:%M}'"
+    if column.numeric:
+        return f"{name} > {float(column.values_of(np.array([0]))[0]):.4g}"
+    if isinstance(column, Category):
+        return f"{name} = {exp.Literal.string(column.labels[0]).sql(dialect='duckdb')}"
+    return name

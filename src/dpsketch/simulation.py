@@ -1,0 +1,134 @@
+"""Made-up tables that obey a schema, and true answers about them. Only public facts go in: nobody is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpsketch.encoding import encode
+from dpsketch.learn import sql
+from dpsketch.learn.answer import Estimate
+from dpsketch.learn.factors import Factor, product_at
+from dpsketch.learn.points import Frame
+from dpsketch.learn.selection import Selection
+from dpsketch.learn.sources import Chosen
+from dpsketch.recipe import Only
+from dpsketch.schema import OTHER, Boolean, Category, Column, Datetime, Floats, IdSet, Schema
+
+RARE, SOME = 0.01, 0.3  # the share of missing cells, and of unlisted values, and of the columns that have them
+_BUMPS = (0.4, 0.3, 0.2, 0.1)  # shares of a number's bumps, in any order
+_CENTRES = (0.17, 0.33, 0.5, 0.67)  # where they are between the column's bounds
+_CHUNK = 1 << 14
+_LARGEST_SET = 20
+
+
+def made_up_table(schema: Schema, rows: int, rng: np.random.Generator) -> pa.Table:
+    """Rows with two hidden numbers, one of them in clumps, that every column follows more or less closely: numbers with
+    skewed bumps inside their bounds, labels with shares like 1/rank, in some columns a few cells missing.
+
+    Not a mixture of a few products of columns: that is what views fit, and it would come out too well.
+    """
+    hidden = rng.normal(size=(2, rows))
+    hidden[0] = 0.4 * hidden[0] + rng.choice([-1.2, 0.0, 1.2], rows)
+    columns = {column.name: _cells(column, hidden, rng) for column in schema.columns}
+    if schema.unit_column is not None:
+        columns[schema.unit_column] = pa.array(np.arange(rows))
+    return pa.table(columns)
+
+
+class MadeUp:
+    """A made-up table that answers statements with the truth; `copies` says how often each of its rows counts.
+
+    Quantiles of columns with many values are found on the grid that views use.
+    """
+
+    columns: tuple[str, ...] = ()
+    how = rows_how = "the truth"
+
+    def __init__(self, schema: Schema, table: pa.Table, only: Only | None = None, copies: int = 1) -> None:
+        self.schema = schema
+        records = encode(schema, table.combine_chunks().to_batches()[0])
+        if only is not None:
+            records = records.take(only.places(schema, records))
+        self._size, self._copies = len(records), copies
+        names = [column.name for column in schema.scalars]
+        self._frames = [
+            Frame(schema, dict(zip(names, records.codes[:, start : start + _CHUNK], strict=True)))
+            for start in range(0, max(self._size, 1), _CHUNK)
+        ]
+
+    def sql(self, text: str) -> sql.Table:
+        return sql.run(self, text)
+
+    def expect(self, *products: Sequence[Factor]) -> Estimate:
+        """Exact expectations over the rows."""
+        total: Floats = np.zeros(1)
+        for frame in self._frames:
+            total = total + np.concatenate([product_at(factors, frame).sum(axis=1) for factors in products])
+        return _exact(total / max(self._size, 1))
+
+    def rows(self) -> Estimate:
+        return _exact(np.array([float(self._size * self._copies)]))
+
+    def with_rows(self, how: str) -> str:
+        return how
+
+    def best(
+        self,
+        factors: Sequence[Factor],
+        statistic: Callable[[Selection], Estimate],
+        groups: int = 1,
+        columns: Sequence[str] = (),
+    ) -> Chosen:
+        return Chosen(statistic(Selection(self, self.rows(), factors, groups)), self.how, ())
+
+
+def _exact(values: Floats) -> Estimate:
+    return Estimate(values, np.zeros((len(values), 1)))
+
+
+def _cells(column: Column, hidden: Floats, rng: np.random.Generator) -> pa.Array:
+    rows = hidden.shape[1]
+    if isinstance(column, IdSet):
+        return _sets(column, rows, rng)
+    angle, close, sign = rng.uniform(0, np.pi / 2), rng.uniform(0.5, 0.97), rng.choice([-1, 1])
+    followed = sign * (np.cos(angle) * hidden[0] + np.sin(angle) * hidden[1])
+    order = np.argsort(close * followed + np.sqrt(1 - close**2) * rng.normal(size=rows))
+    levels = np.empty(rows, np.int64)
+    levels[order] = _sorted_levels(column, rows, rng)
+    missing = rng.random(rows) < (RARE if rng.random() < SOME else 0.0)
+    if isinstance(column, Boolean):
+        return pa.array(levels == 1, mask=missing)
+    if isinstance(column, Category):
+        return pa.array(np.array(column.labels, object)[levels], mask=missing)
+    values = column.values_of(column.codes_of(levels))
+    if isinstance(column, Datetime):
+        return pa.array(values.astype(np.int64), pa.timestamp("us", "UTC"), mask=missing)
+    return pa.array(values, mask=missing)
+
+
+def _sorted_levels(column: Column, rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Levels in the order in which they follow the hidden numbers: of numbers from low to high, of labels any."""
+    if column.numeric:
+        bump = rng.choice(len(_BUMPS), rows, p=rng.permutation(_BUMPS))
+        centre = np.array(_CENTRES) + rng.uniform(-0.07, 0.07, len(_CENTRES))
+        width = rng.uniform(0.04, 0.15, len(_CENTRES))
+        place = centre[bump] + width[bump] * (rng.gamma(3.0, size=rows) - 3) / np.sqrt(3)
+        extent = rng.uniform(0.6, 1.0)  # bounds are often generous, above more than below
+        place = rng.beta(1, 3) * (1 - extent) + extent * np.clip(place, 0, 1)
+        return np.sort(np.rint(place * (column.levels - 1)).astype(np.int64))
+    share = 1 / (1.0 + rng.permutation(column.levels))
+    if isinstance(column, Category) and OTHER not in map(str, column.values):
+        share[-1] = RARE * share[:-1].sum() if rng.random() < SOME else 0.0
+    order = rng.permutation(column.levels)
+    return order[np.sort(rng.choice(column.levels, rows, p=share[order] / share.sum()))]
+
+
+def _sets(column: IdSet, rows: int, rng: np.random.Generator) -> pa.Array:
+    lengths = rng.integers(0, min(column.universe, _LARGEST_SET) + 1, rows)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    ids = (column.universe * rng.random(offsets[-1]) ** 2).astype(np.int64)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(ids))
