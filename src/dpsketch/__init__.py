@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from dpsketch.engines.local import Local, accumulate
     from dpsketch.errors import DpsketchError
     from dpsketch.learn.answer import Answer
+    from dpsketch.learn.models.losses import fit_loss
+    from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
+    from dpsketch.learn.models.wrapped import fit_sklearn
     from dpsketch.learn.view import View
     from dpsketch.learn.view import open_view as open
     from dpsketch.maps.count import Count
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from dpsketch.maps.race import Race
     from dpsketch.maps.second_moments import SecondMoments
     from dpsketch.maps.subsampled import Subsampled
+    from dpsketch.planning import plan
     from dpsketch.privacy.budget import Budget
     from dpsketch.privacy.ledger import Ledger
     from dpsketch.recipe import Only, Part, Recipe, RowSampling
@@ -48,7 +52,9 @@ __all__ = [
     "Histogram",
     "InnerProduct",
     "Ledger",
+    "LinearRegression",
     "Local",
+    "LogisticRegression",
     "Marginals",
     "MinHash",
     "OneBitFourier",
@@ -69,7 +75,10 @@ __all__ = [
     "View",
     "accumulate",
     "fit_embedding",
+    "fit_loss",
+    "fit_sklearn",
     "open",
+    "plan",
     "release",
 ]
 
@@ -88,7 +97,9 @@ _HOMES = {
     "Histogram": "maps.histogram",
     "InnerProduct": "maps.hashes",
     "Ledger": "privacy.ledger",
+    "LinearRegression": "learn.models.regression",
     "Local": "engines.local",
+    "LogisticRegression": "learn.models.regression",
     "Marginals": "maps.marginals",
     "MinHash": "maps.hashes",
     "OneBitFourier": "maps.one_bit",
@@ -109,7 +120,10 @@ _HOMES = {
     "View": "learn.view",
     "accumulate": "engines.local",
     "fit_embedding": "embed",
+    "fit_loss": "learn.models.losses",
+    "fit_sklearn": "learn.models.wrapped",
     "open": "learn.view",
+    "plan": "planning",
     "release": "sketch.release",
 }
 

@@ -9,18 +9,18 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table as RichTable
 
+from dpsketch.cli_ledger import ledger_app, spent_text
+from dpsketch.console import SchemaPath, err, out
 from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError, RecipeError
-from dpsketch.privacy.budget import MOST_EPSILON, NOT_IN_LEDGER, Budget, decimal_text
+from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget
 from dpsketch.schema import Schema
 from dpsketch.sketch.file import read_header
 from dpsketch.sketch.released import ReleasedSketch
@@ -28,8 +28,7 @@ from dpsketch.sketch.statement import statement_text
 
 if TYPE_CHECKING:
     from dpsketch.learn.sql import Table
-    from dpsketch.privacy.account import Account, Cap, Spend
-    from dpsketch.privacy.account import Plan as DeclaredPlan
+    from dpsketch.planning import Forecast
     from dpsketch.privacy.ledger import Ledger
     from dpsketch.recipe import Recipe
     from dpsketch.sketch.raw import RawSketch
@@ -41,14 +40,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-ledger_app = typer.Typer(help="What each dataset may spend and has spent.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(ledger_app, name="ledger")
 
-out = Console(soft_wrap=True, highlight=False, markup=False)
-err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
-_MOST_TIMES = 10_000  # of the releases in a declared plan
-
-SchemaPath = Annotated[Path, typer.Option("--schema", help="TOML file with the table's public facts.")]
 Rows = Annotated[int | None, typer.Option(help="Public order of magnitude of the rows; overrides the schema.")]
 Epsilon = Annotated[float | None, typer.Option(help="Privacy budget of this release.")]
 Delta = Annotated[float, typer.Option(help="Probability of outcomes that epsilon does not hold for, such as 1e-6.")]
@@ -59,13 +52,20 @@ OnlyRows = Annotated[
     str | None, typer.Option("--only", metavar="COLUMN=VALUE", help="Use only the rows of one part of a partition.")
 ]
 Frequencies = Annotated[
-    int | None, typer.Option(help="Number of Fourier frequencies; by default from rows and epsilon.")
+    int | None, typer.Option(help="Add as many Fourier frequencies to the general recipe; by default none.")
+]
+GroupsFrom = Annotated[
+    Path | None,
+    typer.Option(
+        "--groups-from",
+        metavar="SKETCH",
+        help="Another site's release to merge with: take its pairs and groups of cells, and its recipe.",
+    ),
 ]
 RecipePath = Annotated[
     Path | None, typer.Option("--recipe", help="TOML file with the maps and their shares; by default a general recipe.")
 ]
 LedgerPath = Annotated[str | None, typer.Option(help="Ledger file, created if absent, or postgresql:// URL.")]
-LedgerPlace = Annotated[str, typer.Argument(help="Ledger file or postgresql:// URL.")]
 Dataset = Annotated[str | None, typer.Option(help="Name in the ledger; by default the table's file name.")]
 NotPrivate = Annotated[bool, typer.Option("--not-private", help="For studies: no noise, needs epsilon inf.")]
 Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
@@ -127,6 +127,7 @@ def release(
     plan: Plan = None,
     rows: Rows = None,
     frequencies: Frequencies = None,
+    groups_from: GroupsFrom = None,
     not_private: NotPrivate = False,
     force: Force = False,
 ) -> None:
@@ -134,7 +135,8 @@ def release(
     from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.release import partition, planned
 
-    _free(output, force, table, schema, recipe, ledger)
+    _free(output, force, table, schema, recipe, ledger, groups_from)
+    other = None if groups_from is None else ReleasedSketch.load(groups_from)
     budget, book = _spending(Budget(epsilon, delta, rho), ledger, not_private)
     name = dataset or table.name.split(".")[0]
     if table.suffix == ".raw":
@@ -145,12 +147,12 @@ def release(
         if schema is None:
             raise FileError("a table needs --schema", "dpsketch init TABLE > schema.toml writes a template")
         facts = Schema.load(schema)
-        chosen = _recipe(facts, budget, recipe, rows, frequencies, only)
+        chosen = _recipe(facts, budget, recipe, rows, frequencies, only, other)
         event = planned(facts, chosen, budget, mechanism)
         if book is not None and event is not None:
             book.check(name, facts.accounted, event, partition(facts, chosen), plan)
         raw = _accumulated(table, facts, chosen)
-    _release(raw, budget, book, name, output, force, mechanism, plan)
+    _release(raw, budget, book, name, output, force, mechanism, plan, other)
 
 
 @app.command()
@@ -246,13 +248,62 @@ def audit(
 
 
 @app.command()
+def plan(
+    schema: SchemaPath,
+    epsilon: Annotated[str, typer.Option(help="Budgets to try, with commas between them.")] = "0.1,1,10",
+    delta: Delta = 0.0,
+    query: Annotated[
+        list[str] | None,
+        typer.Option(help="A select statement on the table `sketch`; may be repeated. By default some usual ones."),
+    ] = None,
+    recipe: RecipePath = None,
+    rows: Rows = None,
+    simulations: Annotated[int, typer.Option(help="Made-up tables; more predict better and take longer.")] = 5,
+    seed: Annotated[int, typer.Option(help="Another seed makes up other tables.", min=0)] = 0,
+    plot: Annotated[Path | None, typer.Option(help="PNG file to write: relative error against epsilon.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    force: Force = False,
+) -> None:
+    """Predict how far off answers will be, by releases of made-up tables; no data is read, nothing is spent."""
+    from dpsketch.planning import plan as predicted
+    from dpsketch.planning import usual_queries
+    from dpsketch.recipe import Recipe
+
+    if plot is not None:
+        if plot.suffix != ".png":
+            raise FileError(f"{plot} does not end in .png", "choose this ending")
+        _free(plot, force, schema, recipe)
+    facts = Schema.load(schema)
+    budgets = [Budget(number, delta) for number in _numbers(epsilon)]
+    queries = query or usual_queries(facts)
+    chosen = None if recipe is None else Recipe.load(recipe)
+    with _progress("simulating") as report:
+        found = predicted(facts, queries, budgets, rows, chosen, simulations, seed, report)
+    if plot is not None:
+        found.plot(plot)
+        err.print(f"{plot}: relative error against epsilon")
+    if as_json:
+        print(json.dumps(found.to_dicts(), indent=2, ensure_ascii=False))
+        return
+    out.print(_plan_table(found))
+    for label, budget in found.enough().items():
+        if not any(math.isfinite(each.relative) for each in found.answers()[label]):
+            continue
+        least = "with none of these budgets" if budget is None else f"from {budget} on"
+        out.print(f"Below 10 % of a typical answer {least}: {label}")
+    out.print(f"Predicted by {simulations} made-up tables that obey the schema. Nothing was read or spent.")
+
+
+@app.command()
 def ask(
     sketch: Path,
-    question: Annotated[str, typer.Argument(help="A select statement on the table `sketch`.")],
+    question: Annotated[
+        str, typer.Argument(help="A select statement on the table `sketch`; docs/answers.md says what it may hold.")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
-    """Answer a question; every number carries the standard error of the privacy noise."""
+    """Answer a question; every number carries its standard error."""
     from dpsketch.learn.view import open_view
 
     view = open_view(sketch)
@@ -268,8 +319,30 @@ def ask(
         if not view.released.private:
             out.print("NOT PRIVATE: exact sums, for studies only.")
         for line in table.how:
-            out.print(f"{line}; ± is one standard error of the privacy noise.")
+            out.print(f"{line}; ± is one standard error.")
         out.print(_rich_table(table))
+
+
+@app.command()
+def sample(
+    sketch: Path,
+    rows: Annotated[int, typer.Option("-n", "--rows", help="How many rows.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="File to write: .parquet or .csv.")],
+    seed: Annotated[int, typer.Option(help="Another seed gives other rows.")] = 0,
+    force: Force = False,
+) -> None:
+    """Write synthetic rows that obey the schema. They cost no privacy, and they are not people."""
+    from pyarrow import csv as arrow_csv
+    from pyarrow import parquet
+
+    from dpsketch.learn.view import open_view
+
+    writers = {".parquet": parquet.write_table, ".csv": arrow_csv.write_csv}
+    if output.suffix not in writers:
+        raise FileError(f"{output} is neither .parquet nor .csv", "choose one of these endings")
+    _free(output, force, sketch)
+    writers[output.suffix](open_view(sketch).sample(rows, seed), output)
+    err.print(f"{output}: {rows} synthetic rows")
 
 
 @app.command()
@@ -301,97 +374,6 @@ def merge(
     err.print(f"{output}: merged from {len(sketches)} {kinds.pop()} sketches.")
 
 
-@ledger_app.command("show")
-def ledger_show(
-    ledger: LedgerPlace,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    as_plan: Annotated[
-        float | None,
-        typer.Option(
-            "--as-plan",
-            metavar="DELTA",
-            help="Also the epsilon at DELTA that the releases would have cost, had they been declared as one plan.",
-        ),
-    ] = None,
-) -> None:
-    """Print caps and spends."""
-    from dpsketch.privacy.ledger import Ledger
-
-    slack = None if as_plan is None else Budget(1.0, as_plan).exact_delta  # checked as a budget's
-    book = Ledger(ledger, create=False)
-    _say_upgraded(book)
-    accounts = book.accounts()
-    planned = {} if slack is None else {account.dataset: _as_plan(account, slack) for account in accounts}
-    if as_json:
-        print(
-            json.dumps([_account_facts(account) | planned.get(account.dataset, {}) for account in accounts], indent=2)
-        )
-        return
-    out.print(_accounts_table(accounts), soft_wrap=False)
-    for account in accounts:
-        epsilon = planned.get(account.dataset, {}).get("epsilon_as_one_plan")
-        also = "" if slack is None else f" As one plan: epsilon {epsilon} at delta {as_plan:g}."
-        out.print(f"{account.dataset}: {_releases_text(account)}.{also if epsilon else ''}")
-        for plan in account.plans:
-            out.print(
-                f"Plan '{plan.name}' of '{account.dataset}': {_plan_cost(plan)}; "
-                f"{_count(len(plan.used), 'release')} made, {len(plan.unused)} left."
-            )
-
-
-@ledger_app.command("grant")
-def ledger_grant(
-    ledger: LedgerPlace,
-    dataset: str,
-    epsilon: Annotated[float | None, typer.Option(help="Cap on the sum of epsilon.")] = None,
-    delta: Annotated[float, typer.Option(help="Cap on the sum of delta.")] = 0.0,
-    rho: Annotated[float | None, typer.Option(help="Cap on the sum of rho, instead of epsilon.")] = None,
-) -> None:
-    """Set how much a dataset may spend in total."""
-    from dpsketch.privacy.ledger import Ledger
-
-    if epsilon is None and rho is None:
-        raise BudgetError("a cap is epsilon, with delta or without, or rho", "pass --epsilon 1, or --rho 0.5")
-    if epsilon is not None and not math.isinf(epsilon):
-        _check_epsilon("a cap's epsilon", epsilon, "a cap holds for all releases together; choose a smaller one")
-    budget = Budget(epsilon, delta, rho)
-    book = Ledger(ledger)
-    _say_upgraded(book)
-    book.grant(dataset, budget)
-    err.print(f"Dataset '{dataset}' may spend {budget} in total.")
-
-
-@ledger_app.command("declare")
-def ledger_declare(
-    ledger: LedgerPlace,
-    dataset: str,
-    name: Annotated[str, typer.Argument(help="The plan's name.")],
-    schema: SchemaPath,
-    releases: Annotated[
-        list[str],
-        typer.Option("--release", help="A release's budget: epsilon=0.1, or epsilon=0.1,delta=1e-7, or rho=0.01."),
-    ],
-    delta: Annotated[float, typer.Option(help="Delta of the plan; its epsilon follows.")],
-    times: Annotated[int, typer.Option(help="How many times all these releases.")] = 1,
-) -> None:
-    """Reserve a plan: releases declared up front cost less together. SCHEMA says whom the ledger counts."""
-    from dpsketch.privacy.ledger import Ledger
-
-    if not 1 <= times <= _MOST_TIMES:
-        raise BudgetError(f"times must be from 1 to {_MOST_TIMES:,}, got {times} instead")
-    budgets = [_budget(text) for text in releases] * times
-    facts = Schema.load(schema)
-    book = Ledger(ledger)
-    _say_upgraded(book)
-    plan = book.declare(dataset, facts.accounted, name, budgets, delta)
-    together = " together" if len(budgets) > 1 else ""
-    err.print(
-        f"Plan '{name}' of dataset '{dataset}': {_count(len(budgets), 'release')} for {_plan_cost(plan)}{together}."
-    )
-    if not plan.saves:
-        err.print("The plan saves nothing: without it, its releases would cost no more.")
-
-
 @app.command()
 def demo(folder: Annotated[Path, typer.Argument(help="Where to write the demo's files.")] = Path("demo")) -> None:
     """Make up a table of 100,000 rows, release it at epsilon 1, and compare answers with the truth."""
@@ -407,10 +389,19 @@ def _recipe(
     rows: int | None,
     frequencies: int | None,
     only: str | None,
+    other: ReleasedSketch | None = None,
 ) -> Recipe:
+    """The named recipe, with `other` the one that goes with its groups, or the general one."""
     from dpsketch.recipe import Only, Recipe
+    from dpsketch.sketch.agreement import agreed_pairs, check_source
 
-    if recipe is None:
+    if other is not None:
+        check_source(facts, other)
+    if recipe is None and other is not None:
+        if frequencies is not None:
+            raise RecipeError("with --groups-from the recipe is that of the other sketch", "leave out --frequencies")
+        chosen = other.recipe
+    elif recipe is None:
         chosen = Recipe.general(facts, rows, budget, frequencies)
     elif frequencies is not None:
         raise RecipeError("--frequencies is for the general recipe", "set size in the recipe file instead")
@@ -422,7 +413,10 @@ def _recipe(
         if not separator:
             raise RecipeError("--only needs a column and a value", "write --only region=north")
         part = Only(column, value)
-    return Recipe(chosen.parts, rows, chosen.sampling, part)
+    chosen = Recipe(chosen.parts, rows, chosen.sampling, part)
+    if other is not None:
+        agreed_pairs(facts, chosen, chosen.bind(facts), other)
+    return chosen
 
 
 def _accumulated(table: Path, facts: Schema, recipe: Recipe) -> RawSketch:
@@ -457,26 +451,27 @@ def _release(
     force: bool,
     mechanism: str,
     plan: str | None,
+    other: ReleasedSketch | None = None,
 ) -> None:
     from dpsketch.sketch.release import release as release_raw
 
-    release_raw(raw, budget, book, name, mechanism, plan).save(output, force)
+    release_raw(raw, budget, book, name, mechanism, plan, other).save(output, force)
     if book is not None:
         (account,) = (account for account in book.accounts() if account.dataset == name)
-        err.print(f"{output}: released with {budget}; dataset '{name}' has spent {_spent_text(account)}.")
+        err.print(f"{output}: released with {budget}; dataset '{name}' has spent {spent_text(account)}.")
         err.print(f'Next: dpsketch show {output}, dpsketch ask {output} "select count(*) from sketch"')
     else:
         err.print(f"{output}: NOT PRIVATE, for studies only.")
 
 
 @contextmanager
-def _progress() -> Iterator[Any]:
-    """A bar of the share of bytes read: never a number of rows."""
+def _progress(doing: str = "reading") -> Iterator[Any]:
+    """A bar of the share of bytes read, or of another task: never a number of rows."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("reading"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn())
+    columns = (TextColumn(doing), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task("reading", total=1.0)
+        task = bar.add_task(doing, total=1.0)
         yield lambda share: bar.update(task, completed=share)
 
 
@@ -501,141 +496,30 @@ def _rich_table(table: Table) -> RichTable:
     return shown
 
 
+def _plan_table(plan: Forecast) -> RichTable:
+    """One line an answer and budget; the query stands before its first."""
+    shown = RichTable("query")
+    for name in ("epsilon", "typical answer", "predicted error", "relative"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for label, found in plan.answers().items():
+        for place, each in enumerate(found):
+            relative = f"{100 * each.relative:.2g} %" if math.isfinite(each.relative) else "-"
+            name = "" if place else label
+            shown.add_row(name, f"{each.budget.epsilon:g}", *each.texts, relative, end_section=each is found[-1])
+    return shown
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(number) for number in text.split(",")]
+    except ValueError:
+        raise BudgetError(
+            f"--epsilon must be numbers with commas between them, got '{text}' instead", "write --epsilon 0.1,1,10"
+        ) from None
+
+
 def _cell_text(cell: Any) -> str:
     return "(missing)" if cell is None else str(cell)
-
-
-def _budget(text: str) -> Budget:
-    """epsilon=0.1,delta=1e-7 as a budget."""
-    hint = "write epsilon=0.1, or epsilon=0.1,delta=1e-7, or rho=0.01"
-    numbers: dict[str, float] = {}
-    for word in text.split(","):
-        key, _, value = word.partition("=")
-        key = key.strip()
-        if key not in ("epsilon", "delta", "rho") or key in numbers:
-            raise BudgetError(f"'{text}' is not a budget", hint)
-        try:
-            numbers[key] = float(value)
-        except ValueError:
-            raise BudgetError(f"'{text}' is not a budget", hint) from None
-    if set(numbers) == {"delta"}:
-        raise BudgetError(f"'{text}' is not a budget: delta needs an epsilon", hint)
-    if "epsilon" in numbers:
-        _check_epsilon("epsilon of a plan's release", numbers["epsilon"], "choose a smaller one")
-    return Budget(**numbers)
-
-
-def _check_epsilon(what: str, epsilon: float, hint: str) -> None:
-    """A budget's limit in words for curators, who make no studies without privacy."""
-    if epsilon > MOST_EPSILON:
-        raise BudgetError(f"{what} must be between 1e-9 and {MOST_EPSILON}, got {epsilon!r} instead", hint)
-
-
-def _say_upgraded(book: Ledger) -> None:
-    if book.upgraded:
-        err.print("The ledger was upgraded to this version's tables; earlier versions of dpsketch refuse it now.")
-
-
-def _accounts_table(accounts: Sequence[Account]) -> RichTable:
-    """A line for each number that is capped; wide names are folded, numbers are short, nothing is cut off."""
-    from dpsketch.privacy.account import rounded
-
-    table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("dataset", "relation", "budget", "cap", "spent", "left"):
-        table.add_column(name, overflow="fold", justify="right" if name in ("cap", "spent", "left") else "left")
-    for account in accounts:
-        names = (account.dataset, account.relation or "-")
-        for kind in _kinds(account):
-            cap, spent, left = (getattr(amount, kind) or Fraction(0) for amount in _amounts(account).values())
-            shown = rounded(cap, up=cap == spent), rounded(spent, up=True), rounded(left, up=False)
-            table.add_row(*names, kind, *shown)
-            names = ("", "")
-    return table
-
-
-def _spent_text(account: Account) -> str:
-    """epsilon 1 of 2 and delta 1e-06 of 1e-05"""
-    from dpsketch.privacy.account import rounded
-
-    cap, spent, _ = _amounts(account).values()
-    texts = []
-    for kind in _kinds(account):
-        much, most = (getattr(amount, kind) or Fraction(0) for amount in (spent, cap))
-        texts.append(f"{kind} {rounded(much, up=True)} of {rounded(most, up=much == most)}")
-    return " and ".join(texts)
-
-
-def _kinds(account: Account) -> tuple[str, ...]:
-    if account.cap.rho is not None:
-        return ("rho",)
-    return ("epsilon", "delta") if account.cap.delta or account.spent.delta else ("epsilon",)
-
-
-def _amounts(account: Account) -> dict[str, Cap]:
-    return {"cap": account.cap, "spent": account.spent, "left": account.left}
-
-
-def _releases_text(account: Account) -> str:
-    """per row; 3 releases (1 unfinished), some of 2 parts"""
-    unfinished = sum(not spend.committed for spend in account.spends)
-    text = f"per {account.unit}; " if account.unit else ""
-    text += _count(len(account.spends), "release") + (f" ({unfinished} unfinished)" if unfinished else "")
-    counts = [_count(count, noun) for count, noun in ((account.parts, "part"), (account.samples, "sample")) if count]
-    return text + (f", of {' and '.join(counts)}" if counts else "")
-
-
-def _plan_cost(plan: DeclaredPlan) -> str:
-    from dpsketch.privacy.account import rounded
-
-    return f"epsilon {rounded(plan.epsilon, up=True)} and delta {rounded(plan.delta, up=True)}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _as_plan(account: Account, delta: Fraction) -> dict[str, str | None]:
-    try:
-        epsilon = decimal_text(account.as_one_plan(delta))
-    except BudgetError:  # none is finite
-        return {"epsilon_as_one_plan": None}
-    return {"epsilon_as_one_plan": epsilon}
-
-
-def _account_facts(account: Account) -> dict[str, Any]:
-    rho = account.cap.rho is not None
-    numbers = _amounts(account)
-    facts = {
-        "dataset": account.dataset,
-        "unit": account.unit,
-        "relation": account.relation,
-        "kind": "rho" if rho else "epsilon",
-    }
-    facts |= {
-        name: decimal_text((amount.rho if rho else amount.epsilon) or Fraction(0)) for name, amount in numbers.items()
-    }
-    if not rho:
-        facts |= {f"delta_{name}": decimal_text(amount.delta) for name, amount in numbers.items()}
-    plans = [
-        {
-            "name": plan.name,
-            "epsilon": decimal_text(plan.epsilon),
-            "delta": decimal_text(plan.delta),
-            "used": [str(budget) for budget in plan.used],
-            "unused": [str(budget) for budget in plan.unused],
-            "created": plan.created,
-        }
-        for plan in account.plans
-    ]
-    return facts | {"plans": plans, "spends": [_spend_facts(spend) for spend in account.spends]}
-
-
-def _spend_facts(spend: Spend) -> dict[str, Any]:
-    facts = spend.release.to_dict() | {"created": spend.created, "committed": spend.committed}
-    if spend.partition is not None:
-        facts["partition"] = dict([spend.partition])
-    more = {"plan": spend.plan, "event": spend.event}
-    return facts | {name: value for name, value in more.items() if value is not None}
 
 
 def main() -> None:

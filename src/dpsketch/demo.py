@@ -140,7 +140,7 @@ def run_demo(folder: Path, console: Console) -> None:
     console.print(
         "3. Anyone may now ask the file, as often as they like. Only because this table is made up can the true"
     )
-    console.print("   answers stand beside the private ones (± one standard error of the privacy noise):\n")
+    console.print("   answers stand beside the private ones (± one standard error):\n")
     answers = RichTable("question", "answer", "truth", "error / stderr", title=None)
     for question in QUESTIONS:
         answer = view.sql(question.sql).rows[0][0]

@@ -66,8 +66,22 @@ def sql(question: str, message: str) -> Case:
 
 
 COUNT_RECIPE = "[[parts]]\nshare = 1.0\nmap = 'count'\n"
-AGGREGATES = "avg, sum, count, var, stddev, median, quantile(column, q)"
+AGGREGATES = (
+    "avg, sum, count, count_if, var, stddev, median, quantile(column, q), covar_pop, corr, regr_slope(y, x), "
+    "regr_intercept(y, x)"
+)
+FUNCTIONS = (
+    "Hint: expressions use +, -, *, /, %, power, abs, sign, sqrt, exp, ln, log, round, floor, ceil, least, greatest, "
+    "coalesce, nullif, case, if, cast"
+)
+ONE_TABLE = "Hint: a sketch is one table; use aggregates, where, group by, having, order by and limit"
+KEYS = "Hint: group by a category, boolean or integer column, or by an expression of one column with few values"
 CONDITIONS = "Hint: conditions use and, or, not, =, <>, <, <=, >, >=, between, in, is null"
+OTHER_RECIPE = (
+    "the sketch that groups are taken from has another recipe\n"
+    "Hint: sketch the table by its recipe: dpsketch release TABLE --groups-from without --recipe, --only and "
+    "--frequencies does (accumulate(table, schema, other.recipe))"
+)
 COPY = "Hint: ask its owner for a new copy"
 CASES = [
     # schemas
@@ -266,7 +280,7 @@ CASES = [
     ),
     Case(
         RELEASE.replace("--epsilon 1", "--epsilon 1e-9 --rows 281000000000000"),
-        "RecipeError: map fourier: 281000000000000 declared rows and the noise do not fit 63 bits\n"
+        "RecipeError: map marginals: 281000000000000 declared rows and the noise do not fit 63 bits\n"
         "Hint: raise epsilon or the part's share, or declare fewer rows",
     ),
     Case(
@@ -426,8 +440,8 @@ CASES = [
     ),
     Case(RELEASE + " --rows 0", "RecipeError: rows must be a whole number from 1 to 10^15, got 0 instead"),
     Case(
-        RELEASE + " --frequencies 0",
-        "RecipeError: Fourier: size must be a whole number from 1 to 10000000, got 0 instead",
+        RELEASE + " --frequencies -1",
+        "RecipeError: Fourier: size must be a whole number from 1 to 10000000, got -1 instead",
     ),
     # recipes
     Case(RELEASE + " --recipe none.toml", "RecipeError: none.toml: cannot be read: No such file or directory"),
@@ -535,6 +549,41 @@ CASES = [
         "MergeError: a sketch marked NOT PRIVATE does not merge with any other\n"
         "Hint: release with a finite epsilon, or merge the raw sketches",
     ),
+    Case(
+        "release good.raw --groups-from study.sketch --epsilon 1 --ledger l.db -o new.sketch",
+        "MergeError: groups of a sketch marked NOT PRIVATE follow from exact sums\n"
+        "Hint: take them from a private release",
+    ),
+    Case(
+        RELEASE + " --groups-from good.raw",
+        "FileError: good.raw is a raw sketch: unreleased and not private\n"
+        "Hint: release it first: dpsketch release RAW --epsilon …",
+    ),
+    Case(
+        RELEASE + " --groups-from missing.sketch", "FileError: missing.sketch cannot be read: No such file or directory"
+    ),
+    Case(RELEASE + " --groups-from cut.sketch", f"FileError: cut.sketch is damaged or not a sketch file\n{COPY}"),
+    Case(
+        RELEASE + " --groups-from good.sketch --frequencies 3",
+        "RecipeError: with --groups-from the recipe is that of the other sketch\nHint: leave out --frequencies",
+    ),
+    Case(
+        RELEASE + " --groups-from good.sketch --recipe bad-recipe.toml",
+        f"MergeError: {OTHER_RECIPE}",
+        recipe=COUNT_RECIPE,
+    ),
+    Case(
+        RELEASE + " --groups-from good.sketch --recipe bad-recipe.toml",
+        f"MergeError: {OTHER_RECIPE}",
+        recipe="[[parts]]\nshare = 0.4\nmap = 'marginals'\n[[parts]]\nshare = 0.3\nmap = 'pairs'\npool = true\n"
+        "[[parts]]\nshare = 0.3\nmap = 'count'\n",
+    ),
+    Case(RELEASE + " --groups-from good.sketch --only sex=Male", f"MergeError: {OTHER_RECIPE}"),
+    Case(
+        "release t.parquet --schema bad.toml --groups-from good.sketch --epsilon 1 --ledger l.db -o new.sketch",
+        "MergeError: the sketch that groups are taken from has another schema\nHint: use one schema file at every site",
+        GOOD.replace("120", "121"),
+    ),
     # questions
     sql("select avg(agee) from sketch", "there is no column 'agee'\nHint: did you mean 'age'?"),
     sql("select avg(zzz) from sketch", "there is no column 'zzz'\nHint: the columns are age, sex, joined, member"),
@@ -555,19 +604,15 @@ CASES = [
     sql("select avg(age) from people", "the table is called sketch\nHint: write: … from sketch …"),
     sql(
         "select avg(age) from sketch join other using (age)",
-        "join is not supported\nHint: a sketch is one table; use aggregates, where and group by",
-    ),
-    sql(
-        "select avg(age) from sketch order by 1",
-        "order by is not supported\nHint: a sketch is one table; use aggregates, where and group by",
+        f"join is not supported\n{ONE_TABLE}",
     ),
     sql(
         "select avg(age) from sketch tablesample 10 percent",
-        "a sample is not supported\nHint: a sketch is one table; use aggregates, where and group by",
+        f"a sample is not supported\n{ONE_TABLE}",
     ),
     sql(
         "select sex, avg(age) from sketch group by all",
-        "group by all is not supported\nHint: a sketch is one table; use aggregates, where and group by",
+        f"group by all is not supported\n{ONE_TABLE}",
     ),
     sql(
         "select count(*) from sketch where " + " or ".join(["age = 1"] * 900),
@@ -582,7 +627,15 @@ CASES = [
         "'(age BETWEEN 60 AND 40 OR age BETWEEN 40 AND 60)' is not supported\nHint: leave out: symmetric",
     ),
     sql("select count(age, sex) from sketch", "'COUNT(age, sex)' is not supported\nHint: leave out: expressions"),
-    sql("select std(age, 1) from sketch", f"'STD(age, 1)' is not supported in the select list\nHint: use {AGGREGATES}"),
+    sql("select std(age, 1) from sketch", "'STD(age, 1)': std takes 1 argument, got 2"),
+    sql(
+        "select avg(age, 1) from sketch",
+        "a function has too many arguments\nHint: avg(x), round(x, 2), corr(x, y), regr_slope(y, x)",
+    ),
+    sql(
+        "select corr(age) from sketch",
+        "a function or operator lacks an argument\nHint: power(x, 2), corr(x, y), regr_slope(y, x)",
+    ),
     sql(
         "select avg(other.age) from sketch",
         "there is no table 'other'\nHint: write the column's name alone: age",
@@ -605,9 +658,99 @@ CASES = [
         "the sum of dates in column 'joined' is not defined\nHint: ask for the mean or a quantile",
     ),
     sql(
-        "select avg(age * 2) from sketch",
-        "'AVG(age * 2)' must be taken of a column\nHint: expressions inside aggregates are not supported",
+        "select avg(age * sex) from sketch",
+        "column 'sex' is a category and has no numeric value\nHint: compare it: case when sex = … then 1 else 0 end",
     ),
+    sql(
+        "select avg(age + joined) from sketch",
+        "dates of column 'joined' cannot be used in arithmetic\n"
+        "Hint: compare them: case when joined > '2024-01-31' then 1 else 0 end",
+    ),
+    sql(
+        "select avg(joined) - 1 from sketch",
+        "dates of column 'joined' cannot be used in arithmetic\nHint: ask for each in its own column",
+    ),
+    sql(
+        "select corr(age, sex) from sketch",
+        "column 'sex' is a category and has no numeric value\nHint: count it, or group by it",
+    ),
+    sql(
+        "select regr_slope(age, joined) from sketch",
+        "the covariance of dates in column 'joined' is not defined\nHint: ask for the mean or a quantile",
+    ),
+    sql("select avg(sin(age)) from sketch", f"the function 'sin' is not known here\n{FUNCTIONS}"),
+    sql("select avg(shout(age)) from sketch", f"the function 'shout' is not known here\n{FUNCTIONS}"),
+    sql("select avg('old') from sketch", "'old' is not a number that can be used here"),
+    sql("select avg(age like 'x') from sketch", f"'age LIKE 'x'' is not a supported expression\n{FUNCTIONS}"),
+    sql(
+        "select avg(cast(age as varchar)) from sketch",
+        "'CAST(age AS TEXT)' is not supported\nHint: cast to int or double",
+    ),
+    sql(
+        "select avg(round(age, member)) from sketch",
+        "'ROUND(age, member)' must round to a whole number of decimals, at most 15",
+    ),
+    sql(
+        "select avg(exp(age * 1000)) from sketch",
+        "'exp(age * 1000)' is too large at some values of its columns\nHint: limit it: least(…, 1000)",
+    ),
+    sql(
+        "select avg(sum(age)) from sketch",
+        "'SUM(age)' is an aggregate inside an expression of columns\n"
+        "Hint: use one aggregate alone, and having for conditions on it",
+    ),
+    sql(
+        "select count(*) from sketch where avg(age) > 3",
+        "'AVG(age)' is an aggregate inside an expression of columns\n"
+        "Hint: use one aggregate alone, and having for conditions on it",
+    ),
+    sql("select sum(age) over () from sketch", "window functions are not supported\nHint: use group by"),
+    sql(
+        "select (select avg(age) from sketch) from sketch",
+        "a select inside a select is not supported\nHint: a sketch is one table; ask two questions",
+    ),
+    sql(
+        "select count(*) from sketch where age > (select avg(age) from sketch)",
+        "a select inside a select is not supported\nHint: a sketch is one table; ask two questions",
+    ),
+    sql("select avg(distinct age) from sketch", "distinct is not supported\nHint: count each label with group by"),
+    sql("select distinct avg(age) from sketch", f"distinct is not supported\n{ONE_TABLE}"),
+    sql("with t as (select 1) select avg(age) from sketch", f"with is not supported\n{ONE_TABLE}"),
+    sql(
+        "select avg(age) from sketch union select 1",
+        "only one select statement is supported\nHint: write: select avg(age) from sketch",
+    ),
+    sql("select mode(age) from sketch", f"the aggregate 'MODE(age)' is not supported\nHint: use {AGGREGATES}"),
+    sql("select 1 from sketch", f"'1' is not supported in the select list\nHint: use {AGGREGATES}"),
+    sql(
+        "select power(avg(age), avg(age)) from sketch",
+        "'AVG(age)' must be a number here\nHint: power(avg(x), 2), log(2, avg(x))",
+    ),
+    sql(
+        "select sin(avg(age)) from sketch",
+        f"the function 'sin' is not known here\nHint: aggregates are {AGGREGATES}; between them use +, -, *, /, abs, "
+        "sqrt, exp, ln, log, power, round, floor, ceil, least, greatest, coalesce, nullif, cast",
+    ),
+    sql(
+        "select avg(age) from sketch having sex = 'Male'",
+        "column 'sex' is neither aggregated nor in group by\nHint: put conditions on columns in where",
+    ),
+    sql(
+        "select avg(age) as mean from sketch having mean",
+        "column 'avg(age)' is not boolean\nHint: compare it with a value: avg(age) = …",
+    ),
+    sql("select avg(age) from sketch order by 2", "order by 2: the select list has no such entry"),
+    sql("select avg(age) from sketch group by 2", "group by 2: the select list has no such entry"),
+    sql(
+        "select avg(age) from sketch order by sex",
+        f"column 'sex' is neither aggregated nor in group by\nHint: use {AGGREGATES}",
+    ),
+    sql(
+        "select avg(age) from sketch limit 1.5",
+        "'LIMIT 1.5' is not supported\nHint: write a whole number: limit 10 offset 5",
+    ),
+    sql("select avg(age) from sketch group by age + joined", f"group by 'age + joined' is not supported\n{KEYS}"),
+    sql("select avg(age), count(*) from sketch group by 1", f"group by 'AVG(age)' is an aggregate\n{KEYS}"),
     sql(
         "select count(*) from sketch where sex = 'Femal'",
         "column 'sex' has no listed value 'Femal'\nHint: did you mean 'Female' or 'Male'?",
@@ -633,6 +776,42 @@ CASES = [
     sql(
         "select count(distinct age) from sketch",
         "count(distinct …) is not in this release\nHint: count each label with group by",
+    ),
+    # plans
+    Case(
+        "plan --schema good.toml --epsilon 0.1,x",
+        "BudgetError: --epsilon must be numbers with commas between them, got '0.1,x' instead\n"
+        "Hint: write --epsilon 0.1,1,10",
+    ),
+    Case(
+        "plan --schema good.toml --epsilon 1,0",
+        "BudgetError: epsilon must be a number above 0, got 0.0 instead\nHint: 1 is a common choice",
+    ),
+    Case(
+        "plan --schema good.toml --epsilon inf",
+        "BudgetError: a plan is for private releases\nHint: pass finite numbers",
+    ),
+    Case(
+        "plan --schema good.toml --plot plan.jpg", "FileError: plan.jpg does not end in .png\nHint: choose this ending"
+    ),
+    Case(
+        "plan --schema rowless.toml",
+        "RecipeError: the number of rows must be declared\n"
+        "Hint: pass rows (--rows) or set privacy.rows in the schema: a public order of magnitude",
+    ),
+    Case(
+        "plan --schema good.toml --simulations 0",
+        "RecipeError: plan: simulations must be a whole number from 1 to 1000, got 0 instead",
+    ),
+    Case(
+        "plan --schema good.toml --query|select avg(wage) from sketch",
+        "QueryError: there is no column 'wage'\nHint: did you mean 'age'?",
+    ),
+    Case(
+        "plan --schema good.toml --query|select sex, avg(age) from sketch group by sex limit 1",
+        "QueryError: a plan is about all groups: having, order by, limit and offset choose some by their noisy "
+        "answers\n"
+        "Hint: leave these clauses out of the planned query",
     ),
 ]
 

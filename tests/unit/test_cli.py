@@ -52,9 +52,66 @@ def test_two_sites_merge_raw_sketches_and_release_once(folder: Path) -> None:
 def test_released_sketches_merge_and_show_both(folder: Path) -> None:
     for name in ("a", "b"):
         options = ["--schema", "hospital.toml", "--ledger", "l.db", "--dataset", name, "-o", f"{name}.sketch"]
-        run(folder, "release", "hospital.parquet", "--epsilon", "0.5", *options)
+        agreed = ["--groups-from", "a.sketch"] if name == "b" else []
+        run(folder, "release", "hospital.parquet", "--epsilon", "0.5", *options, *agreed)
     run(folder, "merge", "a.sketch", "b.sketch", "-o", "both.sketch")
     assert "2 releases (epsilon 0.5; epsilon 0.5)" in run(folder, "show", "both.sketch")
+
+
+POOLED = """
+[[parts]]
+map = "count"
+share = 0.05
+[[parts]]
+map = "marginals"
+share = 0.4
+bins = 16
+[[parts]]
+map = "pairs"
+share = 0.55
+bins = 16
+pool = true
+most = 6
+"""
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_released_pairs_merge_in_the_groups_of_the_first_site(folder: Path, raw: bool) -> None:
+    (folder / "pooled.toml").write_text(POOLED)
+    described, recipe = ["--schema", "hospital.toml"], ["--recipe", "pooled.toml"]
+    spend = ["--epsilon", "2", "--ledger", "l.db", "--dataset"]
+    run(folder, "release", "hospital.parquet", *described, *recipe, *spend, "a", "-o", "a.sketch")
+    much = ["--epsilon", "50", *spend[2:]]  # for other groups
+    run(folder, "release", "hospital.parquet", *described, *recipe, *much, "b", "-o", "b.sketch")
+    alone = subprocess.run(
+        [PROGRAM, "merge", "a.sketch", "b.sketch", "-o", "x"], cwd=folder, capture_output=True, text=True
+    )
+    assert alone.returncode == 1
+    assert "--groups-from" in alone.stderr
+    agreed = ["--groups-from", "a.sketch"]
+    if raw:
+        run(folder, "accumulate", "hospital.parquet", *described, *recipe, "-o", "c.raw")
+        run(folder, "release", "c.raw", *spend, "c", *agreed, "-o", "c.sketch")
+    else:
+        run(folder, "release", "hospital.parquet", *described, *spend, "c", *agreed, "-o", "c.sketch")
+    run(folder, "merge", "a.sketch", "c.sketch", "-o", "both.sketch")
+    pairs = json.loads(run(folder, "show", "both.sketch", "--json"))["parts"][2]
+    assert len(pairs["pairs"]) == 6
+    assert [noise["sensitivity"] for noise in pairs["noise"]] == [6, 6]
+
+
+def test_groups_of_a_site_with_another_schema_are_refused_as_such(folder: Path) -> None:
+    """Not as groups that do not fit: the next step is one schema file."""
+    spend = ["--epsilon", "2", "--ledger", "l.db", "--dataset"]
+    run(folder, "release", "hospital.parquet", "--schema", "hospital.toml", *spend, "a", "-o", "a.sketch")
+    other = SCHEMA.replace('"maternity", ', "")
+    assert other != SCHEMA
+    (folder / "other.toml").write_text(other)
+    command = [PROGRAM, "release", "hospital.parquet", "--schema", "other.toml", *spend, "b", "-o", "b.sketch"]
+    done = subprocess.run([*command, "--groups-from", "a.sketch"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "another schema" in done.stderr
+    assert "use one schema file at every site" in done.stderr
 
 
 def test_a_schema_from_init_needs_a_person(folder: Path) -> None:
@@ -197,6 +254,38 @@ def test_an_upgrade_is_told_once(command: str, tmp_path: Path) -> None:
         words += ["--release", "epsilon=0.1", "--delta", "0"]
     assert "The ledger was upgraded to this version's tables" in said(tmp_path, *words).splitlines()[0]
     assert "upgraded" not in said(tmp_path, "ledger", "show", "l.db")
+
+
+TABLES = """
+[[parts]]
+map = "count"
+share = 0.1
+[[parts]]
+map = "histogram"
+share = 0.9
+bins = 16
+"""
+
+
+def test_a_plan_reads_and_spends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "hospital.toml").write_text(SCHEMA)
+    (tmp_path / "tables.toml").write_text(TABLES)
+    mean, rare, date = (
+        f"select {what} from sketch" for what in ("avg(age)", "count(*) filter (where smoker) as n", "median(admitted)")
+    )
+    asked = ["--query", mean, "--query", rare, "--query", date]
+    options = ["--schema", "hospital.toml", "--recipe", "tables.toml", "--simulations", "2", *asked]
+    words = run(tmp_path, "plan", *options, "--epsilon", "0.001,5", "--rows", "2000", "--plot", "plan.png")
+    assert "Nothing was read or spent" in words
+    assert f"Below 10 % of a typical answer from epsilon 5 on: {mean}" in words
+    assert "2024-" in words
+    assert f"answer with none of these budgets: {date}" not in words
+    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
+    assert {path.name for path in tmp_path.iterdir()} == {"hospital.toml", "tables.toml", "plan.png"}
+    rows = json.loads(run(tmp_path, "plan", *options, "--epsilon", "1", "--json"))
+    assert [row["query"] for row in rows] == [mean, rare, date]
+    assert 0 < rows[0]["error"] < rows[0]["typical"] < 110
+    assert rows[2]["relative"] is None
 
 
 # An empty ledger of version 0.1.0.
