@@ -3,10 +3,10 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint bench audit clean
+.PHONY: help demo test lint bench audit papers-m2m clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null 2>&1 && $(PYTHON) -m venv $(VENV) || python3 -m venv $(VENV)
@@ -38,5 +38,19 @@ audit: $(VENV)/.installed-test  ## the long privacy audit: attacks a million rel
 bench: $(VENV)/.installed-test  ## speed of the kernels, as ratios in one process
 	$(BIN)/python -m benchmarks
 
+.venvs/mbi/.installed: Makefile
+	$(PYTHON) -m venv .venvs/mbi || python3 -m venv .venvs/mbi
+	.venvs/mbi/bin/python -m pip install -q 'mbi==2.0.0' jax networkx
+	@touch $@
+
+# diffprivlib 0.6 uses names that scikit-learn 1.6 dropped.
+.venvs/diffprivlib/.installed: Makefile
+	$(PYTHON) -m venv .venvs/diffprivlib || python3 -m venv .venvs/diffprivlib
+	.venvs/diffprivlib/bin/python -m pip install -q diffprivlib 'scikit-learn<1.6' 'numpy<2.3' 'scipy<1.15'
+	@touch $@
+
+papers-m2m: $(VENV)/.installed-test .venvs/mbi/.installed .venvs/diffprivlib/.installed  ## every figure of the m2m paper beside its goal and its baselines
+	$(BIN)/python -m benchmarks.m2m
+
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

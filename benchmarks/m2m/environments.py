@@ -1,0 +1,42 @@
+"""Packages that do not go with ours run in environments of their own, as scripts that read and write files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / ".venvs"
+# Counts need double precision; no program of mbi's is compiled twice.
+JAX = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1", "JAX_ENABLE_COMPILATION_CACHE": "0"}
+
+
+def interpreter(environment: str) -> Path:
+    return FOLDER / environment / "bin" / "python"
+
+
+def installed(environment: str) -> bool:
+    return interpreter(environment).exists()
+
+
+def run_script(
+    environment: str, module: str, arrays: dict[str, Any], options: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arrays and a report that the script leaves behind."""
+    with tempfile.TemporaryDirectory() as folder:
+        np.savez(Path(folder) / "input.npz", **arrays)
+        (Path(folder) / "options.json").write_text(json.dumps(options))
+        variables = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"} | JAX
+        command = [str(interpreter(environment)), "-m", module, folder]
+        done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{module} failed:\n{done.stderr[-3000:]}")
+        with np.load(Path(folder) / "output.npz") as found:
+            output = dict(found)
+        return output, json.loads((Path(folder) / "report.json").read_text())
