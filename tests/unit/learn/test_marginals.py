@@ -78,7 +78,7 @@ def test_standard_errors_match_the_spread_of_many_releases(raw: dps.RawSketch) -
         "tail": lambda view: selection(view, "wage", "wage > 60").share(),
         "cdf": lambda view: selection(view, "age").cdf(column("age"), np.array([30.0]))[0],
     }
-    views = [released(raw, 0.5) for _ in range(300)]
+    views = [released(raw, 0.5) for _ in range(150)]
     for name, question in questions.items():
         answers = [question(view) for view in views]
         spread, stated = np.std([a.value for a in answers]), np.mean([a.stderr for a in answers])

@@ -19,7 +19,6 @@ from dpsketch.schema import Column, Floats
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
-MOST_REFITS = 16
 MOST_ROWS = 10**7
 
 
@@ -67,7 +66,7 @@ def fit_sklearn(
     """Train a copy of `estimator` on about `rows` synthetic rows; without a target if it needs none.
 
     Features are in the user's units: put a scaler before estimators that mind, as in scikit-learn. Refits for
-    `coef_stderr_` train it up to 16 times more; `uncertainty=False` leaves them out.
+    `coef_stderr_` train it again for every refit; `uncertainty=False` leaves them out.
     """
     from sklearn.base import is_classifier
 
@@ -108,7 +107,7 @@ def _refits(
     """Coefficients from refits; each has a class less if the noise took one."""
     return [
         np.asarray(_trained(estimator, found, scaling, population.points(model, rows), column, classes).coef_)
-        for model in range(1, min(population.refits, MOST_REFITS) + 1)
+        for model in range(1, population.refits + 1)
     ]
 
 
