@@ -67,7 +67,7 @@ def test_products_of_conditions_hold_the_truth(view: dps.View, table: pa.Table) 
 
 
 def test_answers_by_draws_agree_with_exact_ones(view: dps.View) -> None:
-    """The same question in a form that is no product: `x + 0 * y` is not recognised as a function of x."""
+    """The same question in a form that is not recognised as a product."""
     exact = view.fraction("x <= 0.4 and z = 'b'")
     drawn = view.fraction("not (x > 0.4 or z <> 'b')")
     assert drawn.value == pytest.approx(exact.value, abs=0.004)
