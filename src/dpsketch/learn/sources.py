@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpsketch.errors import QueryError
+from dpsketch.fitting.columns import GroupTotals
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.blocks import Block, blocks
 from dpsketch.learn.marginals import MarginalEstimator
 from dpsketch.learn.moments import METHODS, MomentEstimator
 from dpsketch.learn.products.cache import cached_fit
 from dpsketch.learn.products.estimator import ProductEstimator
-from dpsketch.learn.products.released import product_parts
+from dpsketch.learn.products.released import noisy_sums, product_parts
 from dpsketch.learn.products.single import fit_column
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.selection import Estimator
@@ -99,8 +100,18 @@ class Sources:
 
     def _marginals(self, part: ReleasedPart, place: int) -> tuple[Estimator, Estimator]:
         schema, noise = self._released.schema, self._noise
-        smooth = ProductEstimator(schema, noise, fit_column(noise, part, place))
+        parts = product_parts(self._released)
+        totals = self._totals.get(part.map.columns[place]) if parts is not None and parts[1] is part else None
+        smooth = ProductEstimator(schema, noise, fit_column(noise, part, place, totals))
         return MarginalEstimator(schema, noise, part, place), smooth
+
+    @cached_property
+    def _totals(self) -> dict[str, GroupTotals | None]:
+        """What the pair tables say about their columns one by one."""
+        parts = product_parts(self._released)
+        if parts is None:
+            return {}
+        return dict(zip(parts[0].map.columns, noisy_sums(self._released, *parts).totals(), strict=True))
 
     def _regression(self, wanted: set[str], with_marginals: bool = False) -> list[Estimator]:
         """On the sums of fewest columns that has them, of squares only if there are no others."""

@@ -30,7 +30,7 @@ def refits(sums: NoisySums, fitted: Products, count: int = REFITS) -> tuple[Prod
 def redrawn(sums: NoisySums, fitted: Products, generator: np.random.Generator) -> NoisySums:
     """What would be released of `fitted`, were it the truth."""
     summaries = [
-        _summary(summary, marginal, sums.rows, generator)
+        redrawn_summary(summary, marginal, sums.rows, generator)
         for summary, marginal in zip(sums.summaries, fitted.marginals, strict=True)
     ]
     mixture = fitted.mixture
@@ -52,7 +52,9 @@ def _released_groups(shares: Floats, fine: NDArray[np.int64], groups: NDArray[np
     return found.T
 
 
-def _summary(summary: ColumnSummary, marginal: Marginal, rows: float, generator: np.random.Generator) -> ColumnSummary:
+def redrawn_summary(
+    summary: ColumnSummary, marginal: Marginal, rows: float, generator: np.random.Generator
+) -> ColumnSummary:
     exact = rows * marginal.shares
     counts = exact + summary.count_sd * generator.normal(size=len(exact))
     positions, centred = None, None

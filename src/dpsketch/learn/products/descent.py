@@ -13,8 +13,9 @@ from dpsketch.schema import Floats
 Singles = NDArray[np.float32]
 
 SEED = 1
-RATE, STEPS = 0.1, 1000
+RATE, STEPS, FEWEST_STEPS = 0.1, 2000, 600
 WARM_RATE, WARM_STEPS = 0.05, 200  # from a mixture fitted to a similar goal
+WORK = 4e8  # cells times steps: large goals get fewer steps
 SPREAD = 0.5  # standard deviation of the first logits about the marginals'
 MARGIN_WEIGHT = 0.3
 FLOOR = 1e-4  # on products of shares, in weights
@@ -35,8 +36,8 @@ def fit_mixture(
     `shares[j]` are the marginal shares of column j's groups; `goal` has the joint shares of the groups of two columns
     in its blocks, as far as they are `known`. Squared errors are weighted by 1/√(share·share). Softmax parameters, one
     Gram matrix a step, Adam with a rate that falls linearly in the second half. It stops once the root mean squared
-    residual is under `tolerance` or grows: so near independence where the tables leave a choice. At the end the
-    marginals are made exact. Deterministic: the start is drawn from a fixed seed, or is the mixture `start`, from which
+    residual is under `tolerance`: so near independence where the tables leave a choice. At the end the marginals are
+    made exact. Deterministic: the start is drawn from a fixed seed, or is the mixture `start`, from which
     fewer steps do. Single precision does: no residual that matters is below 10⁻⁵.
     """
     lengths = np.array([len(share) for share in shares])
@@ -48,9 +49,10 @@ def fit_mixture(
     aim, scale, target = (each.astype(np.float32) for each in (goal, weight, margin[:, None]))
     margin_weight = MARGIN_WEIGHT / (target + np.float32(1e-2))
     logits, tops = _cold(margin, components) if start is None else _warm(*start)
-    full, steps = (RATE, STEPS) if start is None else (WARM_RATE, WARM_STEPS)
+    full, steps = WARM_RATE, WARM_STEPS
+    if start is None:
+        full, steps = RATE, int(np.clip(WORK / goal.size, FEWEST_STEPS, STEPS))
     adam, adam_top = _Adam(logits), _Adam(tops)
-    last = np.inf
     for step in range(1, steps + 1):
         inside = np.exp(logits)
         sums = np.repeat(member @ inside, lengths, axis=0)
@@ -62,9 +64,8 @@ def fit_mixture(
         if step % CHECK == 0:
             logits -= np.log(sums)  # changes nothing, and keeps exponentials in range
             now = float(np.sqrt(np.square(residual, where=known, out=np.zeros_like(residual)).sum() / cells))
-            if now < tolerance or now >= last:
+            if now < tolerance:
                 break
-            last = now
         residual *= scale
         margins = margin_weight * (weighted.sum(1, keepdims=True) - target)
         pull = residual @ inside

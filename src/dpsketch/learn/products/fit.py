@@ -33,7 +33,9 @@ class Products:
 
 @dataclass(frozen=True)
 class NoisySums:
-    """What a release says of its columns and pairs, and how far off: see `fit_products`."""
+    """What a release says of its columns and pairs, and how far off. `tables[i, j]`, i < j, are noisy counts of the
+    groups of columns i and j, off by `pair_sd` each.
+    """
 
     summaries: Sequence[ColumnSummary]
     rows: float
@@ -42,35 +44,41 @@ class NoisySums:
     tables: Mapping[tuple[int, int], Floats]
     pair_sd: float
 
+    def totals(self) -> list[GroupTotals | None]:
+        """What the pair tables say about single columns: the mean of their row sums, weighted by precision."""
+        sums = [np.zeros(int(group.max()) + 1) for group in self.groups]
+        precision = [0.0] * len(sums)
+        for (i, j), table in self.tables.items():
+            for column, axis in ((i, 1), (j, 0)):
+                known = (self.rows / self.pair_sd) ** 2 / table.shape[axis]
+                sums[column] += known / self.rows * table.sum(axis)
+                precision[column] += known
+        return [
+            GroupTotals(group, total / known, np.full(len(total), known**-0.5)) if known else None
+            for group, total, known in zip(self.groups, sums, precision, strict=True)
+        ]
+
     def fit(self, start: Products | None = None) -> Products:
-        return fit_products(self.summaries, self.rows, self.groups, self.tables, self.pair_sd, start=start)
+        return fit_products(self, start=start)
 
 
-def fit_products(
-    summaries: Sequence[ColumnSummary],
-    rows: float,
-    groups: Groups,
-    tables: Mapping[tuple[int, int], Floats],
-    pair_sd: float,
-    components: int = COMPONENTS,
-    start: Products | None = None,
-) -> Products:
+def fit_products(sums: NoisySums, components: int = COMPONENTS, start: Products | None = None) -> Products:
     """The mixture of products that explains noisy sums: columns one by one, pairs of groups of their cells together.
 
-    `tables[i, j]`, i < j, are noisy counts of the groups of columns i and j, off by `pair_sd` each. A pair that is
-    not there is taken as independent given the others. Costs no privacy: everything comes from released sums.
-    `start`, fitted to similar sums of the same groups, makes the fit several times faster.
+    A pair that has no table is taken as independent given the others. Costs no privacy: everything comes from released
+    sums. `start`, fitted to similar sums of the same groups, makes the fit several times faster.
     """
+    groups, sd = sums.groups, sums.pair_sd / sums.rows
     sizes = [int(group.max()) + 1 for group in groups]
-    sd = pair_sd / rows
-    pairs = {pair: table / rows for pair, table in tables.items()}
-    totals = _group_totals(pairs, sd, groups, sizes)
-    marginals = [fit_marginal(summary, rows, total) for summary, total in zip(summaries, totals, strict=True)]
+    pairs = {pair: table / sums.rows for pair, table in sums.tables.items()}
+    marginals = [
+        fit_marginal(summary, sums.rows, total) for summary, total in zip(sums.summaries, sums.totals(), strict=True)
+    ]
     shares = []
     for marginal, group, size in zip(marginals, groups, sizes, strict=True):
         share = np.maximum(np.bincount(group, marginal.shares, size), SMALLEST_SHARE)
         shares.append(share / share.sum())
-    found = find_dependence(pairs, sd, shares, [summary.ordered for summary in summaries])
+    found = find_dependence(pairs, sd, shares, [summary.ordered for summary in sums.summaries])
     given = [None] * len(sizes) if start is None else start.mixture.groups
     parts = [refine(*column) for column in zip(marginals, groups, shares, given, strict=True)]
     blocks = Blocks([len(part.shares) for part in parts])
@@ -84,23 +92,6 @@ def fit_products(
     mixture = Mixture(weights, tuple(inside), tuple(part.groups for part in parts), tuple(within))
     agreed = (replace(marginal, shares=mixture.marginal(j)) for j, marginal in enumerate(marginals))
     return Products(mixture, tuple(agreed))
-
-
-def _group_totals(
-    pairs: Mapping[tuple[int, int], Floats], sd: float, groups: Groups, sizes: Sequence[int]
-) -> list[GroupTotals | None]:
-    """What the pair tables say about single columns: the mean of their row sums, weighted by precision."""
-    sums = [np.zeros(size) for size in sizes]
-    precision = [0.0] * len(sizes)
-    for (i, j), table in pairs.items():
-        for column, axis in ((i, 1), (j, 0)):
-            known = 1 / (table.shape[axis] * sd**2)
-            sums[column] += known * table.sum(axis)
-            precision[column] += known
-    return [
-        GroupTotals(group, total / known, np.full(len(total), known**-0.5)) if known else None
-        for group, total, known in zip(groups, sums, precision, strict=True)
-    ]
 
 
 def _within(shares: Floats, groups: NDArray[np.int64], size: int) -> Floats:

@@ -51,7 +51,7 @@ def fit_released(released: ReleasedSketch) -> ReleasedProducts:
 
     parts = product_parts(released)
     assert parts is not None
-    sums = _noisy_sums(released, *parts)
+    sums = noisy_sums(released, *parts)
     with threadpool_limits(1):  # matrices are small: threads would wait for each other
         fitted = sums.fit()
         return with_models(released, (fitted, *refits(sums, fitted)))
@@ -67,7 +67,7 @@ def with_models(released: ReleasedSketch, models: tuple[Products, ...]) -> Relea
     return ReleasedProducts(bound.columns, bound.cells, len(bound.pairs), models, sd)
 
 
-def _noisy_sums(released: ReleasedSketch, pairs: ReleasedPart, marginals: ReleasedPart) -> NoisySums:
+def noisy_sums(released: ReleasedSketch, pairs: ReleasedPart, marginals: ReleasedPart) -> NoisySums:
     bound, cells = pairs.map, marginals.map
     assert isinstance(bound, BoundPairs)
     assert isinstance(cells, BoundMarginals)

@@ -1,12 +1,14 @@
-"""The distribution of one column by itself, as smooth as its noise allows: no pair table is needed for it."""
+"""The distribution of one column by itself, as smooth as its noise allows: the joint fit is not needed for it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from dpsketch.fitting.columns import ColumnSummary, fit_marginal
-from dpsketch.learn.products.bootstrap import REFITS, SEED, redrawn
-from dpsketch.learn.products.fit import NoisySums, Products
+from dpsketch.fitting.columns import ColumnSummary, GroupTotals, fit_marginal
+from dpsketch.learn.products.bootstrap import REFITS, SEED, redrawn_summary
+from dpsketch.learn.products.fit import Products
 from dpsketch.learn.products.mixture import Mixture
 from dpsketch.learn.products.released import ReleasedProducts
 from dpsketch.learn.release_noise import ReleaseNoise
@@ -15,24 +17,34 @@ from dpsketch.sketch.pooling import column_summaries
 from dpsketch.sketch.released import ReleasedPart
 
 
-def fit_column(noise: ReleaseNoise, part: ReleasedPart, place: int) -> ReleasedProducts:
-    """A joint distribution of one column, given by its place among those of a marginals part."""
+def fit_column(noise: ReleaseNoise, part: ReleasedPart, place: int, totals: GroupTotals | None) -> ReleasedProducts:
+    """A joint distribution of one column, given by its place among those of a marginals part; `totals` are what pair
+    tables say about it.
+    """
     from threadpoolctl import threadpool_limits
 
     bound = part.map
     assert isinstance(bound, BoundMarginals)
     summary = column_summaries(bound, part.sums, part.noise_variance)[place]
-    rows = noise.rows()
-    one_group = [np.zeros(len(summary.counts), np.int64)]
-    sums = NoisySums([summary], float(rows.value), float(rows.stderr), one_group, {}, 1.0)
+    counted = noise.rows()
+    rows, rows_sd = float(counted.value), float(counted.stderr)
     with threadpool_limits(1):  # matrices are small: threads would wait for each other
-        fitted = _fitted(summary, sums.rows)
-        again = [redrawn(sums, fitted, np.random.default_rng([SEED, number])) for number in range(REFITS)]
-        models = (fitted, *(_fitted(each.summaries[0], each.rows) for each in again))
-    return ReleasedProducts((bound.columns[place],), (bound.cells[place],), 0, models, summary.count_sd / sums.rows)
+        fitted = _fitted(summary, rows, totals)
+        models = [fitted]
+        for number in range(REFITS):
+            generator = np.random.default_rng([SEED, number])
+            again = redrawn_summary(summary, fitted.marginals[0], rows, generator)
+            totals_again = None if totals is None else _redrawn_totals(totals, fitted, generator)
+            models.append(_fitted(again, max(rows + rows_sd * generator.normal(), 1.0), totals_again))
+    return ReleasedProducts((bound.columns[place],), (bound.cells[place],), 0, tuple(models), summary.count_sd / rows)
 
 
-def _fitted(summary: ColumnSummary, rows: float) -> Products:
-    marginal = fit_marginal(summary, rows)
+def _fitted(summary: ColumnSummary, rows: float, totals: GroupTotals | None) -> Products:
+    marginal = fit_marginal(summary, rows, totals)
     groups = np.zeros(len(marginal.shares), np.int64)
     return Products(Mixture(np.ones(1), (np.ones((1, 1)),), (groups,), (marginal.shares,)), (marginal,))
+
+
+def _redrawn_totals(totals: GroupTotals, fitted: Products, generator: np.random.Generator) -> GroupTotals:
+    exact = np.bincount(totals.groups, fitted.marginals[0].shares, len(totals.sd))
+    return replace(totals, shares=exact + totals.sd * generator.normal(size=len(exact)))

@@ -6,7 +6,7 @@ import pytest
 from dpsketch.fitting.columns import ColumnSummary
 from dpsketch.learn.products.blocks import Blocks
 from dpsketch.learn.products.descent import fit_mixture
-from dpsketch.learn.products.fit import fit_products
+from dpsketch.learn.products.fit import NoisySums, fit_products
 
 ROWS = 10_000.0
 SIZES = (6, 5, 4, 3)
@@ -23,14 +23,14 @@ def tables(scale: float = 1.0) -> dict[tuple[int, int], np.ndarray]:
     return {(i, j): scale * (shares[i] * weights[:, None]).T @ shares[j] for i, j in PAIRS}
 
 
-def release(seed: int, sd: float) -> dict:
+def release(seed: int, sd: float) -> NoisySums:
     """Noisy counts of a known mixture over categories (and a missing cell that is one of them)."""
     rng = np.random.default_rng(seed)
     weights, shares = known()
     summaries = [ColumnSummary(ROWS * weights @ share + rng.normal(0, sd, share.shape[1]), sd) for share in shares]
     noisy = {pair: table + rng.normal(0, sd, table.shape) for pair, table in tables(ROWS).items()}
     groups = [np.arange(size) for size in SIZES]
-    return {"summaries": summaries, "rows": ROWS, "groups": groups, "tables": noisy, "pair_sd": sd}
+    return NoisySums(summaries, ROWS, 1.0, groups, noisy, sd)
 
 
 def test_a_known_mixture_is_reproduced():
@@ -47,7 +47,7 @@ def test_a_known_mixture_is_reproduced():
 
 
 def test_products_have_the_tables_of_what_was_released():
-    products = fit_products(**release(1, 1e-2))
+    products = fit_products(release(1, 1e-2))
     for (i, j), table in tables().items():
         assert products.mixture.pair(i, j) == pytest.approx(table, abs=2e-3)
     for column, marginal in enumerate(products.marginals):
@@ -56,22 +56,22 @@ def test_products_have_the_tables_of_what_was_released():
 
 def test_products_beat_the_noise():
     noisy = release(2, 100.0)
-    products = fit_products(**noisy)
+    products = fit_products(noisy)
     found = sum(((products.mixture.pair(i, j) - table) ** 2).sum() for (i, j), table in tables().items())
-    raw = sum(((noisy["tables"][pair] / ROWS - table) ** 2).sum() for pair, table in tables().items())
+    raw = sum(((noisy.tables[pair] / ROWS - table) ** 2).sum() for pair, table in tables().items())
     assert found < raw / 2
 
 
 def test_the_same_release_gives_the_same_mixture():
-    first, second = (fit_products(**release(3, 50.0)).mixture for _ in range(2))
+    first, second = (fit_products(release(3, 50.0)).mixture for _ in range(2))
     assert (first.weights == second.weights).all()
     assert all((a == b).all() for a, b in zip(first.shares, second.shares, strict=True))
 
 
 def test_a_warm_start_finds_what_a_cold_one_does():
-    start = fit_products(**release(4, 50.0))
+    start = fit_products(release(4, 50.0))
     noisy = release(5, 50.0)
-    cold, warm = fit_products(**noisy).mixture, fit_products(**noisy, start=start).mixture
+    cold, warm = fit_products(noisy).mixture, fit_products(noisy, start=start).mixture
     for (i, j), table in tables().items():
         assert warm.pair(i, j) == pytest.approx(cold.pair(i, j), abs=2e-3)
         assert np.abs(warm.pair(i, j) - start.mixture.pair(i, j)).max() > 2e-3
@@ -81,5 +81,7 @@ def test_a_warm_start_finds_what_a_cold_one_does():
 
 
 def test_one_column_and_no_pairs():
-    products = fit_products([ColumnSummary(np.array([700.0, 300.0, 2.0]), 5.0)], 1000.0, [np.array([0, 1, 1])], {}, 1.0)
+    products = fit_products(
+        NoisySums([ColumnSummary(np.array([700.0, 300.0, 2.0]), 5.0)], 1000.0, 1.0, [np.array([0, 1, 1])], {}, 1.0)
+    )
     assert products.mixture.marginal(0) == pytest.approx([0.7, 0.3, 0.0], abs=0.01)
