@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dpsketch.fitting.columns import ColumnSummary
+from dpsketch.fitting.columns import ColumnSummary, lumpiness
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import ColumnPoints
@@ -34,6 +34,7 @@ class MarginalEstimator:
         name = part.map.columns[place]
         self.columns = (name,)
         self.how = f"noisy marginal of {name}"
+        self._first = noise.reserve(1)
 
     @cached_property
     def _points(self) -> ColumnPoints:
@@ -100,7 +101,12 @@ class MarginalEstimator:
         value = slopes @ known / rows
         gradient = (slopes - value[:, None] * total) / rows
         by_rules = gradient @ weights
-        return Estimate(value, self._influence(np.hstack([gradient - by_rules @ rule, by_rules])))
+        influence = self._influence(np.hstack([gradient - by_rules @ rule, by_rules]))
+        shares = np.maximum(known[: mean.shape[1]], 0.0) / rows
+        hidden = self._points.unseen(values, shares, lumpiness(self._summary))
+        return Estimate(
+            value, np.hstack([influence, np.zeros((len(value), self._first - influence.shape[1])), hidden[:, None]])
+        )
 
     def _influence(self, gradient: Floats) -> Floats:
         """From a gradient with respect to (counts, positions, sum of codes, rows) to the noise of the release."""

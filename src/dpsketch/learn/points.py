@@ -88,6 +88,20 @@ class ColumnPoints:
         """Values on the points as [function, cell, place in the cell]."""
         return values.reshape(len(values), self.cells.count, self.inside)
 
+    def unseen(self, values: Floats, shares: Floats, lumpiness: float) -> Floats:
+        """How far off expectations of functions with these values (as `by_cell`) are where records sit on few values of
+        a cell, in the squared mean: up to their deviation inside cells. Mean positions are known, and so are lines: a
+        step is at least a quarter off any line, so what is left of a function after its line counts four times.
+        """
+        if self.inside == 1:
+            return np.zeros(len(values))
+        centred = values - values.mean(2, keepdims=True)
+        place = self.positions - self.positions.mean(1, keepdims=True)
+        along = np.einsum("kci,ci->kc", centred, place) ** 2 / np.maximum((place**2).sum(1), 1e-300)
+        square = (centred**2).sum(2)
+        left = np.clip(4 * (square - along), 0.0, square) / self.inside
+        return np.sqrt(lumpiness * (left @ shares**2))
+
 
 def codes_in_cells(cells: Cells, places: NDArray[np.int64], steps: Floats) -> Codes:
     """Codes at relative places (0 to 1) among the levels of each given cell."""

@@ -12,8 +12,8 @@ from dpsketch.learn.models.copula import Copula
 from dpsketch.learn.moments import MomentEstimator
 from dpsketch.learn.points import Frame
 from dpsketch.learn.products.draws import drawn_frame
-from dpsketch.learn.products.estimator import UNSEEN_ERROR
 from dpsketch.learn.products.released import ReleasedProducts
+from dpsketch.learn.products.unseen import SMOOTH
 from dpsketch.learn.weights import WeightedPoints
 from dpsketch.schema import Floats, Schema, nearest
 
@@ -131,4 +131,4 @@ def spread(fit: Floats, refits: Sequence[Floats]) -> Floats:
     """The standard error of a quantity from its changes between the fit and its refits; unknown without refits."""
     if not refits:
         return np.full_like(fit, np.nan)
-    return UNSEEN_ERROR * np.sqrt(np.mean([(refit - fit) ** 2 for refit in refits], axis=0))
+    return SMOOTH * np.sqrt(np.mean([(refit - fit) ** 2 for refit in refits], axis=0))

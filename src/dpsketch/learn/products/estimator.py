@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property, reduce
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from dpsketch.learn.answer import Estimate, stacked
 from dpsketch.learn.factors import Factor, merged, product_at
 from dpsketch.learn.points import ColumnPoints, Frame
+from dpsketch.learn.products import unseen
 from dpsketch.learn.products.bootstrap import REFITS
 from dpsketch.learn.products.draws import drawn_frame, shares_in_cells
 from dpsketch.learn.products.released import ReleasedProducts
@@ -23,19 +25,26 @@ ERRORS = REFITS + BATCHES + 1  # coordinates
 ATOMS = 3  # of a column: its bounds and missing, which are not like their neighbours
 MOST_KNOWN = 500
 LEAST_SPREAD = 0.25  # of the refits' spread that is not taken for chance in their draws
-# How much further off answers about several columns are than refits, which start from a distribution that is smooth
-# already, and how far off, relatively, is what dependence between columns adds to an answer. Found on 300 three-way
-# questions to each of four tables of at most 33,000 rows at ε 10, 1 and 0.1. `make papers-m2m` prints the coverage: on
-# larger tables, where structure that pairs do not show dominates, they are too small.
-UNSEEN_ERROR = 1.75
-DEPENDENCE_ERROR = 0.06
+PER_COLUMN = ATOMS + 1  # and what cells hide
+DEPENDENCE_ERROR = 0.06  # of functions of several columns that are no product
+
+
+@dataclass(frozen=True)
+class _Single:
+    """Functions of one column: means in components as [model, function, component], variances, and in PER_COLUMN
+    coordinates what the fit dropped or cannot see.
+    """
+
+    means: Floats
+    variances: Floats
+    unsure: Floats
 
 
 class ProductEstimator:
     """Expectations of products of functions of single columns are exact sums over the mixture's components; those of
     other functions are means over draws. `refits` are fits to sums of the fitted distribution with new noise.
 
-    An estimate's influence is its change from the fit to each refit, and a part of what it owes to dependence, so that
+    An estimate's influence is its change from the fit to each refit, and what the sums cannot show (`unseen`), so that
     standard errors cover noise and the bias of the fit; for draws also the change between batches of them, and for
     products what the fit may have dropped.
     """
@@ -46,8 +55,8 @@ class ProductEstimator:
         self._schema, self._noise = schema, noise
         self._columns: dict[int, tuple[ColumnPoints, list[Floats]]] = {}
         self._frames: dict[int, Frame] = {}
-        self._known: dict[Factor, tuple[Floats, Floats]] = {}
-        self._first = noise.reserve(ERRORS + ATOMS * len(self.columns))
+        self._known: dict[Factor, _Single] = {}
+        self._first = noise.reserve(ERRORS + PER_COLUMN * len(self.columns))
         self.how = f"mixture of products fitted to {fitted.pairs} pair tables and the marginals"
         if len(fitted.columns) == 1:
             self.how = f"smooth marginal of {fitted.columns[0]}"
@@ -58,31 +67,26 @@ class ProductEstimator:
     def _expect(self, factors: Sequence[Factor]) -> Estimate:
         if any(len(factor.columns) > 1 for factor in factors):
             return self._by_draws(factors)
-        inside, singles, atoms = self._weights, [], []
-        for factor in factors:
-            means, gained = self._means(factor)
-            inside = inside * means
-            singles.append(means[0] @ self._weights[0, 0])
-            atoms.append(gained)
-        found = inside.sum(2)
-        changes = _refit_changes(found) * (UNSEEN_ERROR if len(factors) > 1 else 1.0)
-        changes[:, -1] = DEPENDENCE_ERROR * (found[0] - _product(singles))
-        dropped = np.zeros((len(changes), len(self.columns), ATOMS))
-        for place, factor in enumerate(factors):
+        singles = [self._single(factor) for factor in factors]
+        means = [single.means[0] @ self._weights[0, 0] for single in singles]
+        found = reduce(np.multiply, [single.means for single in singles], self._weights).sum(2)
+        changes = _refit_changes(found) * (unseen.SMOOTH if len(factors) > 1 else 1.0)
+        pairs, more = unseen.together(means, [single.variances for single in singles])
+        changes[:, -1] = np.sqrt(unseen.PAIRS**2 * pairs + unseen.MORE**2 * more)
+        unsure = np.zeros((len(changes), len(self.columns), PER_COLUMN))
+        for place, (factor, single) in enumerate(zip(factors, singles, strict=True)):
             if factor.columns:
-                others = np.broadcast_to(_product(singles[:place] + singles[place + 1 :]), len(changes))
-                dropped[:, self.columns.index(factor.columns[0])] = atoms[place] * others[:, None]
-        return Estimate(found[0], self._placed(np.hstack([changes, dropped.reshape(len(changes), -1)])))
+                others = np.broadcast_to(_product(means[:place] + means[place + 1 :]), len(changes))
+                unsure[:, self.columns.index(factor.columns[0])] = single.unsure * others[:, None]
+        return Estimate(found[0], self._placed(np.hstack([changes, unsure.reshape(len(changes), -1)])))
 
     @cached_property
     def _weights(self) -> Floats:
         """Of the components: entry [model, 0, component]."""
         return np.stack([model.mixture.weights for model in self.fitted.models])[:, None, :]
 
-    def _means(self, factor: Factor) -> tuple[Floats, Floats]:
-        """Of functions of one column: entry [model, function, component]; and what atoms that the fit dropped might add
-        to them. The latest small ones are kept.
-        """
+    def _single(self, factor: Factor) -> _Single:
+        """The latest small ones are kept."""
         if factor in self._known:
             return self._known[factor]
         column = self.columns.index(factor.columns[0]) if factor.columns else 0
@@ -91,7 +95,10 @@ class ProductEstimator:
         cells = [np.einsum("kci,ci->kc", by_cell, each) for each in pieces] if pieces else [by_cell[:, :, 0]]
         models = self.fitted.models
         means = np.stack([m.mixture.expectations(column, cells[i % len(cells)]) for i, m in enumerate(models)])
-        found = means, self._dropped(column, cells[0])
+        shares = models[0].marginals[column].shares
+        variances = np.maximum(cells[0] ** 2 @ shares - (cells[0] @ shares) ** 2, 0.0)
+        hidden = points.unseen(by_cell, shares, self.fitted.lumps[column])
+        found = _Single(means, variances, np.column_stack([self._dropped(column, cells[0]), hidden]))
         if len(by_cell) == 1:
             if len(self._known) == MOST_KNOWN:
                 self._known.pop(next(iter(self._known)))
@@ -122,9 +129,9 @@ class ProductEstimator:
         batches = values[:, : values.shape[1] // BATCHES * BATCHES].reshape(len(values), BATCHES, -1).mean(2)
         chance = (batches - batches.mean(1, keepdims=True)) / np.sqrt(BATCHES * (BATCHES - 1))
         refits = [product_at(factors, self.draws(model)).mean(1) for model in range(1, len(self.fitted.models))]
-        changes = UNSEEN_ERROR * _refit_changes(np.stack([mean, *refits]))
+        changes = unseen.SMOOTH * _refit_changes(np.stack([mean, *refits]))
         spread = (changes**2).sum(1)
-        by_chance = UNSEEN_ERROR**2 * (chance**2).sum(1) * (1 + DRAWS / REFIT_DRAWS)
+        by_chance = unseen.SMOOTH**2 * (chance**2).sum(1) * (1 + DRAWS / REFIT_DRAWS)
         kept = np.maximum(1 - by_chance / np.maximum(spread, 1e-300), LEAST_SPREAD)
         changes *= np.sqrt(kept)[:, None]
         changes[:, REFITS:-1] = chance

@@ -7,6 +7,7 @@ from math import sqrt
 
 import numpy as np
 
+from dpsketch.fitting.columns import ColumnSummary, lumpiness
 from dpsketch.learn.products.bootstrap import refits
 from dpsketch.learn.products.fit import NoisySums, Products
 from dpsketch.learn.release_noise import ReleaseNoise
@@ -20,7 +21,7 @@ from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 @dataclass(frozen=True)
 class ReleasedProducts:
     """The fitted distribution over the cells of `columns`, in their order, then fits to new noise: `models`. Shares of
-    single cells are known up to `cell_sd` from the marginals.
+    single cells are known up to `cell_sd` from the marginals; `lumps` is each column's `lumpiness`.
     """
 
     columns: tuple[str, ...]
@@ -28,6 +29,7 @@ class ReleasedProducts:
     pairs: int
     models: tuple[Products, ...]
     cell_sd: float
+    lumps: tuple[float, ...]
 
     @property
     def products(self) -> Products:
@@ -64,15 +66,14 @@ def with_models(released: ReleasedSketch, models: tuple[Products, ...]) -> Relea
     bound = parts[0].map
     assert isinstance(bound, BoundPairs)
     sd = sqrt(parts[1].noise_variance) / GRID / float(ReleaseNoise(released).rows().value)
-    return ReleasedProducts(bound.columns, bound.cells, len(bound.pairs), models, sd)
+    lumps = tuple(lumpiness(summary) for summary in _summaries(bound, parts[1]))
+    return ReleasedProducts(bound.columns, bound.cells, len(bound.pairs), models, sd, lumps)
 
 
 def noisy_sums(released: ReleasedSketch, pairs: ReleasedPart, marginals: ReleasedPart) -> NoisySums:
-    bound, cells = pairs.map, marginals.map
+    bound = pairs.map
     assert isinstance(bound, BoundPairs)
-    assert isinstance(cells, BoundMarginals)
-    every = column_summaries(cells, marginals.sums, marginals.noise_variance)
-    summaries = [every[cells.columns.index(name)] for name in bound.columns]
+    summaries = _summaries(bound, marginals)
     place = {name: index for index, name in enumerate(bound.columns)}
     tables = {}
     for pair, (one, two) in enumerate(bound.pairs):
@@ -83,3 +84,10 @@ def noisy_sums(released: ReleasedSketch, pairs: ReleasedPart, marginals: Release
     groups = bound.description.groups or tuple(tuple(range(own.count)) for own in bound.cells)
     sd = max(sqrt(pairs.noise_variance), 1.0)
     return NoisySums(summaries, float(rows.value), float(rows.stderr), [np.array(each) for each in groups], tables, sd)
+
+
+def _summaries(pairs: BoundPairs, marginals: ReleasedPart) -> list[ColumnSummary]:
+    """What the marginals say about the columns of the pair tables."""
+    assert isinstance(marginals.map, BoundMarginals)
+    every = column_summaries(marginals.map, marginals.sums, marginals.noise_variance)
+    return [every[marginals.map.columns.index(name)] for name in pairs.columns]

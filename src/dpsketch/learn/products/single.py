@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpsketch.fitting.columns import ColumnSummary, GroupTotals, fit_marginal
+from dpsketch.fitting.columns import ColumnSummary, GroupTotals, fit_marginal, lumpiness
 from dpsketch.learn.products.bootstrap import REFITS, SEED, redrawn_summary
 from dpsketch.learn.products.fit import Products
 from dpsketch.learn.products.mixture import Mixture
@@ -36,7 +36,8 @@ def fit_column(noise: ReleaseNoise, part: ReleasedPart, place: int, totals: Grou
             again = redrawn_summary(summary, fitted.marginals[0], rows, generator)
             totals_again = None if totals is None else _redrawn_totals(totals, fitted, generator)
             models.append(_fitted(again, max(rows + rows_sd * generator.normal(), 1.0), totals_again))
-    return ReleasedProducts((bound.columns[place],), (bound.cells[place],), 0, tuple(models), summary.count_sd / rows)
+    column, cells = (bound.columns[place],), (bound.cells[place],)
+    return ReleasedProducts(column, cells, 0, tuple(models), summary.count_sd / rows, (lumpiness(summary),))
 
 
 def _fitted(summary: ColumnSummary, rows: float, totals: GroupTotals | None) -> Products:
