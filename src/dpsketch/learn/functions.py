@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.expressions import find_column
 from dpsketch.learn.factors import Factor
+from dpsketch.learn.literals import find_column
 from dpsketch.learn.points import Frame
 from dpsketch.schema import Category, Column, Datetime, Floats, Schema
 

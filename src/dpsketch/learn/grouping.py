@@ -10,8 +10,9 @@ from sqlglot import exp
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.aggregates import is_aggregate
-from dpsketch.learn.expressions import CONDITIONS, branches, column_names, find_column, number
+from dpsketch.learn.expressions import CONDITIONS, branches, column_names, number
 from dpsketch.learn.factors import Factor
+from dpsketch.learn.literals import find_column
 from dpsketch.learn.points import Frame
 from dpsketch.learn.quantities import every_record
 from dpsketch.learn.statement import whole_number
