@@ -19,7 +19,7 @@ from dpsketch.schema import Floats, Schema
 DRAWS = 1 << 17  # rows for functions that are no product of functions of single columns
 REFIT_DRAWS = 1 << 15
 BATCHES = 16
-ERRORS = REFITS + BATCHES + 1  # coordinates
+ERRORS = REFITS + BATCHES + 2  # coordinates
 ATOMS = 3  # of a column: its bounds and missing, which are not like their neighbours
 MOST_KNOWN = 500
 LEAST_SPREAD = 0.25  # of the refits' spread that is not taken for chance in their draws
@@ -37,7 +37,8 @@ class ProductEstimator:
 
     An estimate's influence is its change from the fit to each refit, and a part of what it owes to dependence, so that
     standard errors cover noise and the bias of the fit; for draws also the change between batches of them, and for
-    products what the fit may have dropped.
+    products what the fit may have dropped. Of several columns nothing is known better than one count would be that had
+    the whole budget.
     """
 
     def __init__(self, schema: Schema, noise: ReleaseNoise, fitted: ReleasedProducts) -> None:
@@ -46,7 +47,7 @@ class ProductEstimator:
         self._schema, self._noise = schema, noise
         self._columns: dict[int, tuple[ColumnPoints, list[Floats]]] = {}
         self._frames: dict[int, Frame] = {}
-        self._known: dict[Factor, tuple[Floats, Floats]] = {}
+        self._known: dict[Factor, tuple[Floats, Floats, Floats]] = {}
         self._first = noise.reserve(ERRORS + ATOMS * len(self.columns))
         self.how = f"mixture of products fitted to {fitted.pairs} pair tables and the marginals"
         if len(fitted.columns) == 1:
@@ -58,9 +59,10 @@ class ProductEstimator:
     def _expect(self, factors: Sequence[Factor]) -> Estimate:
         if any(len(factor.columns) > 1 for factor in factors):
             return self._by_draws(factors)
-        inside, singles, atoms = self._weights, [], []
+        inside, singles, atoms, sizes = self._weights, [], [], []
         for factor in factors:
-            means, gained = self._means(factor)
+            means, gained, size = self._means(factor)
+            sizes.append(size)
             inside = inside * means
             singles.append(means[0] @ self._weights[0, 0])
             atoms.append(gained)
@@ -72,6 +74,8 @@ class ProductEstimator:
             if factor.columns:
                 others = np.broadcast_to(_product(singles[:place] + singles[place + 1 :]), len(changes))
                 dropped[:, self.columns.index(factor.columns[0])] = atoms[place] * others[:, None]
+        if len(factors) > 1:
+            self._raise(changes, _product(sizes))
         return Estimate(found[0], self._placed(np.hstack([changes, dropped.reshape(len(changes), -1)])))
 
     @cached_property
@@ -79,9 +83,9 @@ class ProductEstimator:
         """Of the components: entry [model, 0, component]."""
         return np.stack([model.mixture.weights for model in self.fitted.models])[:, None, :]
 
-    def _means(self, factor: Factor) -> tuple[Floats, Floats]:
-        """Of functions of one column: entry [model, function, component]; and what atoms that the fit dropped might add
-        to them. The latest small ones are kept.
+    def _means(self, factor: Factor) -> tuple[Floats, Floats, Floats]:
+        """Of functions of one column: entry [model, function, component]; what atoms that the fit dropped might add to
+        them; and how large each is at most. The latest small ones are kept.
         """
         if factor in self._known:
             return self._known[factor]
@@ -91,7 +95,7 @@ class ProductEstimator:
         cells = [np.einsum("kci,ci->kc", by_cell, each) for each in pieces] if pieces else [by_cell[:, :, 0]]
         models = self.fitted.models
         means = np.stack([m.mixture.expectations(column, cells[i % len(cells)]) for i, m in enumerate(models)])
-        found = means, self._dropped(column, cells[0])
+        found = means, self._dropped(column, cells[0]), np.abs(by_cell).max((1, 2))
         if len(by_cell) == 1:
             if len(self._known) == MOST_KNOWN:
                 self._known.pop(next(iter(self._known)))
@@ -117,7 +121,8 @@ class ProductEstimator:
         return self.fitted.cell_sd * (marginal.shares[atoms] < self.fitted.cell_sd) * gained
 
     def _by_draws(self, factors: Sequence[Factor]) -> Estimate:
-        values = product_at(factors, self.draws(0))
+        each = [factor.at(self.draws(0)) for factor in factors]
+        values = _product(each)
         mean = values.mean(1)
         batches = values[:, : values.shape[1] // BATCHES * BATCHES].reshape(len(values), BATCHES, -1).mean(2)
         chance = (batches - batches.mean(1, keepdims=True)) / np.sqrt(BATCHES * (BATCHES - 1))
@@ -127,9 +132,16 @@ class ProductEstimator:
         by_chance = UNSEEN_ERROR**2 * (chance**2).sum(1) * (1 + DRAWS / REFIT_DRAWS)
         kept = np.maximum(1 - by_chance / np.maximum(spread, 1e-300), LEAST_SPREAD)
         changes *= np.sqrt(kept)[:, None]
-        changes[:, REFITS:-1] = chance
+        changes[:, REFITS:-2] = chance
         changes[:, -1] = DEPENDENCE_ERROR * (mean - product_at(factors, self._independent).mean(1))
+        largest = [np.abs(values).max(1) for values in each]
+        self._raise(changes, _product([np.where(size > 0, size, 1.0) for size in largest]))  # 0: no draw met it
         return Estimate(mean, self._placed(changes))
+
+    def _raise(self, changes: Floats, sizes: Floats) -> None:
+        """Errors to at least those of a count that had the whole budget, times the largest value of each function."""
+        least = self._noise.of_a_count / max(float(self._noise.rows().value), 1.0) * sizes
+        changes[:, -2] = np.sqrt(np.maximum(least**2 - (changes**2).sum(1), 0.0))
 
     def _placed(self, changes: Floats) -> Floats:
         """Influence of changes in this estimator's own coordinates."""
