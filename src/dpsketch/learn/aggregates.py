@@ -251,7 +251,7 @@ def _quantile(schema: Schema, arguments: list[exp.Expr]) -> Formula:
     share = 0.5
     if len(arguments) == 2:
         if not isinstance(arguments[1], exp.Literal) or arguments[1].is_string:
-            raise QueryError("the second argument of quantile must be a number between 0 and 1")
+            raise QueryError("the second argument of quantile must be a number between 0 and 1", "quantile(x, 0.9)")
         share = literal_number(arguments[1])
     return Formula(
         quantity.columns,

@@ -56,7 +56,7 @@ def key_of(schema: Schema, node: exp.Expr, items: list[exp.Expr], named: dict[st
     if isinstance(node, exp.Literal) and not node.is_string:
         place = whole_number(node, 0)
         if not 1 <= place <= len(items):
-            raise QueryError(f"group by {node.sql()}: the select list has no such entry")
+            raise QueryError(f"group by {node.sql()}: the select list has no such entry", "entries are numbered from 1")
         node = items[place - 1].unalias()
     node = node.unnest()
     if isinstance(node, exp.Column) and node.name in named and node.name not in [each.name for each in schema.columns]:

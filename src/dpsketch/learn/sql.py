@@ -251,7 +251,9 @@ class _Query:
         if isinstance(node, exp.Literal):
             place = whole_number(node, 0)
             if not 1 <= place <= len(self._items):
-                raise QueryError(f"order by {node.sql()}: the select list has no such entry")
+                raise QueryError(
+                    f"order by {node.sql()}: the select list has no such entry", "entries are numbered from 1"
+                )
             node = self._items[place - 1].node
         item = self._named(node)
         node = node if item is None else item.node
