@@ -7,6 +7,9 @@ in the bounds; *coverage* share of 3-way answers within one standard error; *mod
 (cod_rna's is not in the definitions, and has no goal); *seconds* of processor time
 of the fit, *total* with the pass and the release. "own bounds": the data's, as when the goals were set; no curator
 could declare them.
+
+Results are kept beside the text in results.json, one entry for each table, method and budget; `--keep mst aim` takes
+those methods from there, with the date of their measurement, and measures the others.
 """
 
 from __future__ import annotations
@@ -23,8 +26,8 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from benchmarks.m2m import environments, figures, goals
-from benchmarks.m2m.methods import METHODS, Limits, Task, measure
+from benchmarks.m2m import environments, figures, goals, kept
+from benchmarks.m2m.methods import METHODS, PATIENCE, Limits, Task, measure
 from benchmarks.m2m.study import FIGURES
 from benchmarks.m2m.tables import HELD_OUT, LABELS, TIGHT, TUNED
 
@@ -48,17 +51,25 @@ def main() -> None:
             say(
                 f"MST: {options.mst_seeds} runs, 1000 steps; AIM: {options.aim_seeds} runs, budget for "
                 f"{options.aim_rounds} rounds a column, {options.aim_steps} warm steps a round; after "
-                f"{options.aim_seconds:g} s of processor time (0: never) the rest goes into one last round"
+                f"{options.aim_seconds:g} s of processor time (0: never) the rest goes into one last round; both are "
+                f"ended after {PATIENCE:g} times that"
             )
         results: dict[goals.Key, dict[str, list[float]]] = {}
+        entries = kept.read(RESULTS / "results.json")
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(options.workers, context) as executor:
-            submitted = [(task, executor.submit(measure, task)) for task in tasks(options)]
+            submitted = [
+                (task, None if task.method in options.keep and task.key in entries else executor.submit(measure, task))
+                for task in tasks(options)
+            ]
             for task, future in submitted:
-                runs = future.result()
-                found = {key: [run[key] for run in runs] for key in (*FIGURES, "rounds", "cut") if key in runs[0]}
-                results[task.table, task.method, task.epsilon, task.delta] = found
-                say(line(task, found))
+                if future is not None:
+                    entries[task.key] = kept.entry(task, future.result())
+                    kept.write(RESULTS / "results.json", entries)
+                found = entries[task.key]
+                if found.figures:
+                    results[task.key] = found.figures
+                say(line(task, found.figures) + (f"  [{found.date}]" if future is None else ""))
             for each in goals.lines(results):
                 say(each)
             say(f"tables took {time.perf_counter() - start:.0f} s")
@@ -75,6 +86,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--tables", nargs="*", choices=(*TUNED, *HELD_OUT))
     parser.add_argument("--epsilon", nargs="*", type=float)
     parser.add_argument("--methods", nargs="*", help="only these")
+    parser.add_argument(
+        "--keep", nargs="*", default=[], help="methods whose earlier results to take where there are any"
+    )
     parser.add_argument("--seeds", type=int, help="runs of every method but MST and AIM")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31), help="of questions and baselines' noise")
     parser.add_argument("--skip", nargs="*", default=[], choices=("mbi", "diffprivlib", "figures"))
@@ -127,7 +141,8 @@ def tasks(options: argparse.Namespace) -> Iterator[Task]:
 
 
 def line(task: Task, found: dict[str, list[float]]) -> str:
-    parts = [f"{key} {goals.shown(key, values)}" for key, values in found.items() if key in FIGURES]
+    parts = ["over its time, no figures"] if not found else []
+    parts += [f"{key} {goals.shown(key, values)}" for key, values in found.items() if key in FIGURES]
     if "rounds" in found and task.method == "aim":
         parts.append(f"rounds {'/'.join(f'{each:.0f}' for each in found['rounds'])}")
         parts.append("cut by time" if any(found["cut"]) else "ran to its end")

@@ -39,6 +39,7 @@ BY_THEOREM: dict[str, Method] = {
         table, Hist(len(table.columns)), budget, rng, by_theorem=True
     ),
 }
+PATIENCE = 3.0  # a run of MST or AIM ends after so many times AIM's cap, which it looks at between rounds only
 SYNTHETIC_ROWS = 100_000
 MEGABYTES = 80
 
@@ -46,7 +47,7 @@ MEGABYTES = 80
 @dataclass(frozen=True)
 class Limits:
     """What keeps AIM from running for hours: rounds a column that its budget is laid out for (the paper's default: 16),
-    steps of each estimate, and seconds of processor time after which one round spends the rest.
+    steps of each estimate, and seconds of processor time after which one round spends the rest (0: never).
     """
 
     rounds: int = 16
@@ -67,6 +68,10 @@ class Task:
     limits: Limits = Limits()
 
     @property
+    def key(self) -> tuple[str, str, float, float]:
+        return self.table, self.method, self.epsilon, self.delta
+
+    @property
     def budget(self) -> dps.Budget:
         return dps.Budget(self.epsilon, self.delta)
 
@@ -83,8 +88,11 @@ class Task:
 
 
 def measure(task: Task) -> list[dict[str, float]]:
-    """The figures of each run."""
-    return [_run(task, run) for run in range(task.runs)]
+    """The figures of each run; none at all if one of them was over its time."""
+    try:
+        return [_run(task, run) for run in range(task.runs)]
+    except environments.OverTime:
+        return []
 
 
 def answers(task: Task, run: int) -> tuple[Answers, dict[str, float]]:
@@ -120,7 +128,8 @@ def graphical(task: Task, table: Table, rng: np.random.Generator) -> tuple[Answe
         "rounds": task.limits.rounds,
     }
     arrays = {"cells": cells.cells(table.rows), "sizes": np.array(cells.sizes)}
-    output, report = environments.run_script("mbi", "benchmarks.m2m.mbi_script", arrays, options)
+    limit = PATIENCE * task.limits.seconds
+    output, report = environments.run_script("mbi", "benchmarks.m2m.mbi_script", arrays, options, limit)
     rows = cells.values(output["cells"], rng)
     found = Points(table, rows, np.full(len(rows), 1 / len(rows)), report["seconds"])
     return found, {"rounds": report["rounds"], "cut": float(report.get("cut", False)), "total": report["seconds"]}

@@ -356,7 +356,7 @@ def merge(
     from dpsketch.sketch.raw import RawSketch
 
     if len(sketches) < 2:
-        raise MergeError("merge needs at least two sketches")
+        raise MergeError("merge needs at least two sketches", "dpsketch merge A.sketch B.sketch -o BOTH.sketch")
     _free(output, force, *sketches)
     kinds = {read_header(path)["kind"] for path in sketches}
     if kinds == {"raw"}:

@@ -46,7 +46,7 @@ def fit_embedding(
         for batch in read_batches(public_table, wanted, lambda share: None, [s.name for s in schema.sets])
     ]
     if not batches:
-        raise SourceError("the public table has no rows")
+        raise SourceError("the public table has no rows", "pass a table that is like the private one")
     codes = concatenated(batches).codes
     codes = codes[:, codes[schema.index(target)] != MISSING]
     if codes.shape[1] < 10:

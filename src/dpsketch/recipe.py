@@ -243,9 +243,11 @@ class Recipe:
             facts = tomllib.loads(path.read_bytes().decode("utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-            raise RecipeError(f"{path}: cannot be read: {reason}") from None
+            raise RecipeError(f"{path}: cannot be read: {reason}", "name a TOML file with [[parts]]") from None
         except tomllib.TOMLDecodeError as error:
-            raise RecipeError(f"{path}: not valid TOML: {error}") from None
+            raise RecipeError(
+                f"{path}: not valid TOML: {error}", 'each part is [[parts]], then map = "…" and share = …'
+            ) from None
         parts = facts.get("parts")
         if (
             not set(facts) <= {"parts", "sampling", "only"}
@@ -268,16 +270,25 @@ class Recipe:
         """Count, marginals and tables of pairs of columns: answers most questions.
 
         `rows` is a public order of magnitude; sizes follow from it, the budget and the columns. `frequencies` adds as
-        many Fourier frequencies, with three tenths of the pairs' share. Tables too wide for pairs get them instead.
+        many Fourier frequencies, with three tenths of the pairs' share. Tables too wide for pairs get them instead;
+        a table of one column is refused any.
         """
         rows = declared_rows(schema, rows)
         if budget is None:
             raise RecipeError("Recipe.general needs a budget", "pass budget=Budget(epsilon=1.0)")
         columns = schema.scalars
         if not columns:
-            raise RecipeError("Recipe.general needs a column that is not a set of ids")
+            raise RecipeError(
+                "Recipe.general needs a column that is not a set of ids",
+                "write a recipe for sets: Recipe([Part(Race(hash=MinHash()), 1.0)])",
+            )
         epsilon = min(budget.strength, 1000.0)
         if len(columns) == 1:
+            if frequencies:
+                raise RecipeError(
+                    "frequencies tell how columns go together, and this table has a single one",
+                    "leave out frequencies (--frequencies)",
+                )
             return cls([Part(Count(), 0.05), Part(Marginals(bins=marginal_bins(rows * 0.95 * epsilon)), 0.95)], rows)
         bins, most = pair_sizes(rows, budget, len(columns))
         bins, paired = _fine_columns(schema, max(bins, _whole_number_bins(schema)))

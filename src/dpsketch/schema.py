@@ -341,7 +341,7 @@ class Schema:
         try:
             return cls.from_dict(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
-            raise SchemaError(f"{path}: not valid TOML: {error}") from None
+            raise SchemaError(f"{path}: not valid TOML: {error}", "dpsketch init TABLE writes a template") from None
         except SchemaError as error:
             raise SchemaError(f"{path}: {error.fact}", error.hint) from None
 

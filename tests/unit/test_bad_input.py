@@ -100,7 +100,11 @@ CASES = [
         "privacy.constant_per_unit is set but privacy.unit is 'row'\n"
         'Hint: name the column that identifies a person: unit = "patient_id"',
     ),
-    schema("[privacy\n", "not valid TOML: Expected ']' at the end of a table declaration (at line 1, column 9)"),
+    schema(
+        "[privacy\n",
+        "not valid TOML: Expected ']' at the end of a table declaration (at line 1, column 9)\n"
+        "Hint: dpsketch init TABLE writes a template",
+    ),
     schema("", "columns must be a section\nHint: write [columns] and its keys below it"),
     schema("[columns]\n", "columns: at least one column must be declared\nHint: add a [columns.NAME] section"),
     schema("rows = 5\n", "rows is not a known key\nHint: the keys here are privacy, columns"),
@@ -171,7 +175,10 @@ CASES = [
         "Hint: dpsketch init TABLE writes a template",
     ),
     # tables
-    Case(RELEASE.replace("t.parquet", "none.csv"), "SourceError: there is no file none.csv"),
+    Case(
+        RELEASE.replace("t.parquet", "none.csv"),
+        "SourceError: there is no file none.csv\nHint: check the path: a CSV or Parquet file, or a folder of them",
+    ),
     Case(
         RELEASE.replace("t.parquet", "t.xlsx"),
         "SourceError: t.xlsx: the name must end in .csv, .tsv, .parquet, .pq\nHint: rename or convert the file",
@@ -180,7 +187,10 @@ CASES = [
         RELEASE.replace("t.parquet", "broken.parquet"),
         "SourceError: broken.parquet cannot be read as Parquet (ArrowInvalid)\nHint: check that the file is whole",
     ),
-    Case(RELEASE.replace("t.parquet", "empty"), "SourceError: empty holds no CSV or Parquet file"),
+    Case(
+        RELEASE.replace("t.parquet", "empty"),
+        "SourceError: empty holds no CSV or Parquet file\nHint: name a folder with .csv or .parquet files",
+    ),
     Case(
         RELEASE.replace("t.parquet", "narrow.parquet"),
         "SourceError: narrow.parquet has no column 'age'\nHint: did you mean 'Age'?",
@@ -190,7 +200,10 @@ CASES = [
         "SourceError: column 'age' is declared as integer, but the table holds list<element: int64>\n"
         "Hint: declare it as a set of ids, or leave it out of the schema",
     ),
-    Case("init none.csv", "SourceError: there is no file none.csv"),
+    Case(
+        "init none.csv",
+        "SourceError: there is no file none.csv\nHint: check the path: a CSV or Parquet file, or a folder of them",
+    ),
     Case(
         "init returns.csv",
         "SourceError: returns.csv: lines must end with a line feed\nHint: convert the line ends of the file",
@@ -444,7 +457,10 @@ CASES = [
         "RecipeError: Fourier: size must be a whole number from 1 to 10000000, got -1 instead",
     ),
     # recipes
-    Case(RELEASE + " --recipe none.toml", "RecipeError: none.toml: cannot be read: No such file or directory"),
+    Case(
+        RELEASE + " --recipe none.toml",
+        "RecipeError: none.toml: cannot be read: No such file or directory\nHint: name a TOML file with [[parts]]",
+    ),
     Case(
         RELEASE + " --recipe good.toml",
         "RecipeError: good.toml: a recipe is a list of [[parts]] sections\nHint: start each with [[parts]]",
@@ -523,7 +539,10 @@ CASES = [
         "FileError: good.sketch exists already\nHint: choose another name, or pass --force to replace it",
     ),
     Case(RELEASE.replace("new.sketch", "no/new.sketch"), "FileError: no is not a folder\nHint: create it first"),
-    Case("show none.sketch", "FileError: none.sketch cannot be read: No such file or directory"),
+    Case(
+        "show none.sketch",
+        "FileError: none.sketch cannot be read: No such file or directory\nHint: check path and permissions",
+    ),
     Case("show t.parquet", f"FileError: t.parquet is damaged or not a sketch file\n{COPY}"),
     Case("show cut.sketch", f"FileError: cut.sketch is damaged or not a sketch file\n{COPY}"),
     Case(
@@ -535,7 +554,10 @@ CASES = [
         "release t.parquet --epsilon 1 --ledger l.db -o new.sketch",
         "FileError: a table needs --schema\nHint: dpsketch init TABLE > schema.toml writes a template",
     ),
-    Case("merge good.sketch -o new.sketch", "MergeError: merge needs at least two sketches"),
+    Case(
+        "merge good.sketch -o new.sketch",
+        "MergeError: merge needs at least two sketches\nHint: dpsketch merge A.sketch B.sketch -o BOTH.sketch",
+    ),
     Case(
         "merge good.sketch good.sketch -o new.sketch",
         "MergeError: both sketches hold the same input\nHint: merge each input once",
@@ -560,7 +582,8 @@ CASES = [
         "Hint: release it first: dpsketch release RAW --epsilon …",
     ),
     Case(
-        RELEASE + " --groups-from missing.sketch", "FileError: missing.sketch cannot be read: No such file or directory"
+        RELEASE + " --groups-from missing.sketch",
+        "FileError: missing.sketch cannot be read: No such file or directory\nHint: check path and permissions",
     ),
     Case(RELEASE + " --groups-from cut.sketch", f"FileError: cut.sketch is damaged or not a sketch file\n{COPY}"),
     Case(
@@ -739,8 +762,14 @@ CASES = [
         "select avg(age) as mean from sketch having mean",
         "column 'avg(age)' is not boolean\nHint: compare it with a value: avg(age) = …",
     ),
-    sql("select avg(age) from sketch order by 2", "order by 2: the select list has no such entry"),
-    sql("select avg(age) from sketch group by 2", "group by 2: the select list has no such entry"),
+    sql(
+        "select avg(age) from sketch order by 2",
+        "order by 2: the select list has no such entry\nHint: entries are numbered from 1",
+    ),
+    sql(
+        "select avg(age) from sketch group by 2",
+        "group by 2: the select list has no such entry\nHint: entries are numbered from 1",
+    ),
     sql(
         "select avg(age) from sketch order by sex",
         f"column 'sex' is neither aggregated nor in group by\nHint: use {AGGREGATES}",
@@ -759,7 +788,10 @@ CASES = [
         "select count(*) from sketch where sex < 'Male'",
         "column 'sex' is a category and has no order\nHint: compare it with = or <>",
     ),
-    sql("select count(*) from sketch where age = 'old'", "column 'age' holds numbers, got 'old'"),
+    sql(
+        "select count(*) from sketch where age = 'old'",
+        "column 'age' holds numbers, got 'old'\nHint: write the number without quotes",
+    ),
     sql(
         "select count(*) from sketch where joined > 'soon'",
         "column 'joined' holds dates, got 'soon'\nHint: write dates as '2024-01-31'",

@@ -65,10 +65,10 @@ def data_files(path: Path) -> list[Path]:
             file for file in files if not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
         ]
         if not files:
-            raise SourceError(f"{path} holds no CSV or Parquet file")
+            raise SourceError(f"{path} holds no CSV or Parquet file", "name a folder with .csv or .parquet files")
         return files
     if not path.is_file():
-        raise SourceError(f"there is no file {path}")
+        raise SourceError(f"there is no file {path}", "check the path: a CSV or Parquet file, or a folder of them")
     if path.suffix.lower() not in _CSV + _PARQUET:
         raise SourceError(f"{path}: the name must end in {', '.join(_CSV + _PARQUET)}", "rename or convert the file")
     return [path]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -28,15 +29,20 @@ def choose_pairs(
     one, two = members.T
     worth = np.sqrt(np.asarray(spreads)[one] * np.asarray(spreads)[two])
     hinted = np.isin(members, list(hints)).any(axis=1)
+    of_column = [np.flatnonzero((one == column) | (two == column)) for column in range(len(spreads))]
     uses, component = np.ones(len(spreads)), np.arange(len(spreads))
-    left = np.ones(len(members), bool)
-    for _ in range(min(most, len(members))):
-        open_ = left & hinted if (left & hinted).any() else left
-        joining = open_ & (component[one] != component[two])
-        if joining.any():
-            open_ = joining
-        place = int(np.argmax(np.where(open_, worth / (uses[one] * uses[two]), -1.0)))
-        left[place] = False
-        uses[members[place]] += 1
-        component[component == component[two[place]]] = component[one[place]]
+    left, wanted = np.ones(len(members), bool), min(most, len(members))
+    for group, joining in product((hinted, ~hinted), (True, False)):
+        open_ = left & group & (component[one] != component[two] if joining else True)
+        now = np.where(open_, worth / (uses[one] * uses[two]), -1.0)
+        while wanted and len(now) and now[place := int(np.argmax(now))] >= 0:
+            left[place], wanted = False, wanted - 1
+            uses[members[place]] += 1
+            if joining:
+                component[component == component[two[place]]] = component[one[place]]
+                now[component[one] == component[two]] = -1.0
+            now[place] = -1.0
+            for changed in (of_column[column] for column in members[place]):  # of the others nothing has changed
+                fresh = worth[changed] / (uses[one[changed]] * uses[two[changed]])
+                now[changed] = np.where(now[changed] >= 0, fresh, -1.0)
     return np.flatnonzero(~left).tolist()

@@ -78,7 +78,7 @@ class Marginal:
         return self.means() ** 2 + (self.widths * (1 - 2 * np.abs(self.offsets))) ** 2 / 12
 
     def below(self, threshold: float) -> Floats:
-        """P(x ≤ threshold | cell), 0 for missing: an event for `Mixture.probability`."""
+        """P(x ≤ threshold | cell), 0 for missing."""
         assert self.widths is not None
         half = self.widths * (0.5 - np.abs(self.offsets))
         start = self.means() - half

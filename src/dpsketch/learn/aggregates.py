@@ -27,12 +27,21 @@ _FUNCTIONS = "+, -, *, /, abs, sqrt, exp, ln, log, power, round, floor, ceil, le
 
 @dataclass(frozen=True)
 class Formula:
-    """A statistic of groups of records, made of the aggregates of some columns."""
+    """A statistic of groups of records, made of the aggregates of some columns.
+
+    `straight` is the same without functions of one number, such as exp. Estimators are compared by its error: that of
+    exp(sum(x)) is the less the smaller sum(x) comes out, which says nothing about how far off it is.
+    """
 
     columns: tuple[str, ...]
     of: Callable[[Selection], Estimate]
     in_rows: bool = False
     dates: Column | None = None  # whose dates the values are
+    straightened: Callable[[Selection], Estimate] | None = None  # if it is not `of`
+
+    @property
+    def straight(self) -> Callable[[Selection], Estimate]:
+        return self.straightened or self.of
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -92,10 +101,16 @@ def _applied(schema: Schema, nodes: Sequence[exp.Expr], function: Callable[..., 
             raise QueryError(
                 f"dates of column '{part.dates.name}' cannot be used in arithmetic", "ask for each in its own column"
             )
+    straight: Callable[[Selection], Estimate] | None = None
+    if len(parts) == 1:
+        straight = parts[0].straight
+    elif any(part.straightened for part in parts):
+        straight = lambda selection: function(*[part.straight(selection) for part in parts])  # noqa: E731
     return Formula(
         tuple(dict.fromkeys(name for part in parts for name in part.columns)),
         lambda selection: function(*[part.of(selection) for part in parts]),
         any(part.in_rows for part in parts),
+        straightened=straight,
     )
 
 
@@ -236,7 +251,7 @@ def _quantile(schema: Schema, arguments: list[exp.Expr]) -> Formula:
     share = 0.5
     if len(arguments) == 2:
         if not isinstance(arguments[1], exp.Literal) or arguments[1].is_string:
-            raise QueryError("the second argument of quantile must be a number between 0 and 1")
+            raise QueryError("the second argument of quantile must be a number between 0 and 1", "quantile(x, 0.9)")
         share = literal_number(arguments[1])
     return Formula(
         quantity.columns,

@@ -80,7 +80,10 @@ class Estimate:
 
     @property
     def stderr(self) -> Floats:
-        return np.sqrt((self.influence**2).sum(axis=-1))
+        with np.errstate(over="ignore"):
+            found = np.sqrt((self.influence**2).sum(axis=-1))
+        odd = (found > 1e150) | (found < 1e-150)  # squares do not fit
+        return np.where(odd, np.hypot.reduce(self.influence, axis=-1), found) if odd.any() else found
 
     def __getitem__(self, index: Any) -> Estimate:
         return Estimate(self.value[index], self.influence[index])

@@ -13,10 +13,11 @@ from sqlglot import exp
 
 from dpsketch.errors import QueryError
 from dpsketch.learn import arithmetic
+from dpsketch.learn.equality import check_equalities
 from dpsketch.learn.factors import Factor
-from dpsketch.learn.literals import decimals, literal_number, literal_value
+from dpsketch.learn.literals import decimals, find_column, is_constant, literal_number, literal_value
 from dpsketch.learn.points import Frame
-from dpsketch.schema import Boolean, Column, Datetime, Floats, IdSet, Schema, nearest
+from dpsketch.schema import Boolean, Column, Datetime, Floats, Schema
 
 Mask = NDArray[np.bool_]
 _COMPARISONS: dict[type[exp.Expr], Any] = {
@@ -115,6 +116,7 @@ def _first_line(error: BaseException) -> str:
 
 def column_names(schema: Schema, expression: exp.Expr) -> tuple[str, ...]:
     """Columns that an expression uses, checked, in order of appearance."""
+    check_equalities(schema, expression)
     names = [find_column(schema, node.name).name for node in expression.find_all(exp.Column)]
     return tuple(dict.fromkeys(names))
 
@@ -132,15 +134,6 @@ def condition_factors(schema: Schema, condition: exp.Expr | None) -> list[Factor
         return evaluate(condition, frame).true[None, :].astype(np.float64)
 
     return [Factor(column_names(schema, condition), at)]
-
-
-def find_column(schema: Schema, name: str) -> Column:
-    for column in schema.columns:
-        if column.name == name:
-            if isinstance(column, IdSet):
-                raise QueryError(f"column '{name}' is a set of ids, which has no values to compare or average")
-            return column
-    raise QueryError(f"there is no column '{name}'", nearest(name, [column.name for column in schema.columns]))
 
 
 def evaluate(expression: exp.Expr, frame: Frame) -> Truth:
@@ -300,7 +293,7 @@ def _compare(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, frame: Frame
     if not isinstance(left, exp.Column) and isinstance(right, exp.Column):
         left, right, kind = right, left, _MIRRORED.get(kind, kind)
     bounds: Floats | float
-    if not isinstance(left, exp.Column) or not (isinstance(right, exp.Column) or _constant(right)):
+    if not isinstance(left, exp.Column) or not (isinstance(right, exp.Column) or is_constant(right)):
         values, bounds = number(left, frame), number(right, frame)
         return _compared(kind, values, bounds)
     column = find_column(frame.schema, left.name)
@@ -321,10 +314,3 @@ def _compared(kind: type[exp.Expr], values: Floats, bounds: Floats | float) -> T
     known = ~np.isnan(values) & ~np.isnan(bounds)
     with np.errstate(invalid="ignore"):
         return Truth(_COMPARISONS[kind](values, bounds) & known, known)
-
-
-def _constant(node: exp.Expr) -> bool:
-    """A literal, perhaps negative or a date."""
-    while isinstance(node, exp.Neg | exp.Cast):
-        node = node.this
-    return isinstance(node, exp.Literal | exp.Boolean | exp.Null)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.expressions import find_column
 from dpsketch.learn.factors import Factor
+from dpsketch.learn.literals import find_column
 from dpsketch.learn.points import Frame
-from dpsketch.schema import Category, Column, Datetime, Floats, Schema
+from dpsketch.schema import Floats, Schema
 
 
 def function_factor(schema: Schema, function: Callable[[dict[str, Any]], Any], columns: Sequence[str] | str) -> Factor:
@@ -23,24 +23,9 @@ def function_factor(schema: Schema, function: Callable[[dict[str, Any]], Any], c
     found = [find_column(schema, name) for name in dict.fromkeys(columns)]
 
     def at(frame: Frame) -> Floats:
-        return _checked(function, {column.name: _cells(column, frame) for column in found}, frame.size)[None, :]
+        return _checked(function, {column.name: frame.cells(column.name) for column in found}, frame.size)[None, :]
 
     return Factor(tuple(column.name for column in found), at)
-
-
-def _cells(column: Column, frame: Frame) -> Any:
-    """A new array, as the function may write to it: numbers and booleans as floats with NaN where missing, labels with
-    None, moments with NaT.
-    """
-    if isinstance(column, Category):
-        return np.array([*column.labels, None], object)[frame.levels(column.name)]
-    values = frame.values(column.name)
-    if isinstance(column, Datetime):
-        missing = np.isnan(values)
-        moments = np.rint(np.where(missing, 0.0, values)).astype(np.int64).astype("datetime64[us]")
-        moments[missing] = np.datetime64("NaT")
-        return moments
-    return values.copy()
 
 
 def _checked(function: Callable[[dict[str, Any]], Any], rows: dict[str, Any], size: int) -> Floats:

@@ -10,8 +10,9 @@ from sqlglot import exp
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.aggregates import is_aggregate
-from dpsketch.learn.expressions import CONDITIONS, branches, column_names, find_column, number
+from dpsketch.learn.expressions import CONDITIONS, branches, column_names, number
 from dpsketch.learn.factors import Factor
+from dpsketch.learn.literals import find_column
 from dpsketch.learn.points import Frame
 from dpsketch.learn.quantities import every_record
 from dpsketch.learn.statement import whole_number
@@ -55,7 +56,7 @@ def key_of(schema: Schema, node: exp.Expr, items: list[exp.Expr], named: dict[st
     if isinstance(node, exp.Literal) and not node.is_string:
         place = whole_number(node, 0)
         if not 1 <= place <= len(items):
-            raise QueryError(f"group by {node.sql()}: the select list has no such entry")
+            raise QueryError(f"group by {node.sql()}: the select list has no such entry", "entries are numbered from 1")
         node = items[place - 1].unalias()
     node = node.unnest()
     if isinstance(node, exp.Column) and node.name in named and node.name not in [each.name for each in schema.columns]:

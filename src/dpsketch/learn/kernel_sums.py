@@ -87,7 +87,9 @@ class KernelSums:
         codes = [encode_column(self._schema.column(n), cells_array(_listed(columns[n]))) for n in self._numbers.names]
         lengths = {len(column) for column in codes} | {len(column.offsets) - 1 for column in sets.values()}
         if len(lengths) > 1:
-            raise QueryError("the columns of the points have different lengths")
+            raise QueryError(
+                "the columns of the points have different lengths", "pass one value a point in every column"
+            )
         own = np.array(codes, np.int16).reshape(len(codes), lengths.pop())
         return Records(self._codes(own), sets)
 

@@ -1,4 +1,4 @@
-"""Constants in a statement, in the terms of the columns that they are compared with."""
+"""Columns of a statement, and constants in the terms of the columns that they are compared with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,19 @@ import numpy as np
 from sqlglot import exp
 
 from dpsketch.errors import QueryError
-from dpsketch.schema import Boolean, Category, Column, Datetime, as_moment, microseconds, nearest
+from dpsketch.schema import Boolean, Category, Column, Datetime, IdSet, Schema, as_moment, microseconds, nearest
+
+
+def find_column(schema: Schema, name: str) -> Column:
+    for column in schema.columns:
+        if column.name == name:
+            if isinstance(column, IdSet):
+                raise QueryError(
+                    f"column '{name}' is a set of ids, which has no values to compare or average",
+                    "ask about another column, or compare sets with kernel_sum",
+                )
+            return column
+    raise QueryError(f"there is no column '{name}'", nearest(name, [column.name for column in schema.columns]))
 
 
 def literal_value(column: Column, literal: exp.Expr) -> float:
@@ -24,7 +36,9 @@ def literal_value(column: Column, literal: exp.Expr) -> float:
         text = literal.name.lower()
         if text in ("true", "1", "false", "0"):
             return float(text in ("true", "1"))
-        raise QueryError(f"column '{column.name}' is true or false, got {literal.sql()}")
+        raise QueryError(
+            f"column '{column.name}' is true or false, got {literal.sql()}", "compare it with true or false"
+        )
     if isinstance(column, Datetime):
         while isinstance(literal, exp.Cast):
             literal = literal.this
@@ -36,7 +50,7 @@ def literal_value(column: Column, literal: exp.Expr) -> float:
     inner = literal.this if negative else literal
     if isinstance(inner, exp.Literal) and not inner.is_string:
         return -literal_number(inner) if negative else literal_number(inner)
-    raise QueryError(f"column '{column.name}' holds numbers, got {literal.sql()}")
+    raise QueryError(f"column '{column.name}' holds numbers, got {literal.sql()}", "write the number without quotes")
 
 
 def nearest_value(text: str, labels: tuple[str, ...]) -> str:
@@ -62,3 +76,10 @@ def decimals(expression: exp.Round) -> int:
     if not text.isdecimal() or int(text) > 15:
         raise QueryError(f"'{expression.sql()}' must round to a whole number of decimals, at most 15")
     return -int(text) if negative else int(text)
+
+
+def is_constant(node: exp.Expr) -> bool:
+    """A literal, perhaps negative or a date."""
+    while isinstance(node, exp.Neg | exp.Cast):
+        node = node.this
+    return isinstance(node, exp.Literal | exp.Boolean | exp.Null)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.maps.cells import POSITION_GRID, Cells
 from dpsketch.maps.histogram import Binning
-from dpsketch.schema import MISSING, Codes, Column, Floats, Schema
+from dpsketch.schema import MISSING, Category, Codes, Column, Datetime, Floats, Schema
 
 COLUMN_POINTS = 1 << 14
 _GOLDEN = (0.6180339887498949, 0.7548776662466927, 0.8191725133961645, 0.8566748838545029)
@@ -39,6 +40,21 @@ class Frame:
         if name not in self._values:
             self._values[name] = self.schema.column(name).values_of(self._codes[name])
         return self._values[name]
+
+    def cells(self, name: str) -> NDArray[Any]:
+        """As users see a column, in a new array: numbers and booleans as floats with NaN where missing, labels with
+        None, moments with NaT.
+        """
+        column = self.schema.column(name)
+        if isinstance(column, Category):
+            return np.array([*column.labels, None], object)[self.levels(name)]
+        values = self.values(name).copy()
+        if isinstance(column, Datetime):
+            missing = np.isnan(values)
+            moments = np.rint(np.where(missing, 0.0, values)).astype(np.int64).astype("datetime64[us]")
+            moments[missing] = np.datetime64("NaT")
+            return moments
+        return values
 
     def levels(self, name: str) -> NDArray[np.int64]:
         return self.schema.column(name).levels_of(self._codes[name])

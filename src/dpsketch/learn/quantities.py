@@ -10,8 +10,9 @@ import numpy as np
 from sqlglot import exp
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.expressions import branches, column_names, condition_factors, evaluate, find_column, number
+from dpsketch.learn.expressions import branches, column_names, condition_factors, evaluate, number
 from dpsketch.learn.factors import Factor
+from dpsketch.learn.literals import find_column
 from dpsketch.learn.points import Frame
 from dpsketch.schema import MISSING, Codes, Column, Floats, Schema
 

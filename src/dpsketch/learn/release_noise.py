@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from math import sqrt
 
 import numpy as np
 
@@ -37,6 +38,7 @@ class ReleaseNoise:
         self.sampling, self._schema = released.recipe.sampling, released.schema
         self._starts = np.cumsum([0] + [_coordinates(bound, released.maps) for bound in released.maps])
         self._reserved = self.coordinates
+        self._released = released
 
     @property
     def coordinates(self) -> int:
@@ -69,6 +71,14 @@ class ReleaseNoise:
             return part.noise_variance
         square = masked.inner.record_sensitivity(Relation.ADD_REMOVE).l2_squared / masked.size
         return part.noise_variance + float(self.rows().value) * masked.rate * (1 - masked.rate) * square
+
+    @property
+    def of_a_count(self) -> float:
+        """About the least standard deviation of a number of records that the budget allows, were all of it spent on
+        this one number; of one record at least.
+        """
+        budgets = [release.budget for release in self._released.releases]
+        return max(1.0, sqrt(sum(2 / budget.strength**2 for budget in budgets)))
 
     def table_rows(self) -> Estimate:
         """The number of rows of the table: that of the records or, if they are a sample, that divided by the rate, with

@@ -267,7 +267,7 @@ def column_number(column: Column, value: object) -> float:
         return float(microseconds(moment))
     if isinstance(value, Real) and not np.isnan(float(value)):
         return float(value)
-    raise QueryError(f"column '{column.name}' holds numbers, got {value!r}")
+    raise QueryError(f"column '{column.name}' holds numbers, got {value!r}", "pass a number that is not NaN")
 
 
 def check_numeric(column: Column) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import Any, Protocol
@@ -190,11 +190,19 @@ class _Query:
         starts = range(0, len(self._labels), _BLOCK)
         blocks = [self._labels[start : start + _BLOCK] for start in starts]
 
-        def each(everyone: Selection) -> Estimate:
-            return stacked([formula.of(everyone.also(self._groups(block), len(block))) for block in blocks])
+        def of_groups(statistic: Callable[[Selection], Estimate], everyone: Selection) -> Estimate:
+            return stacked([statistic(everyone.also(self._groups(block), len(block))) for block in blocks])
 
-        columns = [name for key in self._keys for name in key.of.columns]
-        return self._view.best(self._where, each, columns=[*columns, *formula.columns])
+        columns = [*(name for key in self._keys for name in key.of.columns), *formula.columns]
+        tried: list[tuple[Estimate, Selection]] = []
+
+        def straight(everyone: Selection) -> Estimate:
+            tried.append((of_groups(formula.straight, everyone), everyone))
+            return tried[-1][0]
+
+        chosen = self._view.best(self._where, straight, columns=columns)
+        [everyone] = [selection for estimate, selection in tried if estimate is chosen.estimate]
+        return replace(chosen, estimate=of_groups(formula.of, everyone)) if formula.straightened else chosen
 
     def _groups(self, labels: list[tuple[Any, ...]]) -> list[Factor]:
         return [key.factor([entry[place] for entry in labels]) for place, key in enumerate(self._keys)]
@@ -243,7 +251,9 @@ class _Query:
         if isinstance(node, exp.Literal):
             place = whole_number(node, 0)
             if not 1 <= place <= len(self._items):
-                raise QueryError(f"order by {node.sql()}: the select list has no such entry")
+                raise QueryError(
+                    f"order by {node.sql()}: the select list has no such entry", "entries are numbered from 1"
+                )
             node = self._items[place - 1].node
         item = self._named(node)
         node = node if item is None else item.node

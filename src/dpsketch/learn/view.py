@@ -15,10 +15,11 @@ from dpsketch.encoding import cells_array, encode_column
 from dpsketch.errors import QueryError
 from dpsketch.learn import sql
 from dpsketch.learn.answer import Answer, Estimate, stacked
-from dpsketch.learn.expressions import condition_factors, find_column, parse_condition
+from dpsketch.learn.expressions import condition_factors, parse_condition
 from dpsketch.learn.factors import Factor, columns_of
 from dpsketch.learn.functions import function_factor
 from dpsketch.learn.kernel_sums import KernelSums
+from dpsketch.learn.literals import find_column
 from dpsketch.learn.points import Frame
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.selection import (

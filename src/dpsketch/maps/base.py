@@ -94,6 +94,7 @@ class BoundMap(ABC):
     narrow: bool = False  # whether `accumulate` also takes int32 sums
     secret: bool = False  # whether `accumulate` draws from `records.secret`
     groups: int = 1  # equal blocks of sums, of which a record changes one
+    certified: bool = False  # whether sensitivities are proven bounds that another machine may find a little different
 
     def __init__(self, description: FeatureMap, schema: Schema, columns: tuple[str, ...]) -> None:
         self.description = description

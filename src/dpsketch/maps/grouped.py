@@ -66,7 +66,7 @@ class BoundGrouped(BoundMap):
         self.groups = description.groups(schema)
         self.size = description.length(schema)
         self.largest, self.grid, self.narrow = self.inner.largest, self.inner.grid, self.inner.narrow
-        self.secret = self.inner.secret
+        self.secret, self.certified = self.inner.secret, self.inner.certified
         self.column = schema.column(description.column)
         self.row = schema.index(description.column)
 

@@ -87,6 +87,8 @@ class BoundQuadratic(BoundMap):
     docs/proofs/quadratic.md.
     """
 
+    certified = True
+
     def __init__(self, description: Quadratic, schema: Schema) -> None:
         super().__init__(description, schema, chosen_columns(schema, description.columns))
         self.size = description.length(schema)

@@ -105,7 +105,7 @@ class BoundSubsampled(BoundMap):
         self.inner = description.map.bind(schema)
         super().__init__(replace(description, map=self.inner.description), schema, self.inner.columns)
         self.size, self.largest, self.grid = self.inner.size, self.inner.largest, self.inner.grid
-        self.rate = description.rate
+        self.rate, self.certified = description.rate, self.inner.certified
         self._scheme, self._chosen, self._features = description.scheme, description.size, description.features
         edges = range(0, self._features, description.block)
         self.blocks = [self.inner.restricted(first, first + description.block) for first in edges]

@@ -123,26 +123,22 @@ def promised(schema: Schema, recipe: Recipe, maps: Sequence[BoundMap], release: 
     if release.budget.rho is not None and any(noise.epsilon not in (None, 0) for noise in release.noises):
         return False
     return all(
-        _matches(noise, part_sensitivity(schema, recipe, bound), part_body(schema, recipe, bound), _slack(bound))
+        _matches(noise, part_sensitivity(schema, recipe, bound), part_body(schema, recipe, bound), bound.certified)
         for noise, bound in zip(release.noises, maps, strict=True)
     )
 
 
-def _slack(bound: BoundMap) -> int:
-    """Thousandths by which noise may fall short: certified bounds of another machine may differ in their last bits.
-    Pair tables are counted, and there may be thousands: none is free.
+def _matches(noise: Noise, limit: Sensitivity, body: Body | None, certified: bool) -> bool:
+    """Noise of certified bounds may fall short by a thousandth: those of another machine may differ in their last bits.
+    Other sensitivities are exact.
     """
-    return 0 if isinstance(bound, BoundPairs) else 1
-
-
-def _matches(noise: Noise, limit: Sensitivity, body: Body | None, slack: int) -> bool:
     bounds = {Mechanism.LAPLACE: limit.l1, Mechanism.GAUSSIAN: limit.l2_squared}
     if body is not None:
         bounds[_SHAPES[body.shape]] = body.radius
     wanted = bounds.get(noise.mechanism)
     if wanted is None or (wanted == 0 and noise.sensitivity != 0):
         return False
-    return (1000 - slack) * wanted <= 1000 * noise.sensitivity
+    return (999 if certified else 1000) * wanted <= 1000 * noise.sensitivity
 
 
 def noise_variance(noise: Noise, bound: BoundMap) -> float:

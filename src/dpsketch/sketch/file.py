@@ -67,7 +67,9 @@ def write(path: str | Path, kind: str, contents: Contents, force: bool = False) 
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror or 'input/output error'}") from None
+        raise FileError(
+            f"{path} cannot be written: {error.strerror or 'input/output error'}", "write somewhere else"
+        ) from None
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -249,7 +251,7 @@ def _tail(file: Any) -> bytes:
 
 
 def _unreadable(path: Path, error: OSError) -> FileError:
-    return FileError(f"{path} cannot be read: {error.strerror or 'input/output error'}")
+    return FileError(f"{path} cannot be read: {error.strerror or 'input/output error'}", "check path and permissions")
 
 
 def _wrong_kind(path: Path, found: str, wanted: str) -> FileError:

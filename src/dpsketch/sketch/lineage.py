@@ -50,7 +50,7 @@ def _ungrouped(recipe: Recipe) -> Recipe:
     """A recipe as if its pair tables had neither groups nor been chosen."""
     parts = []
     for part in recipe.parts:
-        if isinstance(part.map, Pairs) and part.map.groups is not None:
+        if isinstance(part.map, Pairs) and (part.map.groups is not None or part.map.pool):
             part = RecipePart(Pairs(bins=part.map.bins), part.share)
         parts.append(part)
     return Recipe(parts, sampling=recipe.sampling, only=recipe.only)
@@ -65,7 +65,8 @@ def merged_schema(one: Sketch, two: Sketch, disjoint_units: bool) -> Schema:
     if one.recipe != two.recipe and _ungrouped(one.recipe) == _ungrouped(two.recipe):
         raise MergeError(
             "the sketches have pair tables of different groups of cells, or of different pairs",
-            "release one of them with --groups-from (groups_from=) the other, or merge the raw sketches",
+            "release one table first, then the other with --groups-from (groups_from=) that release; or sketch both by "
+            "one recipe with pool, and merge the raw sketches",
         )
     if one.recipe != two.recipe or [p.map.fingerprint() for p in one.parts] != [p.map.fingerprint() for p in two.parts]:
         raise MergeError(

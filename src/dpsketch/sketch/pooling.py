@@ -16,6 +16,7 @@ import numpy as np
 from dpsketch.fitting.choice import choose_pairs, spread
 from dpsketch.fitting.columns import ColumnSummary, fit_marginal
 from dpsketch.fitting.groups import choose_groups, groups_wanted, pooling_threshold
+from dpsketch.fitting.threads import one_thread
 from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.maps.cells import GRID, POSITION_GRID, Cells
 from dpsketch.maps.count import BoundCount
@@ -30,8 +31,6 @@ def pooled_pairs(
     """What a release shows of `pairs`: groups of the cells of every column, and as many of the tables as it keeps, from
     the noisy sums of the other parts and the variances of all noises.
     """
-    from threadpoolctl import threadpool_limits
-
     place = marginals_for(pairs, maps)
     assert place is not None, "recipes are checked for it"
     marginals = maps[place]
@@ -41,7 +40,7 @@ def pooled_pairs(
     pair_sd = max(sqrt(pair_variance), 1.0) / rows
     wanted = groups_wanted(pair_sd)
     groups, spreads = [], []
-    with threadpool_limits(1):  # matrices are small: threads would wait for each other
+    with one_thread():
         for name in pairs.columns:
             summary = summaries[marginals.columns.index(name)]
             threshold = pooling_threshold(summary.count_sd / rows, pair_sd)

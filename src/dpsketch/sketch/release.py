@@ -43,7 +43,9 @@ def release(
     plan: str | None = None,
     groups_from: ReleasedSketch | None = None,
 ) -> ReleasedSketch:
-    """Reserve the spend, add noise, commit. A crash can cost budget, never privacy; a rerun is a new spend.
+    """Reserve the spend, add noise, commit. A crash can cost budget, never privacy; a rerun is a new spend. Groups and
+    pairs of pooled tables follow from noisy marginals, so they are chosen between the two: an interruption while they
+    are costs budget as well.
 
     `mechanism` is "auto", "laplace" or "gaussian"; `plan` names a plan that the ledger holds, of which this release is
     one entry. With `groups_from`, another site's release, pair tables that would be pooled get its groups and pairs

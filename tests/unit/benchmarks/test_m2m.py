@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks.m2m import goals
+from benchmarks.m2m import goals, kept
 from benchmarks.m2m.aim import Spending, closure, concentrated, exponential, weights
 from benchmarks.m2m.answers import Points
 from benchmarks.m2m.cells import cut
+from benchmarks.m2m.environments import OverTime, run_limited
+from benchmarks.m2m.methods import Task
 from benchmarks.m2m.models import logistic
 from benchmarks.m2m.paper import Fourier, Hist, Race, ridge_weights
 from benchmarks.m2m.questions import Condition, draw_questions, shares, where
@@ -167,3 +171,21 @@ def test_goals_are_judged_by_the_mean() -> None:
     found = list(goals.lines(results))
     assert any(line.startswith("lifesci ε=1 means 0.0018 (0.0025)") and line.endswith("PASS") for line in found)
     assert any("cov" in line and line.endswith("SHORT") for line in found)
+
+
+def test_a_script_that_never_looks_at_the_clock_is_ended() -> None:
+    with pytest.raises(OverTime):
+        run_limited([sys.executable, "-c", "while True: pass"], 0.5)
+    assert run_limited([sys.executable, "-c", "print(1)"], 5).stdout == "1\n"
+    assert run_limited([sys.executable, "-c", "1/0"], 5).returncode == 1
+
+
+def test_results_are_kept_for_later_runs(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    assert kept.read(path) == {}
+    slow, fast = Task("lifesci", "aim", 1.0, 1e-6, 1, 7), Task("adult", "not private", float("inf"), 0.0, 2, 7)
+    entries = {slow.key: kept.entry(slow, []), fast.key: kept.entry(fast, [{"model": 0.9}, {"model": 0.8}])}
+    kept.write(path, entries)
+    assert kept.read(path) == entries
+    assert entries[slow.key].figures == {}
+    assert entries[fast.key].figures == {"model": [0.9, 0.8]}

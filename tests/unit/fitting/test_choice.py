@@ -61,3 +61,32 @@ def test_a_column_of_one_group_waits_also_if_its_share_is_rounded_up() -> None:
     constant = spread(np.array([1 + 2.0**-52]))
     assert constant == 0
     assert choose([constant, 1.0, 1.0, 1.0], 4) == [(0, 1), (1, 2), (1, 3), (2, 3)]
+
+
+def one_by_one(spreads: np.ndarray, pairs: list[tuple[int, int]], most: int, hints: tuple[int, ...]) -> list[int]:
+    """The rule as it is written: every pair is looked at for every choice."""
+    one, two = np.array(pairs).T
+    worth = np.sqrt(spreads[one] * spreads[two])
+    hinted = np.isin(pairs, hints).any(axis=1)
+    uses, component, left = np.ones(len(spreads)), np.arange(len(spreads)), np.ones(len(pairs), bool)
+    for _ in range(min(most, len(pairs))):
+        open_ = left & hinted if (left & hinted).any() else left
+        joining = open_ & (component[one] != component[two])
+        open_ = joining if joining.any() else open_
+        place = int(np.argmax(np.where(open_, worth / (uses[one] * uses[two]), -1.0)))
+        left[place] = False
+        uses[[one[place], two[place]]] += 1
+        component[component == component[two[place]]] = component[one[place]]
+    return np.flatnonzero(~left).tolist()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_choice_is_that_of_the_rule(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    columns = int(random.integers(2, 30))
+    spreads = random.choice([0.0, 0.3, 0.7, 1.0, 1.1], columns)
+    every = list(combinations(range(columns), 2))
+    pairs = [pair for pair in every if random.random() < 0.8] or every
+    hints = tuple(random.integers(0, columns, random.integers(0, 3)).tolist())
+    for most in (1, columns - 1, columns, 3 * columns, len(pairs)):
+        assert choose_pairs(spreads.tolist(), pairs, most, hints) == one_by_one(spreads, pairs, most, hints)

@@ -214,6 +214,20 @@ def test_all_aggregates_of_an_entry_come_from_one_estimate() -> None:
     )
 
 
+def test_a_bent_formula_is_answered_by_the_estimate_of_what_it_bends() -> None:
+    """The error of exp(x) falls with x and that of exp(-x) rises: no reason to answer them by different estimates."""
+    view = released([dps.Part(dps.Count(), 0.1), dps.Part(dps.Marginals(), 0.9)], 1.0)
+    [[straight]] = [view.sql("select sum(a) from sketch").how]
+    by = straight.partition(": ")[2]
+    for formula in ("exp(sum(a) / 16)", "exp(-sum(a) / 16)", "exp(-sum(a) / 16) * 2", "sqrt(exp(sum(a) / 16))"):
+        [[how]] = [view.sql(f"select {formula} from sketch").how]
+        assert how.endswith(by), formula
+    for scale in (1000, 8, -8):  # squares of the last two do not fit a float
+        bent = view.sql(f"select exp(sum(a) / {scale}), sum(a) from sketch").rows[0]
+        assert bent[0].value == pytest.approx(math.exp(bent[1].value / scale))
+        assert bent[0].stderr == pytest.approx(bent[0].value * bent[1].stderr / abs(scale))
+
+
 def test_the_command_line_prints_the_same(
     view: dps.View, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

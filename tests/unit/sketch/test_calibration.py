@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 import dpsketch as dps
 from dpsketch.errors import BudgetError
-from dpsketch.maps.base import BoundMap
+from dpsketch.maps.base import BoundMap, FeatureMap
+from dpsketch.maps.quadratic import BoundQuadratic
 from dpsketch.privacy.events import Mechanism, Noise, Release
 from dpsketch.recipe import Only
 from dpsketch.relation import Relation
 from dpsketch.sketch.calibration import calibrated, keeps_budget, noise_variance, part_sensitivity, promised
+from map_examples import EXAMPLES, SCHEMA
 
 COLUMNS = {
     "x": {"kind": "number", "lower": 0, "upper": 1},
@@ -208,3 +210,16 @@ def test_a_release_must_promise_what_its_maps_need() -> None:
             )
             noises = (*honest.noises[:place], half, *honest.noises[place + 1 :])
             assert not promised(ROWS, BUNDLE, maps, Release(budget, noises))
+
+
+@pytest.mark.parametrize("kind", [each for each in EXAMPLES if not getattr(each, "pool", False)], ids=str)
+def test_only_certified_bounds_may_be_a_little_short(kind: FeatureMap) -> None:
+    """Exact sensitivities allow nothing less, not even by one; certified ones of another machine may differ."""
+    recipe = dps.Recipe([dps.Part(kind, 1.0)])
+    [bound] = recipe.bind(SCHEMA)
+    [noise] = calibrated(SCHEMA, recipe, [bound], dps.Budget(rho=0.5)).noises
+    for sensitivity, fine in ((noise.sensitivity, True), (noise.sensitivity - 1, bound.certified)):
+        release = Release(dps.Budget(rho=0.5), (Noise(noise.mechanism, sensitivity, noise.scale),))
+        assert promised(SCHEMA, recipe, [bound], release) == fine
+    inner = getattr(bound, "inner", bound)
+    assert bound.certified == isinstance(inner, BoundQuadratic)

@@ -183,6 +183,16 @@ def test_raw_sketches_merge_and_releases_do_not(schema: dps.Schema, pairs: dps.P
         released(one, dps.Budget(0.5)).merge(released(two, dps.Budget(20.0)))
 
 
+@pytest.mark.parametrize("pairs", [PAIRS, SOME], ids=str)
+def test_raw_sketches_of_different_groups_do_not_merge(schema: dps.Schema, pairs: dps.Pairs) -> None:
+    fine = sketch(schema, 3000, 1, pairs)
+    settled = [released(fine, dps.Budget(epsilon)).recipe for epsilon in (0.5, 20.0)]
+    one, two = (dps.accumulate(mixed_table(3000, 2), schema, recipe) for recipe in settled)
+    for other in (two, fine):
+        with pytest.raises(MergeError, match=r"pair tables of different groups of cells(.|\n)*--groups-from"):
+            one.merge(other)
+
+
 @pytest.mark.parametrize("pairs", [PAIRS, SOME, dps.Pairs(bins=16, pool=True, most=99)], ids=str)
 @pytest.mark.parametrize("early", [False, True])
 def test_releases_merge_in_the_groups_of_one_of_them(

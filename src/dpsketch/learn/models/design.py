@@ -78,7 +78,7 @@ def frame_of(schema: Schema, columns: Sequence[str], table: Any) -> Frame:
         array = cells if hasattr(cells, "combine_chunks") else cells_array(cells)
         codes[name] = encode_column(schema.column(name), array)
     if len({len(each) for each in codes.values()}) > 1:
-        raise QueryError("the columns of X have different lengths")
+        raise QueryError("the columns of X have different lengths", "pass one value a row in every column")
     return Frame(schema, codes)
 
 

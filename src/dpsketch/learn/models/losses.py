@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpsketch.errors import QueryError
 from dpsketch.learn.models.population import known_columns, spread
 from dpsketch.learn.weights import WeightedPoints
-from dpsketch.schema import Category, Datetime, Floats, Schema
+from dpsketch.schema import Floats
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
@@ -47,29 +47,18 @@ def fit_loss(
         raise QueryError("theta0 must be a list of finite numbers", "give one starting value a parameter")
     population = view.population
     names = known_columns(population, population.columns if columns is None else columns)
-    fit = _minimised(loss, gradient, start, rows_of(view.schema, names, population.points(0)), population.points(0))
+    fit = _minimised(loss, gradient, start, rows_of(names, population.points(0)), population.points(0))
     refits = []
     for model in range(1, population.refits + 1):
         points = population.points(model)
-        refits.append(_minimised(loss, gradient, fit.x, rows_of(view.schema, names, points), points).x)
+        refits.append(_minimised(loss, gradient, fit.x, rows_of(names, points), points).x)
     found = np.asarray(fit.x, np.float64)
     return LossFit(found, spread(found, refits), float(fit.fun), bool(fit.success), str(fit.message))
 
 
-def rows_of(schema: Schema, names: Sequence[str], points: WeightedPoints) -> Rows:
+def rows_of(names: Sequence[str], points: WeightedPoints) -> Rows:
     """Columns of points as users see them."""
-    rows: Rows = {}
-    for name in names:
-        column = schema.column(name)
-        if isinstance(column, Category):
-            rows[name] = np.array([*column.labels, None], object)[points.frame.levels(name)]
-        elif isinstance(column, Datetime):
-            values = points.frame.values(name)
-            moments = np.rint(np.nan_to_num(values)).astype("datetime64[us]")
-            rows[name] = np.where(np.isnan(values), np.datetime64("NaT"), moments)
-        else:
-            rows[name] = points.frame.values(name)
-    return rows
+    return {name: points.frame.cells(name) for name in names}
 
 
 def _minimised(loss: PerRow, gradient: PerRow | None, start: Floats, rows: Rows, points: WeightedPoints) -> Any:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.expressions import find_column
-from dpsketch.learn.models.design import Classes, Design, Labels, design, frame_of, numbers_of
+from dpsketch.learn.literals import find_column
+from dpsketch.learn.models.design import STANDS_OUT, Classes, Design, Labels, design, frame_of, numbers_of
 from dpsketch.learn.models.population import Population, known_columns, spread
 from dpsketch.learn.models.scaling import Scaling
 from dpsketch.learn.selection import check_arithmetic
@@ -37,7 +37,7 @@ class _Regression:
     def _start(self, view: View) -> tuple[Column, Population, Design, float]:
         """Check everything that can be checked before fitting."""
         if self.penalty is not None and not 0 <= self.penalty < np.inf:
-            raise QueryError(f"penalty must be a number of at least 0, got {self.penalty!r} instead")
+            raise QueryError(f"penalty must be a number of at least 0, got {self.penalty!r} instead", "leave it out")
         column = find_column(view.schema, self.target)
         population = view.population
         known_columns(population, [self.target])
@@ -70,13 +70,15 @@ class LinearRegression(_Regression):
     def fit(self, view: View, uncertainty: bool = True) -> LinearRegression:
         column, population, found, penalty = self._start(view)
         check_arithmetic(column, "regression")
+        _check_present(column, population)
         means = Scaling.of(found.features(population.points(0).frame), population.points(0).weights).mean
         fits = [
             _least_squares(column, found, population.points(model), penalty)
             for model in _models(population, uncertainty)
         ]
+        assert fits[0] is not None
         self._column = column
-        self._finish(found, means, fits)
+        self._finish(found, means, [fit for fit in fits if fit is not None])
         return self
 
     def predict(self, X: Any) -> Floats:
@@ -88,7 +90,7 @@ class LinearRegression(_Regression):
         predicted = self.predict(X)
         known = numbers_of(self._column, frame_of(self._design.schema, [self.target], {self.target: y}))
         if len(known) != len(predicted):
-            raise QueryError("X and y have different lengths")
+            raise QueryError("X and y have different lengths", "pass one value of y for each row of X")
         present = ~np.isnan(known)
         left = np.sum((known - predicted)[present] ** 2)
         return float(1 - left / np.sum((known[present] - known[present].mean()) ** 2))
@@ -137,9 +139,24 @@ def _models(population: Population, uncertainty: bool) -> range:
     return range(1 + population.refits if uncertainty else 1)
 
 
-def _least_squares(column: Column, found: Design, points: WeightedPoints, penalty: float) -> Coefficients:
+def _check_present(column: Column, population: Population) -> None:
+    points = [population.points(model) for model in range(population.refits + 1)]
+    shares = [np.array(each.weights @ ~np.isnan(each.frame.values(column.name)), np.float64) for each in points]
+    error = float(spread(shares[0], shares[1:])) if population.refits else population.noise
+    if not shares[0] > STANDS_OUT * error:
+        raise QueryError(
+            f"column '{column.name}' has no values that stand out of the noise: as far as the release tells, all are "
+            "missing",
+            "choose another target, or release with a larger epsilon",
+        )
+
+
+def _least_squares(column: Column, found: Design, points: WeightedPoints, penalty: float) -> Coefficients | None:
+    """None if the points lack the target."""
     target = numbers_of(column, points.frame)
     known = ~np.isnan(target)
+    if not points.weights[known].sum() > 0:
+        return None
     weights = points.weights[known] / points.weights[known].sum()
     features = found.features(points.frame)[known]
     scaling = Scaling.of(features, weights)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.expressions import find_column
+from dpsketch.learn.literals import find_column
 from dpsketch.learn.models.design import Classes, Design, design, numbers_of
 from dpsketch.learn.models.population import Population, known_columns, spread
 from dpsketch.learn.models.scaling import Scaling

@@ -21,7 +21,7 @@ from dpsketch.schema import Floats, Schema
 DRAWS = 1 << 17  # rows for functions that are no product of functions of single columns
 REFIT_DRAWS = 1 << 15
 BATCHES = 16
-ERRORS = REFITS + BATCHES + 1  # coordinates
+ERRORS = REFITS + BATCHES + 2  # coordinates
 ATOMS = 3  # of a column: its bounds and missing, which are not like their neighbours
 MOST_KNOWN = 500
 LEAST_SPREAD = 0.25  # of the refits' spread that is not taken for chance in their draws
@@ -31,12 +31,13 @@ DEPENDENCE_ERROR = 0.06  # of functions of several columns that are no product
 
 @dataclass(frozen=True)
 class _Single:
-    """Functions of one column: means in components as [model, function, component], variances, and in PER_COLUMN
-    coordinates what the fit dropped or cannot see.
+    """Functions of one column: means in components as [model, function, component], variances, how large each is at
+    most, and in PER_COLUMN coordinates what the fit dropped or cannot see.
     """
 
     means: Floats
     variances: Floats
+    sizes: Floats
     unsure: Floats
 
 
@@ -46,7 +47,8 @@ class ProductEstimator:
 
     An estimate's influence is its change from the fit to each refit, and what the sums cannot show (`unseen`), so that
     standard errors cover noise and the bias of the fit; for draws also the change between batches of them, and for
-    products what the fit may have dropped.
+    products what the fit may have dropped. Of several columns nothing is known better than one count would be that had
+    the whole budget.
     """
 
     def __init__(self, schema: Schema, noise: ReleaseNoise, fitted: ReleasedProducts) -> None:
@@ -78,6 +80,8 @@ class ProductEstimator:
             if factor.columns:
                 others = np.broadcast_to(_product(means[:place] + means[place + 1 :]), len(changes))
                 unsure[:, self.columns.index(factor.columns[0])] = single.unsure * others[:, None]
+        if len(factors) > 1:
+            self._raise(changes, _product([single.sizes for single in singles]))
         return Estimate(found[0], self._placed(np.hstack([changes, unsure.reshape(len(changes), -1)])))
 
     @cached_property
@@ -98,7 +102,9 @@ class ProductEstimator:
         shares = models[0].marginals[column].shares
         variances = np.maximum(cells[0] ** 2 @ shares - (cells[0] @ shares) ** 2, 0.0)
         hidden = points.unseen(by_cell, shares, self.fitted.lumps[column])
-        found = _Single(means, variances, np.column_stack([self._dropped(column, cells[0]), hidden]))
+        found = _Single(
+            means, variances, np.abs(by_cell).max((1, 2)), np.column_stack([self._dropped(column, cells[0]), hidden])
+        )
         if len(by_cell) == 1:
             if len(self._known) == MOST_KNOWN:
                 self._known.pop(next(iter(self._known)))
@@ -124,7 +130,8 @@ class ProductEstimator:
         return self.fitted.cell_sd * (marginal.shares[atoms] < self.fitted.cell_sd) * gained
 
     def _by_draws(self, factors: Sequence[Factor]) -> Estimate:
-        values = product_at(factors, self.draws(0))
+        each = [factor.at(self.draws(0)) for factor in factors]
+        values = _product(each)
         mean = values.mean(1)
         batches = values[:, : values.shape[1] // BATCHES * BATCHES].reshape(len(values), BATCHES, -1).mean(2)
         chance = (batches - batches.mean(1, keepdims=True)) / np.sqrt(BATCHES * (BATCHES - 1))
@@ -134,9 +141,16 @@ class ProductEstimator:
         by_chance = unseen.SMOOTH**2 * (chance**2).sum(1) * (1 + DRAWS / REFIT_DRAWS)
         kept = np.maximum(1 - by_chance / np.maximum(spread, 1e-300), LEAST_SPREAD)
         changes *= np.sqrt(kept)[:, None]
-        changes[:, REFITS:-1] = chance
+        changes[:, REFITS:-2] = chance
         changes[:, -1] = DEPENDENCE_ERROR * (mean - product_at(factors, self._independent).mean(1))
+        largest = [np.abs(values).max(1) for values in each]
+        self._raise(changes, _product([np.where(size > 0, size, 1.0) for size in largest]))  # 0: no draw met it
         return Estimate(mean, self._placed(changes))
+
+    def _raise(self, changes: Floats, sizes: Floats) -> None:
+        """Errors to at least those of a count that had the whole budget, times the largest value of each function."""
+        least = self._noise.of_a_count / max(float(self._noise.rows().value), 1.0) * sizes
+        changes[:, -2] = np.sqrt(np.maximum(least**2 - (changes**2).sum(1), 0.0))
 
     def _placed(self, changes: Floats) -> Floats:
         """Influence of changes in this estimator's own coordinates."""

@@ -13,7 +13,7 @@ from dpsketch.learn.products.blocks import Blocks
 from dpsketch.learn.products.descent import fit_mixture
 from dpsketch.learn.products.mixture import Mixture
 from dpsketch.learn.products.pairs import find_dependence
-from dpsketch.learn.products.refine import refine
+from dpsketch.learn.products.refine import refine, shares_inside
 from dpsketch.schema import Floats
 
 COMPONENTS = 200
@@ -88,13 +88,7 @@ def fit_products(sums: NoisySums, components: int = COMPONENTS, start: Products 
     close = CLOSE_ENOUGH * sd * (sum(sizes) / len(margin)) ** 2
     first = None if start is None else (start.mixture.weights, start.mixture.shares)
     weights, inside = fit_mixture(joint, known, [part.shares for part in parts], components, close, first)
-    within = [_within(m.shares, part.groups, len(part.shares)) for m, part in zip(marginals, parts, strict=True)]
+    within = [shares_inside(m.shares, part.groups, len(part.shares)) for m, part in zip(marginals, parts, strict=True)]
     mixture = Mixture(weights, tuple(inside), tuple(part.groups for part in parts), tuple(within))
     agreed = (replace(marginal, shares=mixture.marginal(j)) for j, marginal in enumerate(marginals))
     return Products(mixture, tuple(agreed))
-
-
-def _within(shares: Floats, groups: NDArray[np.int64], size: int) -> Floats:
-    """Shares of the cells in their groups; equal in a group without mass."""
-    total, cells = np.bincount(groups, shares, size)[groups], np.bincount(groups, minlength=size)[groups]
-    return np.where(total > 0, shares / np.where(total > 0, total, 1.0), 1 / cells)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,34 +41,6 @@ class Mixture:
         """Which group (column) each cell (row) is in, as ones."""
         return (self.groups[column][:, None] == np.arange(self.shares[column].shape[1])).astype(np.float64)
 
-    def probability(self, events: Mapping[int, Floats]) -> float:
-        """E[Π_j events[j][cell of column j]]; for indicators, the probability that all hold."""
-        return float(self._parts(events).sum())
-
-    def given(self, events: Mapping[int, Floats]) -> Mixture:
-        """The distribution of records for which all events hold (events between 0 and 1 count in part)."""
-        parts = self._parts(events)
-        if not parts.sum() > 0:
-            raise ValueError("events must have a positive probability")
-        shares, within = list(self.shares), list(self.within)
-        for column, event in events.items():
-            groups = self.shares[column].shape[1]
-            kept = self.within[column] * event
-            group = np.bincount(self.groups[column], kept, groups)
-            tilted = self.shares[column] * group
-            total = tilted.sum(1, keepdims=True)
-            shares[column] = np.divide(tilted, total, out=self.shares[column].copy(), where=total > 0)
-            within[column] = np.divide(
-                kept, group[self.groups[column]], out=np.zeros_like(kept), where=group[self.groups[column]] > 0
-            )
-        return Mixture(parts / parts.sum(), tuple(shares), self.groups, tuple(within))
-
-    def _parts(self, events: Mapping[int, Floats]) -> Floats:
-        parts = self.weights
-        for column, event in events.items():
-            parts = parts * self.expectations(column, event)
-        return parts
-
     def grouped_pair(self, first: int, second: int) -> Floats:
         """The joint table of two different columns' groups of cells."""
         return (self.shares[first] * self.weights[:, None]).T @ self.shares[second]
@@ -78,18 +49,6 @@ class Mixture:
         """The joint table of two different columns' cells."""
         cells = self.grouped_pair(first, second)[np.ix_(self.groups[first], self.groups[second])]
         return cells * np.outer(self.within[first], self.within[second])
-
-    def moments(
-        self, columns: Sequence[int], means: Sequence[Floats], squares: Sequence[Floats]
-    ) -> tuple[Floats, Floats]:
-        """Means and covariances of columns, given the mean and the mean square of each in each of its cells."""
-        inside = np.column_stack([self.expectations(c, values) for c, values in zip(columns, means, strict=True)])
-        mean = self.weights @ inside
-        centred = inside - mean
-        covariance = (centred * self.weights[:, None]).T @ centred
-        second = [self.marginal(c) @ values for c, values in zip(columns, squares, strict=True)]
-        covariance[np.diag_indices(len(mean))] = np.array(second) - mean**2
-        return mean, covariance
 
     def sample(self, rows: int, seed: int = SAMPLE_SEED) -> NDArray[np.int64]:
         """Cells of `rows` records, one column a column: stratified by component, then by group, then by cell."""

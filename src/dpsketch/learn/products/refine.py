@@ -42,7 +42,7 @@ def refine(
         parts = _split(marginal.shares, groups, PARTS if coarse else 1)
     parent = groups[np.unique(parts, return_index=True)[1]]
     held = np.bincount(parts, marginal.shares, len(parent)).astype(np.float64)
-    own = _inside(held, parent, len(shares)) * shares[parent]
+    own = shares_inside(held, parent, len(shares)) * shares[parent]
     ratio = np.eye(len(shares))[parent]
     if len(parent) > len(shares):
         ratio = _smoothest(own, parent, *_places(marginal, parts, len(parent)))
@@ -65,7 +65,7 @@ def _split(shares: Floats, groups: NDArray[np.int64], wanted: int) -> NDArray[np
     return parts
 
 
-def _inside(shares: Floats, parent: NDArray[np.int64], size: int) -> Floats:
+def shares_inside(shares: Floats, parent: NDArray[np.int64], size: int) -> Floats:
     """Shares of parts in their groups; equal in a group without mass."""
     total, count = np.bincount(parent, shares, size)[parent], np.bincount(parent, minlength=size)[parent]
     return np.where(total > 0, shares / np.where(total > 0, total, 1.0), 1 / count)

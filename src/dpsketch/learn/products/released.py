@@ -8,6 +8,7 @@ from math import sqrt
 import numpy as np
 
 from dpsketch.fitting.columns import ColumnSummary, lumpiness
+from dpsketch.fitting.threads import one_thread
 from dpsketch.learn.products.bootstrap import refits
 from dpsketch.learn.products.fit import NoisySums, Products
 from dpsketch.learn.release_noise import ReleaseNoise
@@ -49,12 +50,10 @@ def product_parts(released: ReleasedSketch) -> tuple[ReleasedPart, ReleasedPart]
 
 def fit_released(released: ReleasedSketch) -> ReleasedProducts:
     """Post-processing of the released sums: deterministic, and free of cost."""
-    from threadpoolctl import threadpool_limits
-
     parts = product_parts(released)
     assert parts is not None
     sums = noisy_sums(released, *parts)
-    with threadpool_limits(1):  # matrices are small: threads would wait for each other
+    with one_thread():
         fitted = sums.fit()
         return with_models(released, (fitted, *refits(sums, fitted)))
 

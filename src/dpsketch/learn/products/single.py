@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dpsketch.fitting.columns import ColumnSummary, GroupTotals, fit_marginal, lumpiness
+from dpsketch.fitting.threads import one_thread
 from dpsketch.learn.products.bootstrap import REFITS, SEED, redrawn_summary
 from dpsketch.learn.products.fit import Products
 from dpsketch.learn.products.mixture import Mixture
@@ -21,14 +22,12 @@ def fit_column(noise: ReleaseNoise, part: ReleasedPart, place: int, totals: Grou
     """A joint distribution of one column, given by its place among those of a marginals part; `totals` are what pair
     tables say about it.
     """
-    from threadpoolctl import threadpool_limits
-
     bound = part.map
     assert isinstance(bound, BoundMarginals)
     summary = column_summaries(bound, part.sums, part.noise_variance)[place]
     counted = noise.rows()
     rows, rows_sd = float(counted.value), float(counted.stderr)
-    with threadpool_limits(1):  # matrices are small: threads would wait for each other
+    with one_thread():
         fitted = _fitted(summary, rows, totals)
         models = [fitted]
         for number in range(REFITS):

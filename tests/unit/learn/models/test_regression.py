@@ -106,6 +106,19 @@ def test_a_target_of_one_class_is_refused() -> None:
         dps.LogisticRegression("y").fit(dps.View(released))
 
 
+@pytest.mark.parametrize("epsilon", [1.0, float("inf")])
+def test_a_target_without_values_is_refused(epsilon: float) -> None:
+    names = ("x", "y", "z")
+    facts = {"privacy": {"rows": 5000}, "columns": {name: {"kind": "number", "lower": 0, "upper": 1} for name in names}}
+    place = np.linspace(0, 1, 5000)
+    table = pa.table({"x": place, "y": np.full(5000, np.nan), "z": place[::-1]})
+    recipe = dps.Recipe([dps.Part(dps.Marginals(bins=8), 0.5), dps.Part(dps.Pairs(pool=True, bins=8), 0.5)])
+    raw = dps.accumulate(table, dps.Schema.from_dict(facts), recipe)
+    private = () if epsilon == float("inf") else (dps.Ledger("sqlite://"), "a")
+    with pytest.raises(QueryError, match=r"column 'y' has no values that stand out(.|\n)*choose another target"):
+        dps.LinearRegression("y").fit(dps.View(dps.release(raw, dps.Budget(epsilon), *private)))
+
+
 def test_bad_tables_are_refused(linear: dps.LinearRegression, held_out: pa.Table) -> None:
     with pytest.raises(QueryError, match="X lacks column 'weight'"):
         linear.predict(held_out.drop_columns(["weight"]))

@@ -43,7 +43,8 @@ def test_a_release_tells_three_columns_together(budget: dps.Budget) -> None:
     rows = table()
     holds = (rows["x"].to_numpy() <= 0.5) & (rows["y"].to_numpy() <= 0.5) & (rows["z"].to_numpy() == "b")
     letter = (np.arange(len(z.shares)) == 1).astype(float)
-    answer = found.products.mixture.probability({0: y.below(0.5), 1: x.below(0.5), 2: letter})
+    mixture, events = found.products.mixture, (y.below(0.5), x.below(0.5), letter)
+    answer = mixture.weights @ np.prod([mixture.expectations(j, event) for j, event in enumerate(events)], axis=0)
     alone = (rows["x"].to_numpy() <= 0.5).mean() * (rows["y"].to_numpy() <= 0.5).mean() * 0.7
     assert answer == pytest.approx(holds.mean(), abs=0.02)
     assert abs(alone - holds.mean()) > 0.1, "independent columns would answer otherwise"

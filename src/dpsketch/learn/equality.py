@@ -1,0 +1,67 @@
+"""Questions for single values of columns that have too many of them to tell apart."""
+
+from __future__ import annotations
+
+import numpy as np
+from sqlglot import exp
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.literals import find_column, is_constant, literal_value
+from dpsketch.learn.points import COLUMN_POINTS
+from dpsketch.schema import HIGHEST, LOWEST, Column, Datetime, Schema
+
+_PLAIN = (exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div)
+
+
+def check_equalities(schema: Schema, expression: exp.Expr) -> None:
+    """Refuse what asks for the share of a single value: releases tell shares of intervals, and a table may have a
+    hundred records at 50 or none. The bounds, which have cells of their own, may be asked for.
+    """
+    for one, other in _equalities(expression):
+        column = _many_valued(schema, one) or _many_valued(schema, other)
+        if column is None:
+            continue
+        direct = isinstance(one, exp.Column) and is_constant(other)
+        value = literal_value(column, other) if direct and not isinstance(other, exp.Null) else None
+        low, high = column.values_of(np.array([LOWEST, HIGHEST]))
+        if direct and (value is None or not low < value < high):
+            continue
+        raise QueryError(
+            f"column '{column.name}' has too many values to tell the share of a single one",
+            _interval(column, value, float(high - low)),
+        )
+
+
+def _equalities(expression: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]]:
+    found = []
+    for node in expression.find_all(exp.EQ, exp.NEQ, exp.In, exp.Case):
+        others = (
+            node.expressions
+            if isinstance(node, exp.In)
+            else [node.args["expression"]]
+            if "expression" in node.args
+            else []
+        )
+        if isinstance(node, exp.Case):
+            others = [each.this for each in node.args["ifs"]] if node.this is not None else []
+        found += [(node.this.unnest(), other.unnest()) for other in others]
+    return [(one, other) if isinstance(one, exp.Column) else (other, one) for one, other in found]
+
+
+def _many_valued(schema: Schema, node: exp.Expr) -> Column | None:
+    """A column with many values that an expression goes up and down with; floor(x) and the like have few."""
+    if isinstance(node, exp.Column):
+        column = find_column(schema, node.name)
+        return column if column.numeric and column.levels > COLUMN_POINTS else None
+    if isinstance(node, _PLAIN):
+        inner = (_many_valued(schema, child) for child in node.iter_expressions())
+        return next((column for column in inner if column is not None), None)
+    return None
+
+
+def _interval(column: Column, value: float | None, span: float) -> str:
+    if isinstance(column, Datetime):
+        return f"ask for an interval: {column.name} >= '2024-01-31' and {column.name} < '2024-02-01'"
+    if value is None:
+        return f"ask for an interval, or round it: round({column.name}) = …"
+    return f"ask for an interval: {column.name} between {value - span / 200:g} and {value + span / 200:g}"
