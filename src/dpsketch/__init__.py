@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dpsketch.errors import DpsketchError
     from dpsketch.learn.answer import Answer
     from dpsketch.learn.models.losses import fit_loss
+    from dpsketch.learn.models.pca import PCA
     from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
     from dpsketch.learn.models.wrapped import fit_sklearn
     from dpsketch.learn.view import View
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from dpsketch.sketch.released import ReleasedSketch
 
 __all__ = [
+    "PCA",
     "Answer",
     "Budget",
     "Count",
@@ -104,6 +106,7 @@ _HOMES = {
     "MinHash": "maps.hashes",
     "OneBitFourier": "maps.one_bit",
     "Only": "recipe",
+    "PCA": "learn.models.pca",
     "Pairs": "maps.pairs",
     "Part": "recipe",
     "Product": "maps.hashes",
