@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.release import release
     from dpsketch.sketch.released import ReleasedSketch
+    from dpsketch.task_plan import plan_task
 
 __all__ = [
     "PCA",
@@ -81,6 +82,7 @@ __all__ = [
     "fit_sklearn",
     "open",
     "plan",
+    "plan_task",
     "release",
 ]
 
@@ -127,6 +129,7 @@ _HOMES = {
     "fit_sklearn": "learn.models.wrapped",
     "open": "learn.view",
     "plan": "planning",
+    "plan_task": "task_plan",
     "release": "sketch.release",
 }
 

@@ -301,11 +301,15 @@ class View:
 
         A function is 0 where its column is not present.
         """
-        means = [self.best((), partial(_mean, one, here), columns=one.columns).estimate for one, here in zip(numbers, present, strict=True)]
+        means = [
+            self.best((), partial(_mean, one, here), columns=one.columns).estimate
+            for one, here in zip(numbers, present, strict=True)
+        ]
         centres = [float(np.nan_to_num(mean.value[0])) for mean in means]
         centred = [_shifted(*each) for each in zip(numbers, present, centres, strict=True)]
         squares = [
-            self.best((), partial(_square, one, here), columns=one.columns).estimate for one, here in zip(centred, present, strict=True)
+            self.best((), partial(_square, one, here), columns=one.columns).estimate
+            for one, here in zip(centred, present, strict=True)
         ]
         found = [self.schema.column(name) for name in names]
         return _matrix(found, stacked(squares), self._pairwise(list(names), centred, list(present))), np.array(centres)

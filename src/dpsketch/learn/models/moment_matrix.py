@@ -13,6 +13,7 @@ from dpsketch.learn.expressions import find_column
 from dpsketch.learn.factors import Factor
 from dpsketch.learn.models.quadratic_fit import LeastSquares, LowRank, low_rank
 from dpsketch.learn.models.spectrum import Redraw, projected
+from dpsketch.learn.selection import Selection
 from dpsketch.maps.base import BoundMap
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.quadratic import BoundQuadratic
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 COVARIANCE, SECOND_MOMENTS = "covariance", "second_moments"
 WHAT = (COVARIANCE, SECOND_MOMENTS)
+_SEED = 13
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def _from_part(view: View, part: ReleasedPart, names: tuple[str, ...], of: str, 
         drawn = fit.redraw(full / radius**2, generator)[chosen] * (radius**2 / rows_factor)
         return np.asarray(drawn - np.outer(moved, moved))
 
-    goodness = fit.goodness if fit.goodness is not None else _misfit(value, fit.deviation * radius**2)
+    goodness = _misfit(value, redraw) if fit.goodness is None else fit.goodness
     return MomentMatrix(names, value, means, redraw, fit.how, fit.converged, goodness)
 
 
@@ -128,7 +130,6 @@ class _Triangle:
         self._triangle = np.triu_indices(len(bound.columns))
         self._deviations = np.sqrt(variances)
         self.matrix = self._square(sums)
-        self.deviation = float(np.sqrt(np.mean(self._square(variances))))
 
     def redraw(self, truth: Floats, generator: np.random.Generator) -> Floats:
         return truth + self._square(self._deviations * generator.normal(size=len(self._deviations)))
@@ -146,7 +147,6 @@ class _Projections:
     def __init__(self, bound: BoundMap, sums: Floats, variances: Floats, rank: int) -> None:
         assert isinstance(bound, BoundQuadratic)
         self._directions, self._variance = bound.directions, float(variances[0])
-        self.deviation = 0.0
         self._least = LeastSquares(self._directions)
         self._low: LowRank | None = None
         size, dimension = self._directions.shape
@@ -177,12 +177,12 @@ class _Projections:
         return low_rank(self._directions, sums, self._variance, self._rank, self._low).matrix
 
 
-def _misfit(value: Floats, deviation: float) -> float:
-    """Of a noisy matrix to the nearest possible one."""
-    if not deviation:
-        return float("nan")
+def _misfit(value: Floats, redraw: Redraw) -> float:
+    """Of a noisy matrix to the nearest possible one, over what the noise moves it by."""
     values, vectors = projected(value)
-    return float(np.mean((value - (vectors.T * values) @ vectors) ** 2) / deviation**2)
+    possible = (vectors.T * values) @ vectors
+    moved = [np.mean((redraw(possible, np.random.default_rng([_SEED, each])) - possible) ** 2) for each in range(4)]
+    return float(np.mean((value - possible) ** 2) / np.mean(moved)) if np.mean(moved) else float("nan")
 
 
 def _means(view: View, names: Sequence[str]) -> tuple[Floats, Floats]:
@@ -194,11 +194,11 @@ def _means(view: View, names: Sequence[str]) -> tuple[Floats, Floats]:
                 "add Part(Marginals(bins=1), share=0.2) to the recipe (Recipe.pca does), or ask for "
                 f"PCA(…, of='{SECOND_MOMENTS}'): about the middle of the bounds",
             )
-    found = [_code(view.schema.column(name)) for name in names]
-    estimates = [view.best((), lambda chosen, code=code: chosen.expectation(code), columns=code.columns) for code in found]
+    codes = [_code(view.schema.column(name)) for name in names]
+    estimates = [view.best((code,), Selection.share).estimate for code in codes]
     return (
-        np.array([float(each.estimate.value[0]) for each in estimates]),
-        np.array([float(each.estimate.stderr[0]) for each in estimates]),
+        np.array([float(each.value[0]) for each in estimates]),
+        np.array([float(each.stderr[0]) for each in estimates]),
     )
 
 
@@ -220,8 +220,7 @@ def _from_answers(view: View, names: tuple[str, ...], of: str) -> MomentMatrix:
         return truth + noise + np.triu(noise, 1).T
 
     centre = np.zeros(len(names)) if of == SECOND_MOMENTS else means
-    misfit = _misfit(value, float(np.sqrt(np.mean(answer.stderr**2))))
-    return MomentMatrix(names, value + shift, centre, redraw, answer.how, True, misfit)
+    return MomentMatrix(names, value + shift, centre, redraw, answer.how, True, _misfit(value, redraw))
 
 
 def _code(column: Column) -> Factor:

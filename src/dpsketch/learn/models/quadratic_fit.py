@@ -59,9 +59,7 @@ class LeastSquares:
         return found + np.triu(found, 1).T
 
 
-def low_rank(
-    directions: Floats, squares: Floats, variance: float, rank: int, start: LowRank | None = None
-) -> LowRank:
+def low_rank(directions: Floats, squares: Floats, variance: float, rank: int, start: LowRank | None = None) -> LowRank:
     """The matrix LLᵀ + s·I, L of `rank` columns, s >= 0, that explains the squares best (Burer–Monteiro).
 
     Descent (L-BFGS) starts at the spectral estimate, or at another fit. Columns of L are measured in units of one over
@@ -101,9 +99,7 @@ def low_rank(
     return LowRank(root, rest, bool(found.success), goodness)
 
 
-def _spectral(
-    directions: Floats, squares: Floats, lengths: Floats, trace: float, rank: int
-) -> tuple[Floats, float]:
+def _spectral(directions: Floats, squares: Floats, lengths: Floats, trace: float, rank: int) -> tuple[Floats, float]:
     """Σ y_j·ω_jω_jᵀ without what the trace adds to it: right on average for isotropic directions of length 1."""
     size, dimension = directions.shape
     centred = squares - trace / dimension * lengths
