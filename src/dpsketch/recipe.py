@@ -310,8 +310,8 @@ class Recipe:
         means.
 
         Records are clipped to a ball of `radius` half-widths of their bounds; by default nothing is. A smaller one
-        needs less noise, in proportion to its square. Squares of projections take the place of second moments where
-        those of many columns would be lost in noise (`pca_directions`).
+        needs less noise, in proportion to its square. Uncentred second moments of many columns give way to squares of
+        projections where they would be lost in noise (`pca_directions`).
         """
         rows = declared_rows(schema, rows)
         if budget is None:
@@ -325,14 +325,11 @@ class Recipe:
             raise RecipeError("Recipe.pca needs a column of numbers", "name booleans or dates in columns")
         check_whole("Recipe.pca", "n_components", n_components, 1, len(names))
         ball = sqrt(len(names)) if radius is None else radius
-        size = pca_directions(rows, budget, len(names), n_components)
-        if size is None:
-            moments: FeatureMap = SecondMoments(names, ball)
-        else:
+        size = None if of == "covariance" else pca_directions(rows, budget, len(names), n_components)
+        moments: FeatureMap = SecondMoments(names, ball, means=of == "covariance")
+        if size is not None:
             moments = Quadratic(names, size, radius=ball, directions="hadamard")
-        if of == "second_moments":
-            return cls([Part(Count(), 0.03), Part(moments, 0.97)], rows)
-        return cls([Part(Count(), 0.03), Part(moments, 0.67), Part(Marginals(names, bins=1), 0.3)], rows)
+        return cls([Part(Count(), 0.03), Part(moments, 0.97)], rows)
 
 
 def pca_directions(rows: int, budget: Budget, columns: int, n_components: int) -> int | None:

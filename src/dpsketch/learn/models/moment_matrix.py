@@ -19,6 +19,7 @@ from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.quadratic import BoundQuadratic
 from dpsketch.maps.second_moments import BoundSecondMoments
 from dpsketch.maps.subsampled import BoundSubsampled
+from dpsketch.privacy.variances import triangle_dimension
 from dpsketch.schema import HIGHEST, MISSING, Category, Column, Datetime, Floats, IdSet
 from dpsketch.sketch.released import ReleasedPart
 
@@ -102,18 +103,23 @@ def _from_part(view: View, part: ReleasedPart, names: tuple[str, ...], of: str, 
     radius = bound.ball / HIGHEST
     places = np.array([part.map.columns.index(name) for name in names])
     chosen = np.ix_(places, places)
-    whole = fit.matrix * radius**2
-    means, means_sd = _means(view, names) if of == COVARIANCE else (np.zeros(len(names)), np.zeros(len(names)))
-    value = whole[chosen] - np.outer(means, means)
+    constant = bound.constant / bound.ball if isinstance(bound, BoundSecondMoments) else 0.0
+    nothing = np.zeros(len(names))
+    if of == COVARIANCE and constant:
+        means, doubts = fit.matrix[places, -1] * (radius / constant), nothing
+    else:
+        means, doubts = _means(view, names) if of == COVARIANCE else (nothing, nothing)
+    value = fit.matrix[chosen] * radius**2 - np.outer(means, means)
 
     def redraw(truth: Floats, generator: np.random.Generator) -> Floats:
         """Of the columns not asked for as found."""
-        full = whole.copy()
-        full[chosen] = truth + np.outer(means, means)
-        rows_factor = max(1 + doubt * generator.normal(), 0.1)
-        moved = means + means_sd * generator.normal(size=len(means))
-        drawn = fit.redraw(full / radius**2, generator)[chosen] * (radius**2 / rows_factor)
-        return np.asarray(drawn - np.outer(moved, moved))
+        full = fit.matrix.copy()
+        full[chosen] = (truth + np.outer(means, means)) / radius**2
+        drawn = fit.redraw(full, generator) / max(1 + doubt * generator.normal(), 0.1)
+        moved = means + doubts * generator.normal(size=len(names))
+        if of == COVARIANCE and constant:
+            moved = drawn[places, -1] * (radius / constant)
+        return np.asarray(drawn[chosen] * radius**2 - np.outer(moved, moved))
 
     goodness = _misfit(value, redraw) if fit.goodness is None else fit.goodness
     return MomentMatrix(names, value, means, redraw, fit.how, fit.converged, goodness)
@@ -127,7 +133,7 @@ class _Triangle:
     goodness: float | None = None
 
     def __init__(self, bound: BoundMap, sums: Floats, variances: Floats, rank: int) -> None:
-        self._triangle = np.triu_indices(len(bound.columns))
+        self._triangle = np.triu_indices(triangle_dimension(bound.size))
         self._deviations = np.sqrt(variances)
         self.matrix = self._square(sums)
 
@@ -191,8 +197,8 @@ def _means(view: View, names: Sequence[str]) -> tuple[Floats, Floats]:
         if not view.knows((name,)):
             raise QueryError(
                 f"this release holds second moments, but not the mean of '{name}', which covariances need",
-                "add Part(Marginals(bins=1), share=0.2) to the recipe (Recipe.pca does), or ask for "
-                f"PCA(…, of='{SECOND_MOMENTS}'): about the middle of the bounds",
+                f"release SecondMoments(means=True), as Recipe.pca does, or ask for PCA(…, of='{SECOND_MOMENTS}'), "
+                "about the middle of the bounds",
             )
     codes = [_code(view.schema.column(name)) for name in names]
     estimates = [view.best((code,), Selection.share).estimate for code in codes]
@@ -207,8 +213,7 @@ def _from_answers(view: View, names: tuple[str, ...], of: str) -> MomentMatrix:
     if not view.knows(names[:2]):
         raise QueryError(
             "this release does not tell how columns vary together",
-            "release Recipe.pca(schema, …), or add Part(SecondMoments(), share=0.6) and Part(Marginals(bins=1), "
-            "share=0.2) to the recipe",
+            "release Recipe.pca(schema, …), or add Part(SecondMoments(means=True), share=0.5) to the recipe",
         )
     codes = [_code(view.schema.column(name)) for name in names]
     answer, means = view.covariances(names, codes, [_present(name) for name in names])
