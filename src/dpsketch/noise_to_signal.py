@@ -105,7 +105,7 @@ class SumsNoise:
 
     def _ratio(self, noise: float, count: float, rows: int, signal: float, reference: str) -> NoiseToSignal:
         """From the noise's energy over a record's, and the variance of the count."""
-        kept = self._kept(rows)
+        kept = self.kept(rows)
         beta = kept / rows
         loss = 1 / beta - 1
         draw = 0.0 if reference == RECORDS else (1 / signal - 1) / rows
@@ -121,7 +121,7 @@ class SumsNoise:
         rest = draw + sampling + masks + added
         return NoiseToSignal(draw, sampling, masks, added, count / kept**2 * (1 + rest))
 
-    def _kept(self, rows: int) -> float:
+    def kept(self, rows: int) -> float:
         """Rows that are sketched."""
         sampling = self.recipe.sampling
         if sampling is None:

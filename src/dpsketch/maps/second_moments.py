@@ -52,9 +52,9 @@ class SecondMoments(FeatureMap):
 
 
 class BoundSecondMoments(BoundMap):
-    """Guarantee: records have Euclidean norm at most B = ⌊32767·radius⌋, with the constant c = ⌊B/2⌋ that of means, else
-    c = 0. So with d numbers in all L1 <= (d+1)·(B²+c²)/2 and L2² <= B⁴ + B²c² + c⁴ for a row more or less; twice both
-    for a row replaced (inner products are non-negative).
+    """Guarantee: records have Euclidean norm at most B = ⌊32767·radius⌋, beside a constant c: ⌊B/2⌋ for means, else 0.
+    So with d numbers in all L1 <= (d+1)·(B²+c²)/2 and L2² <= B⁴ + B²c² + c⁴ for a row more or less; twice both for a
+    row replaced (inner products are non-negative).
     Source: PRIVACY "Sensitivity"; docs/proofs/second_moments.md.
     """
 
