@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,14 @@ from dpsketch.schema import HIGHEST, Floats, Schema
 DELTA = 1e-6
 COMPONENTS = 5
 EPSILONS = (1.0, 0.1, 0.01)
-GOALS = {("synthetic", 0.1, 0.0): 0.999, ("mnist-20", 1.0, DELTA): 0.98, ("gas-128", 1.0, DELTA): 0.95}
+GOALS = {
+    ("synthetic", 0.1, 0.0): 0.999,
+    ("mnist-20", 0.1, 0.0): 0.98,
+    ("mnist-20", 1.0, DELTA): 0.98,
+    ("mnist-20, ball 2", 0.1, 0.0): 0.98,
+    ("gas-128", 1.0, DELTA): 0.95,
+}
+TABLES = ("synthetic", "mnist-20", "mnist-20, ball 2", "gas-128")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,12 +77,12 @@ def synthetic(seed: int, rows: int = 10**6) -> Data:
 
 @lru_cache(maxsize=1)
 def mnist() -> Data:
-    """Training images, pixels/255, projected to 20 numbers by a fixed public Gaussian matrix; bounds ±1, ball 2."""
+    """Training images, pixels/255, projected to 20 numbers by a fixed public Gaussian matrix; bounds ±1, ball 1.5."""
     table = pq.read_table(DATA / "mnist.parquet")
     train = table.filter(pa.compute.equal(table["split"], "train"))
     pixels = train["pixels"].combine_chunks().flatten().to_numpy().reshape(-1, 784) / 255.0
     matrix = np.random.default_rng(0).normal(size=(784, 20)) / 28
-    return Data("mnist-20", _schema(20, 1.0, 60_000), _table(pixels @ matrix), _names(20), 2.0)
+    return Data("mnist-20", _schema(20, 1.0, 60_000), _table(pixels @ matrix), _names(20), 1.5)
 
 
 @lru_cache(maxsize=1)
@@ -131,7 +138,7 @@ def lines(folder: Path, seed: int, runs: int = 5) -> Iterator[str]:
     """Every figure, those with a goal with PASS or SHORT, by the median; and the plot."""
     yield f"PCA, {COMPONENTS} components, captured variance median (worst) of {runs} runs; synthetic: fresh rows each"
     curves: dict[tuple[str, float, str], list[float]] = {}
-    for name in ("synthetic", "mnist-20", "gas-128"):
+    for name in TABLES:
         for delta in (0.0, DELTA):
             for epsilon in EPSILONS:
                 found = _fresh(name, epsilon, delta, runs, seed, "second_moments", False)
@@ -149,7 +156,7 @@ def lines(folder: Path, seed: int, runs: int = 5) -> Iterator[str]:
 
 def _fresh(name: str, epsilon: float, delta: float, runs: int, seed: int, of: str, other: bool) -> Found:
     if name != "synthetic":
-        return run(mnist() if name == "mnist-20" else gas(), epsilon, delta, runs, of, other)
+        return run(_real(name), epsilon, delta, runs, of, other)
     every = [run(_drawn(seed + each), epsilon, delta, 1, of, other) for each in range(runs)]
     joined = Found(every[0].how, [], [], [])
     for each in every:
@@ -157,6 +164,13 @@ def _fresh(name: str, epsilon: float, delta: float, runs: int, seed: int, of: st
         joined.within += each.within
         joined.seconds += each.seconds
     return joined
+
+
+@lru_cache(maxsize=3)
+def _real(name: str) -> Data:
+    if name == "gas-128":
+        return gas()
+    return mnist() if name == "mnist-20" else replace(mnist(), name=name, radius=2.0)
 
 
 @lru_cache(maxsize=10)

@@ -35,7 +35,7 @@ from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.race import BoundRace
 from dpsketch.recipe import declared_rows
 from dpsketch.schema import Column, Datetime, Floats, Schema
-from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
+from dpsketch.sketch.released import ReleasedSketch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -317,10 +317,6 @@ class View:
     def rows_in_sums(self) -> Estimate:
         """The noisy number of records in the sums: of the sample, if the release is of one."""
         return self._noise.rows()
-
-    def noise_variances(self, part: ReleasedPart) -> Floats:
-        """Of each sum of a part, or one for all: that of the noise and of the masks of a subsampled map."""
-        return part.noise_variances + (self._noise.variance(part) - part.noise_variance)
 
     def _variances(self, columns: list[Column]) -> Estimate:
         return stacked([self._variance(column) for column in columns])

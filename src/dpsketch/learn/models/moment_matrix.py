@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 COVARIANCE, SECOND_MOMENTS = "covariance", "second_moments"
 WHAT = (COVARIANCE, SECOND_MOMENTS)
-_SEED = 13
+_SEED, _ROUNDING = 13, 1e-12
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,8 @@ def _from_part(view: View, part: ReleasedPart, names: tuple[str, ...], of: str, 
     count, doubt = float(rows.value), float(rows.stderr) / float(rows.value)
     unit = bound.grid * count * rate
     sums = part.sums.reshape(groups, -1).sum(axis=0, dtype=np.int64) / unit
-    variances = np.broadcast_to(groups * view.noise_variances(part), sums.shape) / unit**2
+    masks = 3 * float(np.mean(sums**2)) * (1 / rate - 1) / count  # E(ω·x)⁴ of normal projections is 3·(E(ω·x)²)²
+    variances = np.broadcast_to(groups * part.noise_variances, sums.shape) / unit**2 + masks
     assert isinstance(bound, BoundSecondMoments | BoundQuadratic)
     fit = (_Triangle if isinstance(bound, BoundSecondMoments) else _Projections)(bound, sums, variances, rank)
     radius = bound.ball / HIGHEST
@@ -188,7 +189,9 @@ def _misfit(value: Floats, redraw: Redraw) -> float:
     values, vectors = projected(value)
     possible = (vectors.T * values) @ vectors
     moved = [np.mean((redraw(possible, np.random.default_rng([_SEED, each])) - possible) ** 2) for each in range(4)]
-    return float(np.mean((value - possible) ** 2) / np.mean(moved)) if np.mean(moved) else float("nan")
+    if np.mean(moved) < (_ROUNDING * np.abs(value).max()) ** 2:
+        return float("nan")  # a study without noise
+    return float(np.mean((value - possible) ** 2) / np.mean(moved))
 
 
 def _means(view: View, names: Sequence[str]) -> tuple[Floats, Floats]:

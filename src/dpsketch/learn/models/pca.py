@@ -19,7 +19,7 @@ from dpsketch.schema import HIGHEST, LOWEST, Floats
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
-GOOD_FIT = 1.5  # of the mean squared residual over the noise's variance
+GOOD_FIT, CHANCE = 1.5, 6.0  # of the mean squared residual over the noise's variance, and over the root of the sums
 _REFITS, _FEW_REFITS = 24, 8
 _MANY_COLUMNS = 200
 
@@ -159,7 +159,7 @@ class PCA:
                 "Hint: release SecondMoments, which needs no fit, or fewer components",
                 stacklevel=3,
             )
-        elif self.goodness_of_fit_ > GOOD_FIT:
+        elif self.goodness_of_fit_ > GOOD_FIT + CHANCE / (len(self.mean_) * (len(self.mean_) + 1) / 2) ** 0.5:
             warnings.warn(
                 f"PCA: sums are off the fit by {self.goodness_of_fit_:.1f} times the variance of the noise.\n"
                 "Hint: squares of projections miss what is not of low rank: release more of them, or SecondMoments; "
