@@ -337,14 +337,14 @@ def pca_directions(rows: int, budget: Budget, columns: int, n_components: int) -
 
     Under pure ε the noise of all d(d+1)/2 second moments has an operator norm of about √2·d^1.5/(rows·ε) of the squared
     radius, that of a matrix of low rank fitted to B bases of squares only √(B/d) of it, but for what is not of low
-    rank. So squares are taken where d is at least 8·n_components and that norm is above 2 %. Gaussian noise of second
-    moments does not grow with their number: they are always better.
+    rank. So squares are taken where d is at least 8·n_components and that norm is above 2 %; from 500 % on all is lost
+    in noise. Gaussian noise of second moments does not grow with their number: they are always better.
     Source: RESEARCH "Clusters, mixtures, PCA"; docs/models.md has the measurements.
     """
     if budget.delta or budget.rho is not None or not budget.private:
         return None
     noise = sqrt(2) * columns**1.5 / (rows * budget.strength)
-    if columns < 8 * n_components or noise <= 0.02:
+    if columns < 8 * n_components or not 0.02 < noise < 5:
         return None
     basis = 1 << (columns - 1).bit_length()
     return basis * (2 * n_components + 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ class TaskPlan:
 
     @property
     def acceptable(self) -> bool:
-        return self.ratio.total <= self.limit
+        return self.ratio.total <= self.limit and self.rows >= least_rows(self.task, self.limit)
 
     def to_dict(self) -> dict[str, Any]:
         budget = {"rho": self.budget.rho} if self.budget.rho is not None else {"epsilon": self.budget.epsilon}
@@ -115,8 +116,8 @@ def plan_task(
     clusters or components, and whether the task can succeed with it. Nothing is read and nothing is spent.
 
     Ratios are those of the strongest signal, as in the rules that they are compared with. Clusters and mixtures need
-    m >= 2kd frequencies and a ratio of at most m/(1000·kd); components may lose about a thousandth of the variance of
-    records that lie in k directions.
+    m >= 2kd frequencies, a ratio of at most m/(1000·kd) and as many rows as one over that; components may lose about a
+    thousandth of the variance of records that lie in k directions.
     Source: compressive sec. 6.1, 6.4 and (25)-(29), with C₀ = 1 and the noise that a release really has.
     """
     if task not in TASKS:
@@ -129,7 +130,8 @@ def plan_task(
     found, least = SumsNoise(schema, recipe), SumsNoise(schema, smallest)
     limit, least_limit = _limit(found, task, k), _limit(least, task, k)
     ratio = found.at(budget, rows)
-    able = ratio.total <= limit
+    few = rows < least_rows(task, least_limit)
+    able = ratio.total <= limit and not few
     return TaskPlan(
         task,
         k,
@@ -142,8 +144,8 @@ def plan_task(
         found.mechanism(budget).value,
         ratio,
         limit,
-        None if budget.rho is not None else least.epsilon_needed(budget.delta, rows, least_limit),
-        least.rows_needed(budget, least_limit),
+        None if few or budget.rho is not None else least.epsilon_needed(budget.delta, rows, least_limit),
+        _rows_needed(least, budget, task, least_limit),
         1 - best_sums_share(found, budget, rows),
         _rates(_feature_samples(found), budget, rows, limit, ratio.total) if able else None,
         _rates(_row_samples(found), budget, rows, limit, ratio.total) if able else None,
@@ -168,7 +170,17 @@ def acceptable_rows(plan: TaskPlan, schema: Schema, epsilons: Sequence[float]) -
     """The least rows with which the least sketch of the plan's task would do, at each ε with the plan's δ."""
     found = SumsNoise(schema, plan.least)
     limit = _limit(found, plan.task, plan.k)
-    return [found.rows_needed(Budget(epsilon, plan.budget.delta), limit) for epsilon in epsilons]
+    return [_rows_needed(found, Budget(epsilon, plan.budget.delta), plan.task, limit) for epsilon in epsilons]
+
+
+def least_rows(task: str, limit: float) -> int:
+    """How many records clusters take with any budget, for what chance makes of their own draw: compressive (25)."""
+    return 1 if task == "pca" else ceil(1 / limit)
+
+
+def _rows_needed(found: SumsNoise, budget: Budget, task: str, limit: float) -> int | None:
+    rows = found.rows_needed(budget, limit)
+    return None if rows is None else max(rows, least_rows(task, limit))
 
 
 def plot_region(plan: TaskPlan, schema: Schema, path: str | Path) -> None:
