@@ -63,7 +63,7 @@ def test_the_predicted_ratio_is_that_of_releases(
     clean, energy = features.mean(axis=0), float((features**2).sum(axis=1).mean())
     budget, found = dps.Budget(epsilon, delta), []
     raw = dps.accumulate(table, facts, noise.recipe)
-    for _ in range(40):
+    for _ in range(30):
         if noise.rate < 1:
             raw = dps.accumulate(table, facts, noise.recipe)
         released = dps.release(raw, budget, dps.Ledger("sqlite://"), "t")

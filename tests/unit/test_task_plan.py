@@ -16,7 +16,7 @@ from dpsketch.task_plan import acceptable_rows, made_up_columns
 PROGRAM = str(Path(sys.executable).with_name("dpsketch"))
 
 
-@pytest.mark.parametrize(("rows", "paper"), [(10**4, 0.14), (10**5, 0.014), (10**6, 0.0014)])
+@pytest.mark.parametrize(("rows", "paper"), [(10**4, 0.14), (10**6, 0.0014)])
 def test_clusters_need_about_what_the_paper_says(rows: int, paper: float) -> None:
     """n >= √2000·kd/ε with the constants of its noise left out: disc noise has √2, and the count takes some."""
     plan = dps.plan_task(made_up_columns(8), "kmeans", 4, rows, dps.Budget(1.0))

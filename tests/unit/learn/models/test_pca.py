@@ -119,7 +119,7 @@ def test_standard_errors_are_as_large_as_errors() -> None:
     recipe = dps.Recipe([dps.Part(dps.Count(), 0.05), dps.Part(WHOLE, 0.95)])
     raw = dps.accumulate(table(points()), schema(), recipe)
     off, off_ratio = [], []
-    for _ in range(30):
+    for _ in range(25):
         view = dps.View(dps.release(raw, dps.Budget(5.0), dps.Ledger("sqlite://"), "t"))
         found = dps.PCA(2).fit(view)
         along = np.einsum("ij,jk,ik->i", found.components_, exact, found.components_)
