@@ -145,9 +145,13 @@ def lines(folder: Path, seed: int, runs: int = 5) -> Iterator[str]:
                 curves.setdefault((name, delta, "chosen"), []).append(float(np.median(found.shares)))
                 goal = GOALS.get((name, epsilon, delta))
                 yield "  " + _line(name, epsilon, delta, found) + _verdict(goal, found.shares)
-                other = _fresh(name, epsilon, delta, runs, seed, "second_moments", True)
+                try:
+                    other = _fresh(name, epsilon, delta, runs, seed, "second_moments", True)
+                    yield "    not chosen: " + _line(name, epsilon, delta, other)
+                except dps.DpsketchError as error:
+                    other = Found("", [np.nan], [], [])
+                    yield f"    not chosen: refused: {error.fact}"
                 curves.setdefault((name, delta, "other"), []).append(float(np.median(other.shares)))
-                yield "    not chosen: " + _line(name, epsilon, delta, other)
                 centred = _fresh(name, epsilon, delta, runs, seed, "covariance", False)
                 yield "    covariance: " + _line(name, epsilon, delta, centred)
     _draw(curves, folder / "pca.png")
