@@ -105,7 +105,7 @@ def predicted_and_measured(case: Case, seed: int, runs: int) -> tuple[float, flo
     fixed = case.sampling is None and noise.rate == 1 and case.reference == RECORDS
     raw = dps.accumulate(table, schema, recipe) if fixed else None
     found = []
-    for _ in range(runs if fixed else 5 * runs):  # draws and samples of rows vary in few directions, and more
+    for _ in range(runs if fixed else 3 * runs):  # draws and samples of rows vary in few directions, and more
         if raw is None or not fixed:
             drawn = points[random.integers(0, POOL, case.rows)] if case.reference == POPULATION else points
             raw = dps.accumulate(_table(drawn), schema, recipe)
