@@ -34,6 +34,7 @@ EXAMPLES: list[FeatureMap] = [
     dps.SecondMoments(),
     dps.SecondMoments(columns=["height", "age", "sex"], radius=1.5),
     dps.SecondMoments(columns=["height"], radius=0.3),
+    dps.SecondMoments(columns=["height", "age"], radius=1.2, means=True),
     dps.Grid(width=64, rows=3),
     dps.Grid(columns=["height", "age"], width=16, rows=2, levels=(1, 2, 16)),
     dps.Race(rows=5, width=50, hash=dps.Euclidean(bandwidth=0.3)),

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dpsketch.errors import DpsketchError
     from dpsketch.learn.answer import Answer
     from dpsketch.learn.models.losses import fit_loss
+    from dpsketch.learn.models.pca import PCA
     from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
     from dpsketch.learn.models.wrapped import fit_sklearn
     from dpsketch.learn.view import View
@@ -37,8 +38,10 @@ if TYPE_CHECKING:
     from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.release import release
     from dpsketch.sketch.released import ReleasedSketch
+    from dpsketch.task_plan import plan_task
 
 __all__ = [
+    "PCA",
     "Answer",
     "Budget",
     "Count",
@@ -79,6 +82,7 @@ __all__ = [
     "fit_sklearn",
     "open",
     "plan",
+    "plan_task",
     "release",
 ]
 
@@ -104,6 +108,7 @@ _HOMES = {
     "MinHash": "maps.hashes",
     "OneBitFourier": "maps.one_bit",
     "Only": "recipe",
+    "PCA": "learn.models.pca",
     "Pairs": "maps.pairs",
     "Part": "recipe",
     "Product": "maps.hashes",
@@ -124,6 +129,7 @@ _HOMES = {
     "fit_sklearn": "learn.models.wrapped",
     "open": "learn.view",
     "plan": "planning",
+    "plan_task": "task_plan",
     "release": "sketch.release",
 }
 

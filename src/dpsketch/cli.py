@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
+from dpsketch.cli_fit_pca import register as register_pca
 from dpsketch.cli_ledger import ledger_app, spent_text
 from dpsketch.console import SchemaPath, err, out
 from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError, RecipeError
@@ -41,6 +42,12 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(ledger_app, name="ledger")
+fit_app = typer.Typer(
+    help="Learn from a released sketch; costs no privacy.", no_args_is_help=True, rich_markup_mode=None
+)
+fit_app.callback()(lambda: None)  # a group, also with a single command
+register_pca(fit_app)
+app.add_typer(fit_app, name="fit")
 
 Rows = Annotated[int | None, typer.Option(help="Public order of magnitude of the rows; overrides the schema.")]
 Epsilon = Annotated[float | None, typer.Option(help="Privacy budget of this release.")]
@@ -249,7 +256,7 @@ def audit(
 
 @app.command()
 def plan(
-    schema: SchemaPath,
+    schema: Annotated[Path | None, typer.Option("--schema", help="TOML file with the table's public facts.")] = None,
     epsilon: Annotated[str, typer.Option(help="Budgets to try, with commas between them.")] = "0.1,1,10",
     delta: Delta = 0.0,
     query: Annotated[
@@ -260,11 +267,23 @@ def plan(
     rows: Rows = None,
     simulations: Annotated[int, typer.Option(help="Made-up tables; more predict better and take longer.")] = 5,
     seed: Annotated[int, typer.Option(help="Another seed makes up other tables.", min=0)] = 0,
-    plot: Annotated[Path | None, typer.Option(help="PNG file to write: relative error against epsilon.")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Instead of queries: whether kmeans, gmm or pca can succeed, and with what.")
+    ] = None,
+    k: Annotated[int | None, typer.Option("--k", help="Of a task: clusters or components.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Of a task: names with commas between them; without a schema, how many.")
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="PNG file to write: relative error against epsilon; of a task, where it can succeed."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     force: Force = False,
 ) -> None:
-    """Predict how far off answers will be, by releases of made-up tables; no data is read, nothing is spent."""
+    """Predict how far off answers will be, by releases of made-up tables, or whether a task can succeed; no data is
+    read, nothing is spent.
+    """
     from dpsketch.planning import plan as predicted
     from dpsketch.planning import usual_queries
     from dpsketch.recipe import Recipe
@@ -273,8 +292,19 @@ def plan(
         if plot.suffix != ".png":
             raise FileError(f"{plot} does not end in .png", "choose this ending")
         _free(plot, force, schema, recipe)
-    facts = Schema.load(schema)
     budgets = [Budget(number, delta) for number in _numbers(epsilon)]
+    if task is not None:
+        from dpsketch.cli_plan_task import print_task_plan
+
+        if query or recipe is not None:
+            raise RecipeError("a task brings its own recipe and has no queries", "leave out --recipe and --query")
+        print_task_plan(task, k, schema, columns, rows, budgets, plot, as_json)
+        return
+    if k is not None or columns is not None:
+        raise RecipeError("--k and --columns are for a task", "pass --task kmeans, gmm or pca")
+    if schema is None:
+        raise RecipeError("a plan of answers needs --schema", "dpsketch init TABLE > schema.toml writes a template")
+    facts = Schema.load(schema)
     queries = query or usual_queries(facts)
     chosen = None if recipe is None else Recipe.load(recipe)
     with _progress("simulating") as report:

@@ -16,17 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import RecipeError, SchemaError
-from dpsketch.maps.base import BoundMap, FeatureMap, check_whole
+from dpsketch.maps.base import BoundMap, FeatureMap, check_columns, check_whole
 from dpsketch.maps.cells import cells_of
 from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.marginals import Marginals
 from dpsketch.maps.pairs import MOST_PAIRS, BoundPairs, Pairs, marginals_for
+from dpsketch.maps.quadratic import Quadratic
 from dpsketch.maps.registry import MAPS, map_from_dict
+from dpsketch.maps.second_moments import SecondMoments
 from dpsketch.privacy.budget import Budget
 from dpsketch.records import Records
-from dpsketch.schema import Boolean, Category, Column, Integer, Schema, nearest
+from dpsketch.schema import Boolean, Category, Column, Datetime, Integer, Schema, nearest
 
 MOST_PARTS = 100
 MARGINALS_SHARE, PAIRS_SHARE = 0.42, 0.55
@@ -304,6 +306,60 @@ class Recipe:
             return cls([*parts, Part(pairs, 0.385), Part(Fourier(size=frequencies), 0.165)], rows)
         return cls([*parts, Part(pairs, PAIRS_SHARE)], rows)
 
+    @classmethod
+    def pca(
+        cls,
+        schema: Schema,
+        rows: int | None = None,
+        budget: Budget | None = None,
+        n_components: int = 2,
+        columns: Sequence[str] | None = None,
+        radius: float | None = None,
+        of: str = "covariance",
+    ) -> Recipe:
+        """Count, second moments and means of number columns, for `PCA(n_components, of=of)`; for "second_moments" no
+        means.
+
+        Records are clipped to a ball of `radius` half-widths of their bounds; by default nothing is. A smaller one
+        needs less noise, in proportion to its square. Uncentred second moments of many columns give way to squares of
+        projections where they would be lost in noise (`pca_directions`).
+        """
+        rows = declared_rows(schema, rows)
+        if budget is None:
+            raise RecipeError("Recipe.pca needs a budget", "pass budget=Budget(epsilon=1.0)")
+        if of not in ("covariance", "second_moments"):
+            raise RecipeError(f"Recipe.pca: of must be covariance or second_moments, got {of!r} instead")
+        names = check_columns("Recipe.pca", columns)
+        if names is None:
+            names = tuple(c.name for c in schema.scalars if c.numeric and not isinstance(c, Datetime))
+        if not names:
+            raise RecipeError("Recipe.pca needs a column of numbers", "name booleans or dates in columns")
+        check_whole("Recipe.pca", "n_components", n_components, 1, len(names))
+        ball = sqrt(len(names)) if radius is None else radius
+        size = None if of == "covariance" else pca_directions(rows, budget, len(names), n_components)
+        moments: FeatureMap = SecondMoments(names, ball, means=of == "covariance")
+        if size is not None:
+            moments = Quadratic(names, size, radius=ball, directions="hadamard")
+        return cls([Part(Count(), 0.03), Part(moments, 0.97)], rows)
+
+
+def pca_directions(rows: int, budget: Budget, columns: int, n_components: int) -> int | None:
+    """How many squares of projections to sketch for principal components, None for second moments themselves.
+
+    Under pure ε the noise of all d(d+1)/2 second moments has an operator norm of about √2·d^1.5/(rows·ε) of the squared
+    radius, that of a matrix of low rank fitted to B bases of squares only √(B/d) of it, but for what is not of low
+    rank. So squares are taken where d is at least 8·n_components and that norm is above 2 %; from 500 % on all is lost
+    in noise. Gaussian noise of second moments does not grow with their number: they are always better.
+    Source: RESEARCH "Clusters, mixtures, PCA"; docs/models.md has the measurements.
+    """
+    if budget.delta or budget.rho is not None or not budget.private:
+        return None
+    noise = sqrt(2) * columns**1.5 / (rows * budget.strength)
+    if columns < 8 * n_components or not 0.02 < noise < 5:
+        return None
+    basis = 1 << (columns - 1).bit_length()
+    return basis * (2 * n_components + 2)
+
 
 def _versioned(part: Mapping[str, Any]) -> dict[str, Any]:
     """A part as a person writes it: the current version and defaults of its map, also inside `of`."""
@@ -417,9 +473,17 @@ def count_share(rows: int, strength: float, frequencies: int | None = None) -> f
     """
     if frequencies is None:
         frequencies = fourier_size(rows * strength)
-    relative, absolute = 1 / (8 * frequencies**2), (rows * strength) ** -2
-    share = min(0.5, (relative + absolute) ** (1 / 3))
+    share = exact_count_share(1 / (8 * frequencies**2), (rows * strength) ** -2)
+    return round(min(max(share, LEAST_COUNT_SHARE), MOST_COUNT_SHARE), 4)
+
+
+def exact_count_share(relative: float, absolute: float) -> float:
+    """The root of s³ = relative·(1−s)³ + absolute·(1−2s) in (0, ½), or of less than 1 where `relative` is large:
+    the best share of a count whose noise adds `absolute` with all of the budget; `relative` is that times what the sums
+    are without their noise, over what the noise adds with all of the budget. Source: compressive App. E.
+    """
+    share = max(0.5, 1 - 1 / (1 + relative ** (1 / 3)))
     for _ in range(50):  # Newton from above, where the cubic is convex and rises: no step goes too far
         value = share**3 - relative * (1 - share) ** 3 - absolute * (1 - 2 * share)
         share -= value / (3 * share**2 + 3 * relative * (1 - share) ** 2 + 2 * absolute)
-    return round(min(max(share, LEAST_COUNT_SHARE), MOST_COUNT_SHARE), 4)
+    return share

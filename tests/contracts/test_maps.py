@@ -152,6 +152,20 @@ def test_the_second_moment_bounds_are_attained(radius: float) -> None:
     assert 0.99 * l1 <= np.abs(features_of(bound, diagonal)).sum() <= l1
 
 
+@pytest.mark.parametrize("radius", [0.1, 1.0])
+def test_the_second_moment_bounds_with_means_are_attained(radius: float) -> None:
+    """L2² and the ball by a record along one axis, whose constant comes on top."""
+    bound = dps.SecondMoments(columns=["height", "age"], radius=radius, means=True).bind(SCHEMA)
+    ball = int(32767 * radius)
+    axis = [0, ball, 0, 0, 0, 0]
+    one, limit = features_of(bound, axis), bound.body(Relation.ADD_REMOVE)
+    assert exact_square(one) == bound.sensitivity(Relation.ADD_REMOVE).l2_squared
+    assert limit is not None
+    assert limit.radius == ball**2 + (ball // 2) ** 2
+    assert inside(bound, limit, one)
+    assert not inside(bound, Body(Shape.BALL, limit.radius - 1), one)
+
+
 def test_the_quadratic_l1_bound_is_attained_by_the_top_eigenvector() -> None:
     bound = dps.Quadratic(size=40, radius=0.9).bind(SCHEMA)
     top = np.linalg.eigh(bound.directions.T @ bound.directions)[1][:, -1]
@@ -295,7 +309,7 @@ VECTORS = {
     "fourier": "dcf5bfc3 bb79708d d2cb3f2e",
     "one_bit_fourier": "a2774527 9f098381 e84d81ef",
     "quadratic": "2af5d117 42a9b7cc 121fc6a5 dba43dc9",
-    "second_moments": "a4e81712 07b9a375 7a6896e4",
+    "second_moments": "a4e81712 07b9a375 7a6896e4 474e514e",
     "grid": "11ed0ad0 948ee38f",
     "race": "49d886a6 f597bc2d 26808db7 33c1263d 44543d6e 9b8b2fba 60c4fb1a 75a68dcb bc3449f3 1ddd4e2e",
     "grouped": "7fad58ec c86f556e 658d73e4 56d316bb 1fada20d 155db317 b612a2c0",

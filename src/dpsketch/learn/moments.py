@@ -73,6 +73,11 @@ class MomentEstimator:
             ", as in the paper" if self._paper else " and the marginals" if self._marginals else ""
         )
 
+    @property
+    def telling(self) -> bool:
+        """Whether the sums tell points apart, beside the marginals."""
+        return self._block.telling
+
     def expect(self, *products: Sequence[Factor]) -> Estimate:
         return self.expect_values(np.concatenate([product_at(each, self._points.frame) for each in products]))
 

@@ -77,6 +77,14 @@ class Sources:
             raise _nothing_about(sorted(wanted))
         return found
 
+    def knows(self, columns: Sequence[str]) -> bool:
+        """Whether an estimator of these columns sees more of them than squares and products."""
+        try:
+            found = self.of_columns(columns)
+        except QueryError:
+            return False
+        return any(not isinstance(estimator, MomentEstimator) or estimator.telling for estimator in found)
+
     def _fitted(self, wanted: set[str]) -> list[Estimator]:
         """Tables, marginals as they are and smooth, the mixture; of several columns also the regression on Fourier sums
         and marginals.

@@ -291,6 +291,34 @@ class View:
             raise QueryError("there is no column with numbers to correlate", "name at least one number or integer")
         return found
 
+    def knows(self, columns: Sequence[str]) -> bool:
+        """Whether the release tells how these columns are distributed, not only their squares and products."""
+        return self._sources.knows(columns)
+
+    def covariances(
+        self, names: Sequence[str], numbers: Sequence[Factor], present: Sequence[Factor]
+    ) -> tuple[Answer, Floats]:
+        """Covariance matrix of one function of each column, over records where both are present, and their means there.
+
+        A function is 0 where its column is not present.
+        """
+        means = [
+            self.best((), partial(_mean, one, here), columns=one.columns).estimate
+            for one, here in zip(numbers, present, strict=True)
+        ]
+        centres = [float(np.nan_to_num(mean.value[0])) for mean in means]
+        centred = [_shifted(*each) for each in zip(numbers, present, centres, strict=True)]
+        squares = [
+            self.best((), partial(_square, one, here), columns=one.columns).estimate
+            for one, here in zip(centred, present, strict=True)
+        ]
+        found = [self.schema.column(name) for name in names]
+        return _matrix(found, stacked(squares), self._pairwise(list(names), centred, list(present))), np.array(centres)
+
+    def rows_in_sums(self) -> Estimate:
+        """The noisy number of records in the sums: of the sample, if the release is of one."""
+        return self._noise.rows()
+
     def _variances(self, columns: list[Column]) -> Estimate:
         return stacked([self._variance(column) for column in columns])
 
@@ -302,7 +330,9 @@ class View:
         names = [column.name for column in columns]
         centres = [float(np.nan_to_num(self.mean(column.name).value)) for column in columns]
         centred = [power_of(column, 1, centre) for column, centre in zip(columns, centres, strict=True)]
-        present = [power_of(column, 0) for column in columns]
+        yield from self._pairwise(names, centred, [power_of(column, 0) for column in columns])
+
+    def _pairwise(self, names: list[str], centred: list[Factor], present: list[Factor]) -> Iterator[_Block]:
         groups: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         for i, j in combinations(range(len(names)), 2):
             known = tuple(id(estimator) for estimator in self._sources.of_columns((names[i], names[j])))
@@ -324,6 +354,20 @@ def _covariance(
         for left, right in ((centred, centred), (centred, present), (present, centred), (present, present))
     )
     return product / share - (one / share) * (two / share)
+
+
+def _mean(number: Factor, present: Factor, chosen: Selection) -> Estimate:
+    return chosen.expectation(number) / chosen.expectation(present)
+
+
+def _square(centred: Factor, present: Factor, chosen: Selection) -> Estimate:
+    share = chosen.expectation(present)
+    first = chosen.expectation(centred) / share
+    return (chosen.expectation(centred, centred) / share - first * first).clipped(0.0)
+
+
+def _shifted(number: Factor, present: Factor, centre: float) -> Factor:
+    return Factor(number.columns, lambda frame: number.at(frame) - centre * present.at(frame))
 
 
 def _matrix(columns: list[Column], diagonal: Estimate, blocks: Iterable[_Block]) -> Answer:

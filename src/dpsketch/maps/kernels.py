@@ -265,9 +265,9 @@ def clip_tile(codes, rows, ball, start, width, tile):  # type: ignore[no-untyped
                 tile[j, i] = np.int16(shortened if x >= 0 else -shortened)
 
 
-@kernel("void(int16[:,::1], int64[::1], int64, int64[::1])")
-def second_moment_sums(codes, rows, ball, sums):  # type: ignore[no-untyped-def]
-    """Add Σ x_i·x_j, i <= j, of records clipped to a ball."""
+@kernel("void(int16[:,::1], int64[::1], int64, int64, int64[::1])")
+def second_moment_sums(codes, rows, ball, constant, sums):  # type: ignore[no-untyped-def]
+    """Add Σ x_i·x_j, i <= j, of records clipped to a ball, whose last number is a constant unless that is 0."""
     records, dimension = codes.shape[1], rows.size
     tile = np.zeros((dimension, TILE), np.int16)
     for start in range(0, records, TILE):
@@ -283,6 +283,14 @@ def second_moment_sums(codes, rows, ball, sums):  # type: ignore[no-untyped-def]
                     total += np.int64(left[i]) * np.int64(right[i])
                 sums[place] += total
                 place += 1
+            if constant:
+                total = np.int64(0)
+                for i in range(width):
+                    total += np.int64(left[i])
+                sums[place] += constant * total
+                place += 1
+        if constant:
+            sums[place] += constant * constant * width
 
 
 @part

@@ -1,13 +1,15 @@
-"""Second moments: the sums of x_i·x_j of records clipped to a ball."""
+"""Second moments: the sums of x_i·x_j of records clipped to a ball, with or without those of x_i."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isqrt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from dpsketch.errors import RecipeError
 from dpsketch.maps.ball import check_dimension, check_radius, clipped
 from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, Sums, check_columns, chosen_columns
 from dpsketch.records import Records
@@ -21,20 +23,27 @@ class SecondMoments(FeatureMap):
 
     A missing cell counts as the middle of its bounds. `radius` is in half-widths of a column's bounds: the square root
     of the number of columns clips nothing; a smaller one shortens long records and needs less noise.
+
+    With `means` a record has one more number, half the radius, so that the sums hold those of x too, for a quarter more
+    noise.
     """
 
     columns: tuple[str, ...] | None = None
     radius: float = 1.0
+    means: bool = False
 
     name: ClassVar[str] = "second_moments"
     version: ClassVar[int] = 1
+    absent: ClassVar[Mapping[str, Any]] = {"means": False}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", check_columns("SecondMoments", self.columns))
         object.__setattr__(self, "radius", check_radius("SecondMoments", self.radius))
+        if not isinstance(self.means, bool):
+            raise RecipeError(f"SecondMoments: means must be true or false, got {self.means!r} instead")
 
     def length(self, schema: Schema) -> int:
-        dimension = len(chosen_columns(schema, self.columns))
+        dimension = len(chosen_columns(schema, self.columns)) + self.means
         check_dimension("SecondMoments", dimension)
         return dimension * (dimension + 1) // 2
 
@@ -43,8 +52,9 @@ class SecondMoments(FeatureMap):
 
 
 class BoundSecondMoments(BoundMap):
-    """Guarantee: records have Euclidean norm at most B = ⌊32767·radius⌋, so L1 <= (d+1)·B²/2 and L2² <= B⁴ for a row
-    more or less; twice both for a row replaced (inner products are non-negative).
+    """Guarantee: records have Euclidean norm at most B = ⌊32767·radius⌋, beside a constant c: ⌊B/2⌋ for means, else 0.
+    So with d numbers in all L1 <= (d+1)·(B²+c²)/2 and L2² <= B⁴ + B²c² + c⁴ for a row more or less; twice both for a
+    row replaced (inner products are non-negative).
     Source: PRIVACY "Sensitivity"; docs/proofs/second_moments.md.
     """
 
@@ -53,26 +63,31 @@ class BoundSecondMoments(BoundMap):
         self.size = description.length(schema)
         self.ball = int(HIGHEST * description.radius)
         self.largest = self.grid = self.ball**2
+        self.constant = self.ball // 2 if description.means else 0
+        self._square = self.ball**2 + self.constant**2
+        self._dimension = len(self.columns) + description.means
         self._rows = np.array([schema.index(name) for name in self.columns])
 
     def accumulate(self, records: Records, sums: Sums) -> None:
         from dpsketch.maps.kernels import second_moment_sums
 
-        second_moment_sums(records.codes, self._rows, self.ball, sums)
+        second_moment_sums(records.codes, self._rows, self.ball, self.constant, sums)
 
     def features(self, records: Records) -> Floats:
         """Products over the squared radius of the ball."""
         numbers = clipped(records.codes, self._rows, self.ball)
-        first, second = np.triu_indices(len(self.columns))
+        if self.constant:
+            numbers = np.vstack([numbers, np.full((1, numbers.shape[1]), self.constant)])
+        first, second = np.triu_indices(self._dimension)
         return (numbers[first] * numbers[second]).T / self.grid
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         times = 1 if relation is Relation.ADD_REMOVE else 2
-        l1 = times * (len(self.columns) + 1) * self.ball**2 // 2
-        return Sensitivity(l1, times * self.ball**4)
+        l1 = times * (self._dimension + 1) * self._square // 2
+        return Sensitivity(l1, times * (self._square**2 - (self.ball * self.constant) ** 2))
 
     def record_body(self, relation: Relation) -> Body:
-        """‖xxᵀ‖ = ‖x‖²; two such matrices have a non-negative inner product, so ‖xxᵀ − yyᵀ‖² <= 2·B⁴."""
+        """‖xxᵀ‖ = ‖x‖²; two such matrices have a non-negative inner product, so ‖xxᵀ − yyᵀ‖² <= 2·(B²+c²)²."""
         if relation is Relation.ADD_REMOVE:
-            return Body(Shape.BALL, self.ball**2)
-        return Body(Shape.BALL, isqrt(2 * self.ball**4 - 1) + 1)
+            return Body(Shape.BALL, self._square)
+        return Body(Shape.BALL, isqrt(2 * self._square**2 - 1) + 1)

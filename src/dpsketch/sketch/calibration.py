@@ -143,7 +143,12 @@ def _matches(noise: Noise, limit: Sensitivity, body: Body | None, certified: boo
 
 def noise_variance(noise: Noise, bound: BoundMap) -> float:
     """Of each sum; of second moments under ball noise, of the squares, which have the most."""
-    return 0.0 if noise.sensitivity == 0 else float(np.max(_variances(noise, bound.size // bound.groups)))
+    return float(np.max(noise_variances(noise, bound)))
+
+
+def noise_variances(noise: Noise, bound: BoundMap) -> Floats:
+    """Of each sum of a group of the map; one number where all have the same."""
+    return np.asarray(0.0 if noise.sensitivity == 0 else _variances(noise, bound.size // bound.groups))
 
 
 def _variances(noise: Noise, size: int) -> float | Floats:

@@ -11,14 +11,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dpsketch.errors import DpsketchError, FileError, MergeError
 from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Mechanism, Noise, Release, exact_number
 from dpsketch.recipe import Recipe, declared_rows
-from dpsketch.schema import Schema
+from dpsketch.schema import Floats, Schema
 from dpsketch.sketch import counters, file
-from dpsketch.sketch.calibration import noise_reach, noise_variance, part_sensitivity, promised
+from dpsketch.sketch.calibration import noise_reach, noise_variance, noise_variances, part_sensitivity, promised
 from dpsketch.sketch.lineage import checked_lineage, merged_schema
 from dpsketch.sketch.statement import statement_facts
 
@@ -37,6 +39,11 @@ class ReleasedPart:
     def noise_variance(self) -> float:
         """Of each sum, in the integer units of `sums`, of all merged releases together."""
         return sum(noise_variance(noise, self.map) for noise in self.noises)
+
+    @property
+    def noise_variances(self) -> Floats:
+        """As `noise_variance`, for each sum of a group where they differ."""
+        return np.asarray(sum(noise_variances(noise, self.map) for noise in self.noises))
 
 
 @dataclass(frozen=True)

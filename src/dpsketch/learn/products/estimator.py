@@ -9,7 +9,7 @@ from functools import cached_property, reduce
 import numpy as np
 
 from dpsketch.learn.answer import Estimate, stacked
-from dpsketch.learn.factors import Factor, merged, product_at
+from dpsketch.learn.factors import Factor, columns_of, merged, product_at
 from dpsketch.learn.points import ColumnPoints, Frame
 from dpsketch.learn.products import unseen
 from dpsketch.learn.products.bootstrap import REFITS
@@ -26,7 +26,7 @@ ATOMS = 3  # of a column: its bounds and missing, which are not like their neigh
 MOST_KNOWN = 500
 LEAST_SPREAD = 0.25  # of the refits' spread that is not taken for chance in their draws
 PER_COLUMN = ATOMS + 1  # and what cells hide
-DEPENDENCE_ERROR = 0.06  # of functions of several columns that are no product
+COARSE = 1024  # codes that are taken as one for the main effects of functions that are no product
 
 
 @dataclass(frozen=True)
@@ -142,10 +142,23 @@ class ProductEstimator:
         kept = np.maximum(1 - by_chance / np.maximum(spread, 1e-300), LEAST_SPREAD)
         changes *= np.sqrt(kept)[:, None]
         changes[:, REFITS:-2] = chance
-        changes[:, -1] = DEPENDENCE_ERROR * (mean - product_at(factors, self._independent).mean(1))
+        changes[:, -1] = self._unseen(factors)
         largest = [np.abs(values).max(1) for values in each]
         self._raise(changes, _product([np.where(size > 0, size, 1.0) for size in largest]))  # 0: no draw met it
         return Estimate(mean, self._placed(changes))
+
+    def _unseen(self, factors: Sequence[Factor]) -> Floats:
+        """As of products of single columns, but the parts of two and of more columns are not told apart."""
+        columns = columns_of(factors)
+        values = product_at(factors, self._independent)
+        left = values.var(1)
+        for name in columns:
+            _, place, count = np.unique(
+                self._independent.codes(name) // COARSE, return_inverse=True, return_counts=True
+            )
+            means = np.stack([np.bincount(place, row) / count for row in values])
+            left -= (means - values.mean(1)[:, None]) ** 2 @ (count / count.sum())
+        return (unseen.PAIRS if len(columns) == 2 else unseen.MORE) * np.sqrt(np.maximum(left, 0.0))
 
     def _raise(self, changes: Floats, sizes: Floats) -> None:
         """Errors to at least those of a count that had the whole budget, times the largest value of each function."""

@@ -1,0 +1,245 @@
+"""How a release's columns vary together: their second moments or covariances as one noisy matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.literals import find_column
+from dpsketch.learn.factors import Factor
+from dpsketch.learn.models.quadratic_fit import LeastSquares, LowRank, low_rank
+from dpsketch.learn.models.spectrum import Redraw, projected
+from dpsketch.learn.selection import Selection
+from dpsketch.maps.base import BoundMap
+from dpsketch.maps.grouped import BoundGrouped
+from dpsketch.maps.quadratic import BoundQuadratic
+from dpsketch.maps.second_moments import BoundSecondMoments
+from dpsketch.maps.subsampled import BoundSubsampled
+from dpsketch.privacy.variances import triangle_dimension
+from dpsketch.schema import HIGHEST, MISSING, Category, Column, Datetime, Floats, IdSet
+from dpsketch.sketch.released import ReleasedPart
+
+if TYPE_CHECKING:
+    from dpsketch.learn.points import Frame
+    from dpsketch.learn.view import View
+
+COVARIANCE, SECOND_MOMENTS = "covariance", "second_moments"
+WHAT = (COVARIANCE, SECOND_MOMENTS)
+_SEED, _ROUNDING = 13, 1e-12
+
+
+@dataclass(frozen=True)
+class MomentMatrix:
+    """Covariances, or second moments about the middle of the bounds, in half-widths of the columns' declared bounds.
+
+    `redraw` is what another release would give, were a matrix the truth. `goodness` is the mean squared distance of the
+    sums to those of the nearest possible matrix, over the noise's variance: about 1 or below it if all is well.
+    """
+
+    columns: tuple[str, ...]
+    value: Floats
+    means: Floats
+    redraw: Redraw
+    how: str
+    converged: bool
+    goodness: float
+
+
+def moment_matrix(view: View, columns: Sequence[str] | None, of: str, rank: int) -> MomentMatrix:
+    """From second moments, else from squares of projections, else from whatever answers covariances."""
+    names = None if columns is None else _checked(view, columns)
+    for kind in (BoundSecondMoments, BoundQuadratic):
+        for part in view.released.parts:
+            if isinstance(_inner(part.map), kind) and (names is None or set(names) <= set(part.map.columns)):
+                return _from_part(view, part, names or _numbers(view, part.map.columns), of, rank)
+    return _from_answers(view, names or _numbers(view, None), of)
+
+
+def _checked(view: View, columns: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(columns, str):
+        raise QueryError("columns must be a list of names", f"write ['{columns}', …]")
+    for name in columns:
+        if isinstance(find_column(view.schema, name), Category | IdSet):
+            raise QueryError(
+                f"column '{name}' is a {find_column(view.schema, name).kind}: principal components need numbers",
+                "name numbers, integers, booleans or dates",
+            )
+    if not columns or len(set(columns)) < len(columns):
+        raise QueryError("columns must name at least one column, each once")
+    return tuple(columns)
+
+
+def _numbers(view: View, among: Sequence[str] | None) -> tuple[str, ...]:
+    """Numbers and integers of the release."""
+    found = [column for column in view.schema.scalars if column.numeric and not isinstance(column, Datetime)]
+    names = tuple(column.name for column in found if among is None or column.name in among)
+    if not names:
+        raise QueryError("there is no column with numbers to find components of", "name booleans or dates in columns")
+    return names
+
+
+def _inner(bound: BoundMap) -> BoundMap:
+    """The map without its groups and masks."""
+    bound = bound.inner if isinstance(bound, BoundGrouped) else bound
+    return bound.inner if isinstance(bound, BoundSubsampled) else bound
+
+
+def _from_part(view: View, part: ReleasedPart, names: tuple[str, ...], of: str, rank: int) -> MomentMatrix:
+    """Second moments of the part's records and, for covariances, their means."""
+    bound, groups = _inner(part.map), part.map.groups
+    masked = part.map.inner if isinstance(part.map, BoundGrouped) else part.map
+    rate = masked.rate if isinstance(masked, BoundSubsampled) else 1.0
+    rows = view.rows_in_sums()
+    count, doubt = float(rows.value), float(rows.stderr) / float(rows.value)
+    unit = bound.grid * count * rate
+    sums = part.sums.reshape(groups, -1).sum(axis=0, dtype=np.int64) / unit
+    masks = 3 * float(np.mean(sums**2)) * (1 / rate - 1) / count  # E(ω·x)⁴ of normal projections is 3·(E(ω·x)²)²
+    variances = np.broadcast_to(groups * part.noise_variances, sums.shape) / unit**2 + masks
+    assert isinstance(bound, BoundSecondMoments | BoundQuadratic)
+    fit = (_Triangle if isinstance(bound, BoundSecondMoments) else _Projections)(bound, sums, variances, rank)
+    radius = bound.ball / HIGHEST
+    places = np.array([part.map.columns.index(name) for name in names])
+    chosen = np.ix_(places, places)
+    constant = bound.constant / bound.ball if isinstance(bound, BoundSecondMoments) else 0.0
+    nothing = np.zeros(len(names))
+    if of == COVARIANCE and constant:
+        means, doubts = fit.matrix[places, -1] * (radius / constant), nothing
+    else:
+        means, doubts = _means(view, names) if of == COVARIANCE else (nothing, nothing)
+    value = fit.matrix[chosen] * radius**2 - np.outer(means, means)
+
+    def redraw(truth: Floats, generator: np.random.Generator) -> Floats:
+        """Of the columns not asked for as found."""
+        full = fit.matrix.copy()
+        full[chosen] = (truth + np.outer(means, means)) / radius**2
+        drawn = fit.redraw(full, generator) / max(1 + doubt * generator.normal(), 0.1)
+        moved = means + doubts * generator.normal(size=len(names))
+        if of == COVARIANCE and constant:
+            moved = drawn[places, -1] * (radius / constant)
+        return np.asarray(drawn[chosen] * radius**2 - np.outer(moved, moved))
+
+    goodness = _misfit(value, redraw) if fit.goodness is None else fit.goodness
+    return MomentMatrix(names, value, means, redraw, fit.how, fit.converged, goodness)
+
+
+class _Triangle:
+    """Sums that are the matrix itself."""
+
+    converged = True
+    how = "second moments"
+    goodness: float | None = None
+
+    def __init__(self, bound: BoundMap, sums: Floats, variances: Floats, rank: int) -> None:
+        self._triangle = np.triu_indices(triangle_dimension(bound.size))
+        self._deviations = np.sqrt(variances)
+        self.matrix = self._square(sums)
+
+    def redraw(self, truth: Floats, generator: np.random.Generator) -> Floats:
+        return truth + self._square(self._deviations * generator.normal(size=len(self._deviations)))
+
+    def _square(self, triangle: Floats) -> Floats:
+        size = int(self._triangle[0][-1]) + 1
+        found = np.zeros((size, size))
+        found[self._triangle] = triangle
+        return found + np.triu(found, 1).T
+
+
+class _Projections:
+    """Squares of projections: least squares where they determine the matrix, else one of low rank."""
+
+    def __init__(self, bound: BoundMap, sums: Floats, variances: Floats, rank: int) -> None:
+        assert isinstance(bound, BoundQuadratic)
+        self._directions, self._variance = bound.directions, float(variances[0])
+        self._least = LeastSquares(self._directions)
+        self._low: LowRank | None = None
+        size, dimension = self._directions.shape
+        if self._least.known:
+            self.matrix, self.converged = self._least.matrix(sums), True
+            self.how = f"least squares on {size} squares of projections"
+            self.goodness: float | None = self._residual(sums)
+        else:
+            self._rank = min(max(rank, min(2 * rank, size // (2 * dimension))), dimension)
+            self._low = low_rank(self._directions, sums, self._variance, self._rank)
+            self.matrix, self.converged, self.goodness = self._low.matrix, self._low.converged, self._low.goodness
+            self.how = f"matrix of rank {self._rank} fitted to {size} squares of projections"
+
+    def _residual(self, sums: Floats) -> float:
+        values, vectors = projected(self.matrix)
+        possible = (vectors.T * values) @ vectors
+        if not self._variance:
+            return float("nan")
+        return float(np.mean((sums - self._squares(possible)) ** 2) / self._variance)
+
+    def _squares(self, matrix: Floats) -> Floats:
+        return np.asarray(((self._directions @ matrix) * self._directions).sum(axis=1))
+
+    def redraw(self, truth: Floats, generator: np.random.Generator) -> Floats:
+        sums = self._squares(truth) + np.sqrt(self._variance) * generator.normal(size=len(self._directions))
+        if self._low is None:
+            return self._least.matrix(sums)
+        return low_rank(self._directions, sums, self._variance, self._rank, self._low).matrix
+
+
+def _misfit(value: Floats, redraw: Redraw) -> float:
+    """Of a noisy matrix to the nearest possible one, over what the noise moves it by."""
+    values, vectors = projected(value)
+    possible = (vectors.T * values) @ vectors
+    moved = [np.mean((redraw(possible, np.random.default_rng([_SEED, each])) - possible) ** 2) for each in range(4)]
+    if np.mean(moved) < (_ROUNDING * np.abs(value).max()) ** 2:
+        return float("nan")  # a study without noise
+    return float(np.mean((value - possible) ** 2) / np.mean(moved))
+
+
+def _means(view: View, names: Sequence[str]) -> tuple[Floats, Floats]:
+    """In half-widths from the middle, a missing cell as the middle, as in the second moments."""
+    for name in names:
+        if not view.knows((name,)):
+            raise QueryError(
+                f"this release holds second moments, but not the mean of '{name}', which covariances need",
+                f"release SecondMoments(means=True), as Recipe.pca does, or ask for PCA(…, of='{SECOND_MOMENTS}'), "
+                "about the middle of the bounds",
+            )
+    codes = [_code(view.schema.column(name)) for name in names]
+    estimates = [view.best((code,), Selection.share).estimate for code in codes]
+    return (
+        np.array([float(each.value[0]) for each in estimates]),
+        np.array([float(each.stderr[0]) for each in estimates]),
+    )
+
+
+def _from_answers(view: View, names: tuple[str, ...], of: str) -> MomentMatrix:
+    """Covariances as the view answers them, over records where both cells are present."""
+    if not view.knows(names[:2]):
+        raise QueryError(
+            "this release does not tell how columns vary together",
+            "release Recipe.pca(schema, …), or add Part(SecondMoments(means=True), share=0.5) to the recipe",
+        )
+    codes = [_code(view.schema.column(name)) for name in names]
+    answer, means = view.covariances(names, codes, [_present(name) for name in names])
+    value, deviations = answer.value, np.triu(answer.stderr)
+    shift = np.outer(means, means) if of == SECOND_MOMENTS else np.zeros_like(value)
+
+    def redraw(truth: Floats, generator: np.random.Generator) -> Floats:
+        noise = deviations * generator.normal(size=truth.shape)
+        return truth + noise + np.triu(noise, 1).T
+
+    centre = np.zeros(len(names)) if of == SECOND_MOMENTS else means
+    return MomentMatrix(names, value + shift, centre, redraw, answer.how, True, _misfit(value, redraw))
+
+
+def _code(column: Column) -> Factor:
+    """A column's place in its bounds, from −1 to 1; 0 where missing."""
+
+    def each(frame: Frame) -> Floats:
+        codes = frame.codes(column.name)
+        return np.where(codes == MISSING, 0.0, codes / HIGHEST)[None, :]
+
+    return Factor((column.name,), each)
+
+
+def _present(name: str) -> Factor:
+    return Factor((name,), lambda frame: (frame.codes(name) != MISSING)[None, :].astype(np.float64))

@@ -1,0 +1,173 @@
+"""Principal components from a release."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.models.design import Design, Labels
+from dpsketch.learn.models.moment_matrix import COVARIANCE, WHAT, moment_matrix
+from dpsketch.learn.models.spectrum import axes
+from dpsketch.learn.points import Frame
+from dpsketch.schema import HIGHEST, LOWEST, Floats
+
+if TYPE_CHECKING:
+    from dpsketch.learn.view import View
+
+GOOD_FIT, CHANCE = 1.5, 6.0  # of the mean squared residual over the noise's variance, and over the root of the sums
+_REFITS, _FEW_REFITS = 24, 8
+_MANY_COLUMNS = 200
+
+
+class PCA:
+    """Principal components as in scikit-learn, but of a release: `fit(view)`.
+
+    `of="covariance"`: of the columns' covariances in the user's units, as scikit-learn does (but divided by the number
+    of records, not by one less). `of="second_moments"`: of uncentred second moments about the middle of the bounds, of
+    columns scaled to [-1, 1] by their bounds: what `SecondMoments` and `Quadratic` sum up, with records clipped to
+    their ball. The first needs means in the release, the second needs nothing more.
+
+    A transformed column counts as its logarithm or asinh, a date in days. `columns` are by default all numbers and
+    integers that the release's part has.
+
+    After `fit`: `components_` (one row each, the largest entry positive), `explained_variance_` (of the records along
+    `components_`), `explained_variance_ratio_`, `mean_`, `noise_variance_`, each of the first three also as
+    `…_stderr_`; `feature_names_in_`, `how_`, `converged_` and `goodness_of_fit_`: the mean squared distance of sums to
+    fit over the variance of the noise, about 1 or below.
+    """
+
+    def __init__(self, n_components: int, columns: Sequence[str] | None = None, of: str = COVARIANCE) -> None:
+        self.n_components, self.columns, self.of = n_components, columns, of
+
+    def fit(self, view: View, uncertainty: bool = True) -> PCA:
+        """`uncertainty=False` leaves out refits to new noise, and with them standard errors and the correction of
+        variances for the axes' following the noise.
+        """
+        self._check()
+        rank = self.n_components + (self.of == COVARIANCE)  # the mean is one more direction of second moments
+        found = moment_matrix(view, self.columns, self.of, rank)
+        dimension = len(found.columns)
+        if self.n_components > dimension:
+            raise QueryError(
+                f"n_components must be at most the number of columns, {dimension}, got {self.n_components} instead"
+            )
+        self._design = Design(view.schema, found.columns)
+        low, high = self._design.features(_corners(view, found.columns))
+        self._middle, self._half = (low + high) / 2, (high - low) / 2
+        scale = self._half if self.of == COVARIANCE else np.ones(dimension)
+        both = np.outer(scale, scale)
+        refits = (_REFITS if dimension <= _MANY_COLUMNS and "rank" not in found.how else _FEW_REFITS) * uncertainty
+        result = axes(
+            found.value * both,
+            lambda truth, generator: found.redraw(truth / both, generator) * both,
+            self.n_components,
+            refits,
+        )
+        self.components_, self.components_stderr_ = result.components, result.components_stderr
+        self.explained_variance_, self.explained_variance_stderr_ = result.variance, result.variance_stderr
+        self.explained_variance_ratio_, self.explained_variance_ratio_stderr_ = result.ratio, result.ratio_stderr
+        self.mean_: Floats = self._middle + self._half * found.means
+        left = result.total - float(result.variance.sum())
+        self.noise_variance_ = max(left, 0.0) / max(dimension - self.n_components, 1)
+        self.feature_names_in_: Labels = np.array(found.columns, object)
+        self.how_, self.converged_, self.goodness_of_fit_ = found.how, found.converged, found.goodness
+        self._warn()
+        return self
+
+    def transform(self, X: Any) -> Floats:
+        """Rows of a mapping or table of columns in the user's units, along the components; missing cells count as
+        means, or with second moments as the middle. Nothing is clipped to the ball.
+        """
+        return self._centred(X) @ self.components_.T
+
+    def score(self, X: Any) -> float:
+        """Mean log-likelihood of rows under the model of probabilistic PCA, as in scikit-learn."""
+        centred = self._centred(X)
+        dimension = centred.shape[1]
+        rest = max(self.noise_variance_, 1e-9 * float(self.explained_variance_.sum()), 1e-300)
+        along = centred @ self.components_.T
+        inside = np.maximum(self.explained_variance_, rest)
+        if self.n_components == dimension:
+            left, logarithm = 0.0, float(np.log(inside).sum())
+        else:
+            left = ((centred**2).sum(axis=1) - (along**2).sum(axis=1)) / rest
+            logarithm = float(np.log(inside).sum()) + (dimension - self.n_components) * np.log(rest)
+        distance = left + (along**2 / inside).sum(axis=1)
+        return float(np.mean(-0.5 * (distance + logarithm + dimension * np.log(2 * np.pi))))
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One row a component, with its entries by column."""
+        self._check_fitted()
+        return [
+            {
+                "component": place + 1,
+                "explained_variance": float(self.explained_variance_[place]),
+                "explained_variance_stderr": float(self.explained_variance_stderr_[place]),
+                "explained_variance_ratio": float(self.explained_variance_ratio_[place]),
+                "explained_variance_ratio_stderr": float(self.explained_variance_ratio_stderr_[place]),
+            }
+            | dict(zip(self.feature_names_in_.tolist(), map(float, self.components_[place]), strict=True))
+            for place in range(self.n_components)
+        ]
+
+    def plot(self, path: str | Path) -> None:
+        """The share of variance along each component, with two standard errors, as a PNG file."""
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot as plt
+
+        self._check_fitted()
+        figure, axis = plt.subplots(figsize=(6, 4))
+        places = np.arange(1, self.n_components + 1)
+        errors = 2 * np.nan_to_num(self.explained_variance_ratio_stderr_)
+        axis.bar(places, self.explained_variance_ratio_, color="#7fa8c9")
+        axis.errorbar(places, self.explained_variance_ratio_, errors, fmt="none", ecolor="black", capsize=3)
+        axis.plot(places, np.cumsum(self.explained_variance_ratio_), "o-", color="#b0413e", label="all up to here")
+        axis.set(xlabel="component", ylabel="share of the variance", xticks=places if len(places) <= 30 else [])
+        axis.legend()
+        figure.tight_layout()
+        figure.savefig(path, dpi=110, format="png")
+        plt.close(figure)
+
+    def _centred(self, X: Any) -> Floats:
+        self._check_fitted()
+        features = self._design.features_of(X)
+        centred = np.where(np.isnan(features), 0.0, features - self.mean_)
+        return centred if self.of == COVARIANCE else centred / self._half
+
+    def _check(self) -> None:
+        count = self.n_components
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise QueryError(f"n_components must be a whole number of at least 1, got {count!r} instead")
+        if self.of not in WHAT:
+            raise QueryError(f"of must be one of {', '.join(WHAT)}, got {self.of!r} instead")
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "components_"):
+            raise QueryError("this PCA is not fitted", "call fit(view) first")
+
+    def _warn(self) -> None:
+        if not self.converged_:
+            warnings.warn(
+                "PCA: the fit did not come to its end; components may still change.\n"
+                "Hint: release SecondMoments, which needs no fit, or fewer components",
+                stacklevel=3,
+            )
+        elif self.goodness_of_fit_ > GOOD_FIT + CHANCE / (len(self.mean_) * (len(self.mean_) + 1) / 2) ** 0.5:
+            warnings.warn(
+                f"PCA: sums are off the fit by {self.goodness_of_fit_:.1f} times the variance of the noise.\n"
+                "Hint: squares of projections miss what is not of low rank: release more of them, or SecondMoments; "
+                "covariances need records that the ball does not clip: raise its radius, or ask for second_moments",
+                stacklevel=3,
+            )
+
+
+def _corners(view: View, columns: Sequence[str]) -> Frame:
+    """The lowest and the highest record."""
+    return Frame(view.schema, {name: np.array([LOWEST, HIGHEST], np.int16) for name in columns})

@@ -1,0 +1,110 @@
+"""A matrix of second moments from squares of random projections: y_j = ω_jᵀ·S·ω_j and noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpsketch.schema import Floats
+
+MOST_UNKNOWNS = 3000  # of least squares: a triangle of 76 columns
+_LEAST_CONDITION = 1e-6
+_ROUNDS, _STEPS = 8, 150
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """LLᵀ + s·I, whether descent came to its end, and its mean squared residual over the noise's variance, of the sums
+    that are not fitted away.
+    """
+
+    root: Floats
+    rest: float
+    converged: bool
+    goodness: float
+
+    @property
+    def matrix(self) -> Floats:
+        return self.root @ self.root.T + self.rest * np.eye(len(self.root))
+
+
+class LeastSquares:
+    """S by plain least squares. `known` is False where the squares do not determine it: there are fewer of them than
+    unknowns, or all entries of directions have one size ("hadamard"), which shows of the diagonal its sum alone.
+
+    Source: compressive sec. 2.1; the matrix is projected to the cone of second moments afterwards.
+    """
+
+    def __init__(self, directions: Floats) -> None:
+        size, dimension = directions.shape
+        self._triangle = np.triu_indices(dimension)
+        self._dimension = dimension
+        self.known = size >= len(self._triangle[0]) and len(self._triangle[0]) <= MOST_UNKNOWNS
+        if not self.known:
+            return
+        first, second = self._triangle
+        # Of S in an orthonormal basis of symmetric matrices: entries off the diagonal count √2 times.
+        self._lengths = np.where(first == second, 1.0, np.sqrt(2.0))
+        self._design = directions[:, first] * directions[:, second] * self._lengths
+        values, vectors = np.linalg.eigh(self._design.T @ self._design)
+        self.known = bool(values[0] > _LEAST_CONDITION * values[-1])
+        if self.known:
+            self._inverse = (vectors / values) @ vectors.T
+
+    def matrix(self, squares: Floats) -> Floats:
+        entries = self._inverse @ (self._design.T @ squares) / self._lengths
+        found = np.zeros((self._dimension, self._dimension))
+        found[self._triangle] = entries
+        return found + np.triu(found, 1).T
+
+
+def low_rank(directions: Floats, squares: Floats, variance: float, rank: int, start: LowRank | None = None) -> LowRank:
+    """The matrix LLᵀ + s·I, L of `rank` columns, s >= 0, that explains the squares best (Burer–Monteiro).
+
+    Descent (L-BFGS) starts at the spectral estimate, or at another fit. Columns of L are measured in units of one over
+    their length, in which the curvature of all of them is about the same.
+    Source: compressive sec. 2.1, with a multiple of the identity for what is not of low rank.
+    """
+    from scipy.optimize import minimize
+
+    size, dimension = directions.shape
+    lengths = (directions**2).sum(axis=1)
+    trace = max(float(squares.sum() / lengths.sum()) * dimension, 1e-12)
+    unit = max(variance, (1e-9 * trace / dimension) ** 2) * size
+    root, rest = (start.root, start.rest) if start is not None else _spectral(directions, squares, lengths, trace, rank)
+    for _ in range(_ROUNDS):
+        scale = 1 / np.sqrt(np.maximum((root**2).sum(axis=0), 1e-8 * trace))
+
+        def loss(point: Floats, scale: Floats = scale) -> tuple[float, Floats]:
+            projected = directions @ (point[:-1].reshape(dimension, rank) * scale)
+            residual = (projected**2).sum(axis=1) + point[-1] * lengths - squares
+            slope = 2 * directions.T @ (residual[:, None] * projected) * scale
+            return float(residual @ residual) / (2 * unit), np.append(slope.ravel(), residual @ lengths) / unit
+
+        found = minimize(
+            loss,
+            np.append((root / scale).ravel(), rest),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(None, None)] * (dimension * rank) + [(0, None)],
+            options={"maxiter": _STEPS, "maxcor": 20, "ftol": 1e-9, "gtol": 1e-7},
+        )
+        vectors, values, _ = np.linalg.svd(found.x[:-1].reshape(dimension, rank) * scale, full_matrices=False)
+        root, rest = vectors * values, float(found.x[-1])
+        if found.success:
+            break
+    free = size - dimension * rank + rank * (rank - 1) // 2 - 1
+    goodness = 2 * float(found.fun) * unit / variance / max(free, 1) if variance else float("nan")
+    return LowRank(root, rest, bool(found.success), goodness)
+
+
+def _spectral(directions: Floats, squares: Floats, lengths: Floats, trace: float, rank: int) -> tuple[Floats, float]:
+    """Σ y_j·ω_jω_jᵀ without what the trace adds to it: right on average for isotropic directions of length 1."""
+    size, dimension = directions.shape
+    centred = squares - trace / dimension * lengths
+    rough = (directions.T * centred) @ directions * (dimension**2 / (2 * size)) + trace / dimension * np.eye(dimension)
+    values, vectors = np.linalg.eigh(rough)
+    top = values[::-1][:rank]
+    rest = max((trace - float(np.maximum(top, 0).sum())) / max(dimension - rank, 1), 1e-3 * trace / dimension)
+    return vectors[:, ::-1][:, :rank] * np.sqrt(np.maximum(top - rest, 1e-3 * trace)), rest

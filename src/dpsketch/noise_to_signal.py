@@ -1,0 +1,194 @@
+"""How much of a sketch will be noise, by closed formulas: from public numbers alone, before anything is spent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import inf
+
+import numpy as np
+
+from dpsketch.errors import BudgetError, RecipeError
+from dpsketch.maps.count import BoundCount
+from dpsketch.maps.grouped import BoundGrouped
+from dpsketch.maps.subsampled import BoundSubsampled
+from dpsketch.privacy.budget import Budget
+from dpsketch.privacy.events import Mechanism, Noise
+from dpsketch.recipe import Recipe
+from dpsketch.relation import Relation
+from dpsketch.schema import Schema
+from dpsketch.sketch.calibration import calibrated, noise_variances
+
+RECORDS, POPULATION = "records", "population"
+
+
+@dataclass(frozen=True)
+class NoiseToSignal:
+    """E‖s − z‖² / ‖z‖² of normalised sums s, by its causes: that the table is itself a draw from a population, that
+    only some rows and some features of each are summed, the privacy noise of the sums and that of the count.
+    """
+
+    draw: float
+    sampling: float
+    masks: float
+    noise: float
+    count: float
+
+    @property
+    def total(self) -> float:
+        return self.draw + self.sampling + self.masks + self.noise + self.count
+
+
+class SumsNoise:
+    """The noise-to-signal ratio of the sums of one part of a recipe, divided by the recipe's count or, without one, by
+    the public number of rows.
+
+    The part is the first that is not a count. Nothing is read: sensitivities and noises are those that a release gets.
+    Source: compressive L. 26 and 27 and App. D. Dividing by the count of the *sample* takes the chance of its size out
+    of a Poisson sample; and the variance of one over a noisy count is taken as it is, σ²/n⁴: the Cramér–Rao bound of
+    L. 27 has half of it for Laplace noise, which no estimator here attains.
+    """
+
+    def __init__(self, schema: Schema, recipe: Recipe, mechanism: str = "auto") -> None:
+        self.schema, self.recipe, self._mechanism = schema, recipe, mechanism
+        self.maps = recipe.bind(schema)
+        places = [place for place, bound in enumerate(self.maps) if not isinstance(bound, BoundCount)]
+        if not places:
+            raise RecipeError("this recipe holds nothing but counts", "add a part, such as Part(Fourier(), share=0.9)")
+        self.place = places[0]
+        self.map = self.maps[self.place]
+        self._count = next((i for i, bound in enumerate(self.maps) if isinstance(bound, BoundCount)), None)
+        masked = self.map.inner if isinstance(self.map, BoundGrouped) else self.map
+        self.rate = masked.rate if isinstance(masked, BoundSubsampled) else 1.0
+        whole = masked.inner if isinstance(masked, BoundSubsampled) else masked
+        self.energy = whole.record_sensitivity(Relation.ADD_REMOVE).l2_squared / whole.grid**2
+
+    def noises(self, budget: Budget) -> tuple[Noise, Noise | None]:
+        """Of the sums, and of the count."""
+        if not budget.private:
+            raise BudgetError("a plan is for private releases", "pass a finite epsilon")
+        found = calibrated(self.schema, self.recipe, self.maps, budget, self._mechanism).noises
+        return found[self.place], None if self._count is None else found[self._count]
+
+    def mechanism(self, budget: Budget) -> Mechanism:
+        return self.noises(budget)[0].mechanism
+
+    def noise_energy(self, budget: Budget) -> float:
+        """Expected squared length of the noise, in units of the real features; masked sums scaled up."""
+        noise, _ = self.noises(budget)
+        mean = float(np.mean(noise_variances(noise, self.map)))
+        return mean * self.map.size / (self.map.grid * self.rate) ** 2
+
+    def at(
+        self,
+        budget: Budget,
+        rows: int,
+        signal: float = 1.0,
+        reference: str = RECORDS,
+        energy: float | None = None,
+    ) -> NoiseToSignal:
+        """Against the exact mean features of the table's records (z_X), or of the `population` that they come from (z).
+
+        `energy` is the mean squared length of a record's features: by default the largest, which for Fourier features,
+        histograms and hashes all records have. `signal` is ‖z‖²/energy, which only data tell; 1 is the strongest.
+        """
+        if reference not in (RECORDS, POPULATION):
+            raise RecipeError(f"reference must be {RECORDS} or {POPULATION}, got {reference!r} instead")
+        if not 0 < signal <= 1:
+            raise RecipeError(f"signal must be above 0 and at most 1, got {signal!r} instead")
+        energy = self.energy if energy is None else energy
+        _, count = self.noises(budget)
+        variance = (
+            0.0 if count is None or self._count is None else float(noise_variances(count, self.maps[self._count]))
+        )
+        return self._ratio(self.noise_energy(budget) / energy, variance, rows, signal, reference)
+
+    def _ratio(self, noise: float, count: float, rows: int, signal: float, reference: str) -> NoiseToSignal:
+        """From the noise's energy over a record's, and the variance of the count."""
+        kept = self.kept(rows)
+        beta = kept / rows
+        loss = 1 / beta - 1
+        draw = 0.0 if reference == RECORDS else (1 / signal - 1) / rows
+        sampling = 0.0
+        if loss:
+            poisson = self.recipe.sampling is not None and self.recipe.sampling.count is None
+            if poisson and self._count is None:
+                sampling = loss / signal / rows
+            else:
+                sampling = loss * (1 / signal - 1) / (rows if reference == POPULATION or poisson else max(rows - 1, 1))
+        masks = (1 / self.rate - 1) / signal / kept
+        added = noise / signal / kept**2
+        rest = draw + sampling + masks + added
+        return NoiseToSignal(draw, sampling, masks, added, count / kept**2 * (1 + rest))
+
+    def kept(self, rows: int) -> float:
+        """Rows that are sketched."""
+        sampling = self.recipe.sampling
+        if sampling is None:
+            return float(rows)
+        return float(min(sampling.count, rows) if sampling.count is not None else rows * sampling.exact_rate)
+
+    def rows_needed(self, budget: Budget, limit: float, signal: float = 1.0, reference: str = RECORDS) -> int | None:
+        """The least number of rows with a ratio of at most `limit`; None if 10^15 are too few."""
+        noise, count = self.noise_energy(budget) / self.energy, self.noises(budget)[1]
+        variance = (
+            0.0 if count is None or self._count is None else float(noise_variances(count, self.maps[self._count]))
+        )
+
+        def enough(rows: int) -> bool:
+            return self._ratio(noise, variance, rows, signal, reference).total <= limit
+
+        low, high = 0, 1
+        while not enough(high):
+            low, high = high, 2 * high
+            if high > 10**15:
+                return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        return high
+
+    def epsilon_needed(
+        self, delta: float, rows: int, limit: float, signal: float = 1.0, reference: str = RECORDS
+    ) -> float | None:
+        """The least ε, to three digits upwards, with a ratio of at most `limit`; None if 100 is too little."""
+
+        def ratio(epsilon: float) -> float:
+            return self.at(Budget(epsilon, delta), rows, signal, reference).total
+
+        low, high = 1e-6, 100.0
+        if ratio(high) > limit:
+            return None
+        while high / low > 1.001:
+            middle = (low * high) ** 0.5
+            low, high = (low, middle) if ratio(middle) <= limit else (middle, high)
+        return _rounded_up(high)
+
+
+def _rounded_up(number: float) -> float:
+    """To three significant digits."""
+    exponent = int(np.floor(np.log10(number))) - 2
+    unit = Fraction(10) ** exponent
+    return float(-(-Fraction(number) // unit) * unit)
+
+
+def sums_share(count: float, rest: float, noise: float, squares: bool = False) -> float:
+    """γ*, the share of a budget for the sums that makes (1 + count/(1−γ)²)·(rest + noise/γ²) least: `count` and `noise`
+    are what the count's and the sums' noise would add with all of the budget, `rest` is 1 and all other noise. With
+    `squares`, shares divide a squared budget, as those of Gaussian noise do, and the exponents are 1.
+
+    Source: compressive App. E, whose cubic is solved here as it stands: with its term AB/C, which the paper leaves out
+    and so finds 1 − (nε)^(−2/3), right only where the sums are lost in noise.
+    """
+    from dpsketch.recipe import exact_count_share
+
+    if min(count, rest, noise) <= 0:
+        raise RecipeError("count, rest and noise must be above 0")
+    if squares:
+        return 1 / (1 + (count * (rest + noise) / (noise * (1 + count))) ** 0.5)
+    return 1 - exact_count_share(count * rest / noise, count)
+
+
+def amplified(epsilon: float, rate: float) -> float:
+    """ε' for the sample with which rows sampled at this rate keep ε for the table: compressive (22)."""
+    return float(np.log1p(np.expm1(epsilon) / rate)) if rate > 0 else inf

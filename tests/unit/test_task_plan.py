@@ -1,0 +1,91 @@
+"""Plans of tasks, from public numbers alone, and their command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dpsketch as dps
+from dpsketch.errors import RecipeError
+from dpsketch.task_plan import acceptable_rows, made_up_columns
+
+PROGRAM = str(Path(sys.executable).with_name("dpsketch"))
+
+
+@pytest.mark.parametrize(("rows", "paper"), [(10**4, 0.14), (10**6, 0.0014)])
+def test_clusters_need_about_what_the_paper_says(rows: int, paper: float) -> None:
+    """n >= √2000·kd/ε with the constants of its noise left out: disc noise has √2, and the count takes some."""
+    plan = dps.plan_task(made_up_columns(8), "kmeans", 4, rows, dps.Budget(1.0))
+    assert plan.epsilon_needed is not None
+    assert 1.4 * paper < plan.epsilon_needed < 1.8 * paper
+
+
+def test_a_plan_says_whether_and_with_what_a_task_succeeds() -> None:
+    schema = made_up_columns(8)
+    good, bad = (dps.plan_task(schema, "gmm", 4, 10**5, dps.Budget(epsilon)) for epsilon in (1.0, 0.01))
+    assert good.acceptable
+    assert not bad.acceptable
+    assert (good.size, bad.size) == (320, 64)
+    assert bad.mechanism == "rounded disc"
+    assert bad.feature_rates is None
+    assert good.feature_rates is not None
+    assert good.feature_rates[0] < 1
+    assert good.row_rates is not None
+    assert good.epsilon_needed == pytest.approx(bad.epsilon_needed, rel=0.1)
+    assert "can succeed" in good.lines()[2]
+    assert "will most likely fail" in bad.lines()[2]
+    assert f"it would need epsilon {bad.epsilon_needed:g} at these rows, or {bad.rows_needed:,} rows" in bad.lines()[3]
+    assert bad.rows_needed is not None
+    again = dps.plan_task(schema, "gmm", 4, bad.rows_needed, dps.Budget(0.0101))
+    assert again.acceptable
+
+
+def test_the_region_falls_with_epsilon() -> None:
+    schema = made_up_columns(4)
+    plan = dps.plan_task(schema, "kmeans", 3, 10**4, dps.Budget(0.1, 1e-6))
+    rows = [each or 0 for each in acceptable_rows(plan, schema, [0.01, 0.1, 1.0])]
+    assert rows[0] > 5 * rows[1] > 25 * rows[2] > 0
+
+
+def test_components_are_planned_by_the_map_of_their_recipe() -> None:
+    pure, gauss = (dps.plan_task(made_up_columns(20), "pca", 5, 10**6, dps.Budget(0.1, delta)) for delta in (0.0, 1e-6))
+    assert pure.acceptable
+    assert gauss.acceptable
+    assert (pure.mechanism, gauss.mechanism) == ("rounded ball", "rounded Gaussian")
+    assert pure.size == 231
+    assert pure.feature_rates == (1.0, 1.0)
+    assert not dps.plan_task(made_up_columns(20), "pca", 5, 10**3, dps.Budget(0.1)).acceptable
+
+
+def test_wrong_plans_are_refused() -> None:
+    schema = made_up_columns(3)
+    with pytest.raises(RecipeError, match="task must be one of kmeans, gmm, pca, got 'svm'"):
+        dps.plan_task(schema, "svm", 2, 100, dps.Budget(1.0))
+    with pytest.raises(RecipeError, match="needs a budget"):
+        dps.plan_task(schema, "pca", 2, 100)
+    with pytest.raises(RecipeError, match="must be declared"):
+        dps.plan_task(schema, "pca", 2, budget=dps.Budget(1.0))
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([PROGRAM, *words], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_the_command_prints_plans_and_draws_the_region(tmp_path: Path) -> None:
+    words = ["plan", "--task", "kmeans", "--k", "4", "--columns", "8", "--rows", "10000", "--epsilon", "0.01,1"]
+    done = run(tmp_path, *words, "--plot", "region.png", "--json")
+    assert done.returncode == 0, done.stderr
+    bad, good = json.loads(done.stdout)
+    assert (bad["acceptable"], good["acceptable"]) == (False, True)
+    assert bad["noise_to_signal"]["total"] > bad["limit"]
+    assert (tmp_path / "region.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_command_refuses_a_task_without_its_numbers(tmp_path: Path) -> None:
+    done = run(tmp_path, "plan", "--task", "pca", "--k", "2", "--rows", "100")
+    assert done.returncode == 1
+    assert "a task needs a schema or a number of columns" in done.stderr
