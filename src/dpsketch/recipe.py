@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import RecipeError, SchemaError
-from dpsketch.maps.base import BoundMap, FeatureMap, check_whole
+from dpsketch.maps.base import BoundMap, FeatureMap, check_columns, check_whole
 from dpsketch.maps.cells import cells_of
 from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
@@ -26,6 +26,7 @@ from dpsketch.maps.pairs import MOST_PAIRS, BoundPairs, Pairs, marginals_for
 from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.privacy.budget import Budget
 from dpsketch.records import Records
+from dpsketch.relation import Relation
 from dpsketch.schema import Boolean, Category, Column, Integer, Schema, nearest
 
 MOST_PARTS = 100
@@ -35,6 +36,10 @@ PAIR_SD = 0.01  # as a share of the rows: `fitting.groups.groups_wanted` is 4 th
 MOST_FINE_CELLS = 40_000_000  # of a raw sketch's pair tables: 160 MB in counters of four bytes
 FEW_WHOLE_NUMBERS = 130
 LEAST_COUNT_SHARE, MOST_COUNT_SHARE = 0.01, 0.3
+LEAST_FREQUENCIES, MOST_FREQUENCIES = 2, 10  # of clusters: times clusters times columns
+FEW_DIMENSIONS = 3
+RADII, RADII_OF_FEW = (5.0, 80.0), (2.0, 80.0)  # radians per width of the bounds
+CLUSTERS_COUNT_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -293,6 +298,34 @@ class Recipe:
             return cls([*parts, Part(pairs, 0.385), Part(Fourier(size=frequencies), 0.165)], rows)
         return cls([*parts, Part(pairs, PAIRS_SHARE)], rows)
 
+    @classmethod
+    def clusters(
+        cls,
+        schema: Schema,
+        rows: int | None = None,
+        budget: Budget | None = None,
+        n_clusters: int = 8,
+        columns: Sequence[str] | None = None,
+    ) -> Recipe:
+        """Count and Fourier sums: for `KMeans` and `GaussianMixture` of the named columns, by default of every number,
+        integer and date.
+
+        The number of frequencies follows from declared rows, budget, clusters and columns: `cluster_frequencies`.
+        """
+        rows = declared_rows(schema, rows)
+        if budget is None:
+            raise RecipeError("Recipe.clusters needs a budget", "pass budget=Budget(epsilon=1.0)")
+        check_whole("Recipe.clusters", "n_clusters", n_clusters, 1, 10_000)
+        names = check_columns("Recipe.clusters", columns)
+        if names is None:
+            names = tuple(column.name for column in schema.scalars if column.numeric)
+        if not names:
+            raise RecipeError("Recipe.clusters needs a column of numbers", "declare one in the schema")
+        size = cluster_frequencies(schema, rows, budget, n_clusters, len(names))
+        radii = RADII_OF_FEW if len(names) <= FEW_DIMENSIONS else RADII
+        fourier = Fourier(names, size, radii=radii)
+        return cls([Part(Count(), CLUSTERS_COUNT_SHARE), Part(fourier, 1 - CLUSTERS_COUNT_SHARE)], rows)
+
 
 def _versioned(part: Mapping[str, Any]) -> dict[str, Any]:
     """A part as a person writes it: the current version and defaults of its map, also inside `of`."""
@@ -391,6 +424,30 @@ def marginal_bins(signal: float) -> int:
 def fourier_size(signal: float) -> int:
     """Frequencies from rows · ε: the noise of a normalised sum, 2m/(nε), stays at or below one percent."""
     return int(min(max(signal * 0.005, 20), 500))
+
+
+def cluster_frequencies(schema: Schema, rows: int, budget: Budget, clusters: int, columns: int) -> int:
+    """Frequencies for clusters, from public numbers: as many as give a normalised sum noise of the size of its sampling
+    error, 1/√(2·rows), but from 2 to 10 for each cluster and column.
+
+    Under pure ε the noise of a sum grows with their number, so that more only lose; Gaussian noise grows with its root,
+    so that more than these gain little. Source: RESEARCH "Clusters, mixtures, PCA"; compressive §6.6 for the least.
+    """
+    from dpsketch.privacy.calibrate import gaussian_deviation
+
+    least, most = (factor * clusters * columns for factor in (LEAST_FREQUENCIES, MOST_FREQUENCIES))
+    if not budget.private:
+        return most
+    together = schema.rows_per_unit or 1
+    if schema.relation is Relation.REPLACE_ONE:
+        together *= 2
+    even = budget.strength / together * sqrt(rows / 2)
+    if budget.rho is not None:
+        even = budget.rho * rows / together**2
+    elif budget.delta:
+        single = gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1)
+        even = max(even, rows / 2 / (single * together) ** 2)
+    return int(min(max(even, least), most))
 
 
 def count_share(rows: int, strength: float, frequencies: int | None = None) -> float:
