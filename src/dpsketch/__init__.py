@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from dpsketch.engines.local import Local, accumulate
     from dpsketch.errors import DpsketchError
     from dpsketch.learn.answer import Answer
+    from dpsketch.learn.clusters.fitting import FitWarning
+    from dpsketch.learn.clusters.kmeans import KMeans
+    from dpsketch.learn.clusters.mixture import GaussianMixture
     from dpsketch.learn.models.losses import fit_loss
     from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
     from dpsketch.learn.models.wrapped import fit_sklearn
@@ -46,11 +49,14 @@ __all__ = [
     "Embedding",
     "Euclidean",
     "Factor",
+    "FitWarning",
     "Fourier",
+    "GaussianMixture",
     "Grid",
     "Grouped",
     "Histogram",
     "InnerProduct",
+    "KMeans",
     "Ledger",
     "LinearRegression",
     "Local",
@@ -91,11 +97,14 @@ _HOMES = {
     "Embedding": "maps.embedding",
     "Euclidean": "maps.hashes",
     "Factor": "maps.hashes",
+    "FitWarning": "learn.clusters.fitting",
     "Fourier": "maps.fourier",
+    "GaussianMixture": "learn.clusters.mixture",
     "Grid": "maps.grid",
     "Grouped": "maps.grouped",
     "Histogram": "maps.histogram",
     "InnerProduct": "maps.hashes",
+    "KMeans": "learn.clusters.kmeans",
     "Ledger": "privacy.ledger",
     "LinearRegression": "learn.models.regression",
     "Local": "engines.local",

@@ -38,7 +38,7 @@ FEW_WHOLE_NUMBERS = 130
 LEAST_COUNT_SHARE, MOST_COUNT_SHARE = 0.01, 0.3
 LEAST_FREQUENCIES, MOST_FREQUENCIES = 2, 10  # of clusters: times clusters times columns
 FEW_DIMENSIONS = 3
-RADII, RADII_OF_FEW = (5.0, 80.0), (2.0, 80.0)  # radians per width of the bounds
+RADII, RADII_OF_FEW = (5.0, 50.0), (2.0, 80.0)  # radians per width of the bounds
 CLUSTERS_COUNT_SHARE = 0.01
 
 

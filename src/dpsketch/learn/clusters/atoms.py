@@ -113,12 +113,12 @@ class Atoms:
         return Atoms(logits - logits.mean(), centres, np.vstack([self.spreads, other.spreads]), self.log_scale)
 
     def drawn(self, count: int, generator: np.random.Generator) -> Floats:
-        """Points of the mixture, as many of each atom as its weight says, cut off at the bounds."""
-        counts = np.diff(np.rint(np.concatenate([[0.0], np.cumsum(self.weights)]) * count).astype(np.int64), prepend=0)
-        places = np.repeat(np.arange(self.count), counts[1:])
+        """Points of the mixture inside the bounds: as many of each atom as its weight says, in pairs about its centre."""
+        ends = np.rint(np.cumsum(self.weights) * (count // 2)).astype(np.int64)
+        places = np.repeat(np.arange(self.count), np.diff(ends, prepend=0))
         normal = generator.normal(size=(len(places), self.dimension))
-        points = self.centres[places] + np.einsum("nij,nj->ni", self.roots[places], normal)
-        return np.clip(points, -0.5, 0.5)
+        aside = np.einsum("nij,nj->ni", self.roots[places], normal)
+        return np.clip(np.vstack([self.centres[places] + aside, self.centres[places] - aside]), -0.5, 0.5)
 
 
 @dataclass(frozen=True)
@@ -141,14 +141,17 @@ class Model:
         self._whitening = 1 / sums.deviations
         self.observed: Complex = sums.values * self._whitening
         self._harmonics: Harmonics = tuple((order, factor * self._whitening) for order, factor in sums.harmonics)
+        self._latest: tuple[Atoms, Waves] | None = None  # a step of the solver asks twice
 
     def waves(self, atoms: Atoms) -> Waves:
-        return self._waves(atoms.centres @ self._turned, self.quadratic(atoms))
+        if self._latest is None or self._latest[0] is not atoms:
+            self._latest = atoms, self._waves(atoms.centres @ self._turned, self.quadratic(atoms))
+        return self._latest[1]
 
     def _waves(self, phases: Floats, quadratic: Floats) -> Waves:
         if len(self._harmonics) == 1:
-            single = np.empty(phases.shape, np.complex128)
-            amplitude = np.exp(-0.5 * quadratic) * self._harmonics[0][1].real
+            single = np.empty(phases.shape, np.result_type(phases, np.complex64))
+            amplitude = np.exp(-0.5 * quadratic) * self._whitening.astype(phases.dtype)
             np.multiply(amplitude, np.cos(phases), out=single.real)
             np.multiply(amplitude, np.sin(phases), out=single.imag)
             return Waves(single, single, single)
@@ -160,7 +163,12 @@ class Model:
         return Waves(np.asarray(plain), np.asarray(first), np.asarray(second))
 
     def spherical_waves(self, centres: Floats, log_variances: Floats) -> Waves:
-        return self._waves(centres @ self._turned, np.exp(log_variances)[:, None] * self._lengths)
+        """In single precision, which is faster: for a search."""
+        phases = (centres @ self._turned).astype(np.float32)
+        return self._waves(phases, (np.exp(log_variances)[:, None] * self._lengths).astype(np.float32))
+
+    def point_waves(self, centres: Floats) -> Waves:
+        return self._waves(centres @ self._turned, np.zeros((len(centres), self.sums.size)))
 
     def gradients(self, along: Complex, waves: Waves, log_variances: Floats) -> tuple[Floats, Floats]:
         """Of Re Σ along·wave of each spherical atom: with respect to centres and log variances."""
@@ -201,6 +209,13 @@ class Model:
 
     def chi_squared(self, atoms: Atoms) -> float:
         return _square(self.residuals(atoms))
+
+    def chi_squared_without(self, atoms: Atoms) -> Floats:
+        """With each of the atoms left out, and the others' weights raised in proportion."""
+        waves, weights, factor = self.waves(atoms).plain, atoms.weights, np.exp(atoms.log_scale)
+        others = (weights @ waves - weights[:, None] * waves) / np.maximum(1 - weights, 1e-9)[:, None]
+        left = self.observed - factor * others
+        return np.asarray((left.real**2 + left.imag**2).sum(1))
 
     def linearised(self, atoms: Atoms) -> tuple[Complex, Floats]:
         """Residuals, and the derivatives of the predictions: one row a number of `atoms.flat()`, real and imaginary

@@ -9,11 +9,11 @@ Source: RESEARCH "Clusters, mixtures, PCA"; compressive §2.3 for the cost.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from dpsketch.learn.clusters.atoms import Atoms, Model
+from dpsketch.learn.clusters.atoms import SHAPES, Atoms, Model
 from dpsketch.learn.clusters.search import best_atoms
 from dpsketch.learn.clusters.solver import Fit, Priors, Solver
 from dpsketch.learn.clusters.sums import FourierSums
@@ -21,6 +21,7 @@ from dpsketch.learn.clusters.sums import FourierSums
 Progress = Callable[[float], None]
 SCHEDULES = ((0.6, 1.0), (1.0,), (0.4, 0.7, 1.0), (0.5, 1.0))  # shares of the frequencies, by restart
 RESTARTS = 6
+FEW = 3  # frequencies for each atom and column that a search needs
 SAME = 1.5  # costs closer than this are the same
 GAIN = 0.5  # that a replacement must bring
 SPREAD = 1.6  # χ² of noise of m frequencies has a relative standard deviation of at most SPREAD/√m
@@ -38,12 +39,21 @@ class Decoded:
     interrupted: bool = False
 
     @property
+    def good(self) -> bool:
+        """Whether the residuals are as small as the noise."""
+        return self.quality <= self._limit(GOOD)
+
+    @property
     def fits(self) -> bool:
-        return self.quality <= 1 + BAD * SPREAD / np.sqrt(self.solver.model.sums.size)
+        """Whether they can be explained by noise at all."""
+        return self.quality <= self._limit(BAD)
+
+    def _limit(self, deviations: float) -> float:
+        return 1 + deviations * SPREAD / float(np.sqrt(self.solver.model.sums.size))
 
 
 class Decoder:
-    """Searches for `count` spherical atoms."""
+    """Searches for `count` atoms: spherical ones first, then, if asked, ones with more freedom."""
 
     def __init__(
         self, sums: FourierSums, count: int, generator: np.random.Generator, progress: Progress | None = None
@@ -53,9 +63,12 @@ class Decoder:
         self.best = single_atom(self._full)
         centre, variance = self.best.atoms.centres[0], float(np.exp(self.best.atoms.spreads[0, 0]))
         self._around = centre, variance
-        self._full = Solver(self._full.model, Priors(centre=centre, centre_variance=variance))
+        priors = Priors(centre=centre, centre_variance=variance)
+        self._full = Solver(self._full.model, priors)
+        most = FEW * count * sums.dimension
+        self._search = self._full if sums.size <= most else Solver(Model(sums.thinned(most)), priors)
 
-    def run(self, restarts: int = RESTARTS) -> Decoded:
+    def run(self, shape: str = "spherical", restarts: int = RESTARTS) -> Decoded:
         """An interrupt ends the search with the best atoms so far."""
         found: list[float] = []
         interrupted = False
@@ -71,25 +84,31 @@ class Decoder:
                 if not restart or fit.cost < self.best.cost:
                     self.best = fit
                 self._report((restart + 1) / restarts)
-                if self._twice(found) and self._quality(self.best.atoms) <= 1 + GOOD * self._deviation:
+                hits = self._hits(found)
+                if hits > 2 or (hits > 1 and quality(self._search.model, self.best.atoms) <= self._good):
                     break
+            if self._search is not self._full:
+                self.best = self._full.minimise(self.best.atoms, 30)
             self.best = self._replaced(self._full, self.best, 8)
+            for step in SHAPES[1 : SHAPES.index(shape) + 1]:
+                self.best = self._full.minimise(self.best.atoms.shaped(step), 40)
+                self.best = self._replaced(self._full, self.best, 6)
             self.best = self._full.minimise(self.best.atoms, 60, 1e-5)
         except KeyboardInterrupt:
             interrupted = True
         self._report(1.0)
-        atoms = self.best.atoms
-        return Decoded(atoms, self._full, self._quality(atoms), self._twice(found) and not interrupted, interrupted)
+        atoms, full = self.best.atoms, self._full
+        return Decoded(
+            atoms, full, quality(full.model, atoms), self._hits(found) > 1 and not interrupted, interrupted
+        )
 
-    def _twice(self, found: list[float]) -> bool:
-        return sum(cost - min(found) < SAME for cost in found) > 1
+    def _hits(self, found: list[float]) -> int:
+        """How often the least cost was found."""
+        return sum(cost - min(found) < SAME for cost in found)
 
     @property
-    def _deviation(self) -> float:
-        return SPREAD / float(np.sqrt(self._full.model.sums.size))
-
-    def _quality(self, atoms: Atoms) -> float:
-        return quality(self._full.model, atoms)
+    def _good(self) -> float:
+        return 1 + GOOD * SPREAD / float(np.sqrt(self._search.model.sums.size))
 
     def _report(self, share: float) -> None:
         if self._progress is not None:
@@ -99,7 +118,8 @@ class Decoder:
         fit: Fit | None = None
         for share in schedule:
             last = share == 1
-            solver = self._full if last else Solver(Model(self._full.model.sums.lowest(share)), self._full.priors)
+            search = self._search
+            solver = search if last else Solver(Model(search.model.sums.lowest(share)), search.priors)
             fit = self._grown(solver, 2 if len(schedule) == 1 else 1) if fit is None else solver.minimise(fit.atoms, 15)
             fit = self._replaced(solver, fit, 20 if last else 6, 3 if last else 2)
         assert fit is not None
@@ -118,7 +138,7 @@ class Decoder:
         for _ in range(rounds):
             ((atom, share),) = best_atoms(solver.model, fit.atoms, self._around, self._generator)
             more = solver.minimise(fit.atoms.joined(atom, share), 4)
-            costs = [solver.cost(more.atoms.without(place)) for place in range(fit.atoms.count)]
+            costs = solver.costs_without(more.atoms)[:-1]  # the new atom is last
             tried = [solver.minimise(more.atoms.without(int(place)), 8) for place in np.argsort(costs)[:2]]
             best = min(tried, key=lambda each: each.cost)
             if fit.cost - GAIN < best.cost < fit.cost + 2:
@@ -132,10 +152,10 @@ class Decoder:
         return solver.minimise(fit.atoms, 30)
 
     def _crossed(self, one: Fit, other: Fit) -> Fit:
-        solver = self._full
+        solver = self._search
         fit = solver.minimise(one.atoms.joined(other.atoms), 4)
         while fit.atoms.count > self._count:
-            costs = [solver.cost(fit.atoms.without(place)) for place in range(fit.atoms.count)]
+            costs = solver.costs_without(fit.atoms)
             tried = [solver.minimise(fit.atoms.without(int(place)), 5) for place in np.argsort(costs)[:2]]
             fit = min(tried, key=lambda each: each.cost)
         return solver.minimise(fit.atoms, 20)
@@ -152,16 +172,3 @@ def quality(model: Model, atoms: Atoms) -> float:
     """χ² over its degrees of freedom."""
     freedom = max(2 * model.sums.size - atoms.parameters, 1)
     return model.chi_squared(atoms) / freedom
-
-
-def refined(decoded: Decoded, shape: str) -> Decoded:
-    """The same atoms with variances of each column, or full covariances."""
-    solver = decoded.solver
-    atoms = decoded.atoms
-    for step in ("diag", "full"):
-        if shape == "spherical":
-            break
-        atoms = solver.minimise(atoms.shaped(step), 40).atoms
-        if step == shape:
-            break
-    return replace(decoded, atoms=atoms, quality=quality(solver.model, atoms))

@@ -24,19 +24,21 @@ class _Gain:
         self._left: Complex = (model.observed - factor * self._mixture).conj()
         self._own = float((self._left @ self._mixture).real)
         self._square = float(np.vdot(self._mixture, self._mixture).real)
+        self._left, self._mixture = self._left.astype(np.complex64), self._mixture.astype(np.complex64)
 
     def of(self, waves: Waves) -> tuple[Floats, Floats]:
         """⟨r, a − μ⟩ and ‖a − μ‖² of each candidate."""
         wave = waves.plain
         inner = (wave @ self._left).real - self._own
-        square = np.einsum("ij,ij->i", wave.real, wave.real) + np.einsum("ij,ij->i", wave.imag, wave.imag)
-        square += self._square - 2 * (wave @ self._mixture.conj()).real
-        return inner, np.maximum(square, 1e-9)
+        parts = wave.view(wave.real.dtype)
+        square = np.einsum("ij,ij->i", parts, parts) + self._square - 2 * (wave @ self._mixture.conj()).real
+        return inner, np.maximum(square, 1e-6 * self._square)
 
     def slopes(self, waves: Waves, log_variances: Floats) -> tuple[Floats, Floats]:
         inner, square = self.of(waves)
         root = np.sqrt(square)
-        along = self._left / root[:, None] - (inner / (square * root))[:, None] * (waves.plain - self._mixture).conj()
+        along = self._left * (1 / root)[:, None]
+        along -= (inner / (square * root))[:, None] * (waves.plain - self._mixture).conj()
         return self.model.gradients(along, waves, log_variances)
 
 

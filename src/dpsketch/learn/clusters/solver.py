@@ -47,6 +47,11 @@ class Solver:
     def cost(self, atoms: Atoms) -> float:
         return 0.5 * self.model.chi_squared(atoms) + self.penalty(atoms)
 
+    def costs_without(self, atoms: Atoms) -> Floats:
+        """Of leaving out each of the atoms."""
+        penalties = [self.penalty(atoms.without(place)) for place in range(atoms.count)]
+        return 0.5 * self.model.chi_squared_without(atoms) + np.array(penalties)
+
     def penalty(self, atoms: Atoms) -> float:
         departures, precisions = self._departures(atoms)
         return 0.5 * float(departures**2 @ precisions)

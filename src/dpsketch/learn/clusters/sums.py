@@ -51,8 +51,17 @@ class FourierSums:
 
     def lowest(self, share: float) -> FourierSums:
         """The sums of this share of the frequencies, the shortest."""
-        radii = np.linalg.norm(self.frequencies, axis=1)
-        kept = radii <= np.quantile(radii, share)
+        return self._kept(self._by_length[: max(1, round(share * self.size))])
+
+    def thinned(self, count: int) -> FourierSums:
+        """The sums of so many frequencies, of all lengths."""
+        return self._kept(self._by_length[np.linspace(0, self.size - 1, count).astype(np.int64)])
+
+    @property
+    def _by_length(self) -> NDArray[np.int64]:
+        return np.argsort(np.linalg.norm(self.frequencies, axis=1), kind="stable")
+
+    def _kept(self, kept: NDArray[np.int64]) -> FourierSums:
         harmonics = tuple((order, factor[kept] if np.ndim(factor) else factor) for order, factor in self.harmonics)
         return replace(
             self,
