@@ -37,6 +37,7 @@ MOST_FINE_CELLS = 40_000_000  # of a raw sketch's pair tables: 160 MB in counter
 FEW_WHOLE_NUMBERS = 130
 LEAST_COUNT_SHARE, MOST_COUNT_SHARE = 0.01, 0.3
 LEAST_FREQUENCIES, MOST_FREQUENCIES = 2, 10  # of clusters: times clusters times columns
+NOISE = 2.0
 FEW_DIMENSIONS = 3
 RADII, RADII_OF_FEW = (5.0, 50.0), (2.0, 80.0)  # radians per width of the bounds
 CLUSTERS_COUNT_SHARE = 0.01
@@ -427,8 +428,8 @@ def fourier_size(signal: float) -> int:
 
 
 def cluster_frequencies(schema: Schema, rows: int, budget: Budget, clusters: int, columns: int) -> int:
-    """Frequencies for clusters, from public numbers: as many as give a normalised sum noise of the size of its sampling
-    error, 1/√(2·rows), but from 2 to 10 for each cluster and column.
+    """Frequencies for clusters, from public numbers: as many as give a normalised sum NOISE times its sampling error,
+    1/√(2·rows), as noise, but from 2 to 10 for each cluster and column.
 
     Under pure ε the noise of a sum grows with their number, so that more only lose; Gaussian noise grows with its root,
     so that more than these gain little. Source: RESEARCH "Clusters, mixtures, PCA"; compressive §6.6 for the least.
@@ -441,13 +442,13 @@ def cluster_frequencies(schema: Schema, rows: int, budget: Budget, clusters: int
     together = schema.rows_per_unit or 1
     if schema.relation is Relation.REPLACE_ONE:
         together *= 2
-    even = budget.strength / together * sqrt(rows / 2)
+    wanted = NOISE * budget.strength / together * sqrt(rows / 2)
     if budget.rho is not None:
-        even = budget.rho * rows / together**2
+        wanted = NOISE**2 * budget.rho * rows / together**2
     elif budget.delta:
         single = gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1)
-        even = max(even, rows / 2 / (single * together) ** 2)
-    return int(min(max(even, least), most))
+        wanted = max(wanted, NOISE**2 * rows / 2 / (single * together) ** 2)
+    return int(min(max(wanted, least), most))
 
 
 def count_share(rows: int, strength: float, frequencies: int | None = None) -> float:

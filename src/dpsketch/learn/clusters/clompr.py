@@ -19,9 +19,7 @@ POINT = -40.0  # log variance of an atom that is a point
 TRIES = 8  # starts of a new point
 
 
-def clompr(
-    sums: FourierSums, count: int, generator: np.random.Generator, progress: Progress | None = None
-) -> Decoded:
+def clompr(sums: FourierSums, count: int, generator: np.random.Generator, progress: Progress | None = None) -> Decoded:
     from scipy.optimize import nnls
 
     model = Model(sums)

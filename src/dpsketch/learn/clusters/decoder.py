@@ -98,9 +98,7 @@ class Decoder:
             interrupted = True
         self._report(1.0)
         atoms, full = self.best.atoms, self._full
-        return Decoded(
-            atoms, full, quality(full.model, atoms), self._hits(found) > 1 and not interrupted, interrupted
-        )
+        return Decoded(atoms, full, quality(full.model, atoms), self._hits(found) > 1 and not interrupted, interrupted)
 
     def _hits(self, found: list[float]) -> int:
         """How often the least cost was found."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpsketch.errors import QueryError
+from dpsketch.learn.clusters.atoms import Atoms
 from dpsketch.learn.clusters.decoder import Decoded
 from dpsketch.learn.clusters.places import Places
 from dpsketch.learn.clusters.sums import FourierSums, fourier_sums
@@ -29,6 +31,10 @@ class SketchModel:
     random_state: int
     converged_: bool
     goodness_of_fit_: float
+    _places: Places
+    _atoms: Atoms
+    _centres: Floats  # places of what is drawn, and their shares of the records
+    _sizes: Floats
 
     def __init__(self, **parameters: Any) -> None:
         for name, value in parameters.items():
@@ -64,9 +70,19 @@ class SketchModel:
         elif not decoded.converged:
             _warn(f"{name}: no two searches agree on the best fit.", "try another random_state, or fewer clusters")
 
-    def _located(self, X: Any) -> Floats:
-        if not hasattr(self, "_places"):
+    def plot(self, path: str | Path) -> None:
+        """Centres over the density of the fit in the two columns in which they differ most, as a PNG file."""
+        self._check_fitted()
+        from dpsketch.learn.clusters.plot import plot_clusters
+
+        plot_clusters(path, self._places, self._atoms, self._centres, self._sizes)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "_atoms"):
             raise QueryError(f"this {type(self).__name__} is not fitted", "call fit(view) first")
+
+    def _located(self, X: Any) -> Floats:
+        self._check_fitted()
         return self._places.of(X)
 
 

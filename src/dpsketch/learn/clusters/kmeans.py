@@ -58,11 +58,11 @@ class KMeans(SketchModel):
             weights = moved(points, found)[1]
             errors = _errors(decoded, found, generator)
         order = np.argsort(-weights, kind="stable")
-        self._centres: Floats = found[order]
+        self._centres = found[order]
         self.cluster_centers_ = self._places.units(self._centres)
         self.cluster_centers_stderr_ = errors[order] * self._places.unit_slopes(self._centres)
-        self.weights_ = weights[order]
-        self.atoms_: Atoms = decoded.atoms
+        self.weights_ = self._sizes = weights[order]
+        self._atoms = decoded.atoms
         self._told(decoded)
         return self
 
@@ -80,9 +80,7 @@ class KMeans(SketchModel):
         return -float(nearest(self._located(X), self._centres)[1].sum())
 
 
-def _decoded(
-    sums: FourierSums, count: int, generator: np.random.Generator, progress: Progress | None
-) -> Decoded:
+def _decoded(sums: FourierSums, count: int, generator: np.random.Generator, progress: Progress | None) -> Decoded:
     """An atom a cluster; more of them if these do not explain the sums and the sums can tell more."""
     decoded = Decoder(sums, count, generator, _part(progress, 0.0, 0.5)).run()
     most = sums.size // (sums.dimension + 2)  # two numbers a frequency: half of them remain free

@@ -42,7 +42,7 @@ class GaussianMixture(SketchModel):
         if decoded.interrupted and decoded.atoms.count < count:
             raise KeyboardInterrupt
         atoms = decoded.atoms.take(np.argsort(-decoded.atoms.weights, kind="stable")).shaped(self.covariance_type)
-        self._atoms, widths = atoms, self._places.widths
+        self._atoms, self._centres, self._sizes, widths = atoms, atoms.centres, atoms.weights, self._places.widths
         self.means_ = self._places.features(atoms.centres)
         covariances = atoms.covariances * widths[:, None] * widths
         full = self.covariance_type == "full"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dpsketch.learn.clusters.atoms import Atoms, Model, Waves
-from dpsketch.learn.clusters.sums import Complex
 from dpsketch.learn.clusters.solver import EDGE, LEAST_VARIANCE, MOST_VARIANCE
+from dpsketch.learn.clusters.sums import Complex
 from dpsketch.schema import Floats
 
 CANDIDATES, DRAWN, STEPS = 24, 192, 24
@@ -55,8 +55,7 @@ def best_atoms(
     inner, square = gain.of(model.spherical_waves(centres, log_variances))
     best = np.argsort(-inner / np.sqrt(square))[:CANDIDATES]
     centres, log_variances = centres[best], log_variances[best]
-    mean, spread = np.zeros_like(centres), np.zeros(len(centres))
-    scale, spread_mean = np.zeros(len(centres)), np.zeros(len(centres))
+    mean, scale, spread_mean = np.zeros_like(centres), np.zeros(len(centres)), np.zeros(len(centres))
     for step in range(STEPS):
         slopes, spread_slopes = gain.slopes(model.spherical_waves(centres, log_variances), log_variances)
         mean = 0.8 * mean + 0.2 * slopes
@@ -78,9 +77,7 @@ def best_atoms(
     ]
 
 
-def _drawn(
-    atoms: Atoms, around: tuple[Floats, float], generator: np.random.Generator
-) -> tuple[Floats, Floats]:
+def _drawn(atoms: Atoms, around: tuple[Floats, float], generator: np.random.Generator) -> tuple[Floats, Floats]:
     """Half near atoms, half over all records."""
     variances, half = atoms.variances, DRAWN // 2
     near = generator.choice(atoms.count, half, p=atoms.weights)
