@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,7 +114,7 @@ class Atoms:
         return Atoms(logits - logits.mean(), centres, np.vstack([self.spreads, other.spreads]), self.log_scale)
 
     def drawn(self, count: int, generator: np.random.Generator) -> Floats:
-        """Points of the mixture inside the bounds: as many of each atom as its weight says, in pairs about its centre."""
+        """Points of the mixture inside the bounds: as many of each atom as its weight says, in pairs about it."""
         ends = np.rint(np.cumsum(self.weights) * (count // 2)).astype(np.int64)
         places = np.repeat(np.arange(self.count), np.diff(ends, prepend=0))
         normal = generator.normal(size=(len(places), self.dimension))
@@ -140,7 +141,9 @@ class Model:
         self._lengths = self._squares.sum(0)
         self._whitening = 1 / sums.deviations
         self.observed: Complex = sums.values * self._whitening
-        self._harmonics: Harmonics = tuple((order, factor * self._whitening) for order, factor in sums.harmonics)
+        self._harmonics: Harmonics = tuple(
+            (order, (factor * self._whitening).astype(np.complex128)) for order, factor in sums.harmonics
+        )
         self._latest: tuple[Atoms, Waves] | None = None  # a step of the solver asks twice
 
     def waves(self, atoms: Atoms) -> Waves:
@@ -148,19 +151,23 @@ class Model:
             self._latest = atoms, self._waves(atoms.centres @ self._turned, self.quadratic(atoms))
         return self._latest[1]
 
-    def _waves(self, phases: Floats, quadratic: Floats) -> Waves:
+    def _waves(self, phases: NDArray[Any], quadratic: NDArray[Any]) -> Waves:
         if len(self._harmonics) == 1:
             single = np.empty(phases.shape, np.result_type(phases, np.complex64))
             amplitude = np.exp(-0.5 * quadratic) * self._whitening.astype(phases.dtype)
             np.multiply(amplitude, np.cos(phases), out=single.real)
             np.multiply(amplitude, np.sin(phases), out=single.imag)
             return Waves(single, single, single)
-        each = [
-            (order, np.exp(1j * order * phases - 0.5 * order**2 * quadratic) * factor)
-            for order, factor in self._harmonics
-        ]
-        plain, first, second = (sum(order**power * wave for order, wave in each) for power in range(3))
-        return Waves(np.asarray(plain), np.asarray(first), np.asarray(second))
+        plain, first, second = (np.zeros(phases.shape, np.complex128) for _ in range(3))
+        turn = np.exp(1j * phases)
+        wave, square = turn, turn * turn
+        for order, factor in self._harmonics:  # 1, −3, 5, …: powers of one turn, conjugate where negative
+            each = (wave if order > 0 else wave.conj()) * np.exp(-0.5 * order**2 * quadratic) * factor
+            plain += each
+            first += order * each
+            second += order**2 * each
+            wave = wave * square
+        return Waves(plain, first, second)
 
     def spherical_waves(self, centres: Floats, log_variances: Floats) -> Waves:
         """In single precision, which is faster: for a search."""

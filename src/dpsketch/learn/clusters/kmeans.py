@@ -88,7 +88,9 @@ def _decoded(sums: FourierSums, count: int, generator: np.random.Generator, prog
     if decoded.good or decoded.interrupted or more <= count:
         _part(progress, 0.0, 1.0)(1.0)
         return decoded
-    richer = Decoder(sums, more, generator, _part(progress, 0.5, 1.0)).run(restarts=2)
+    searched = Decoder(sums, more, generator, _part(progress, 0.5, 1.0))
+    shape = "diag" if more * (2 * sums.dimension + 1) <= sums.size else "spherical"
+    richer = searched.run(shape, restarts=2)
     return richer if richer.quality < decoded.quality or richer.interrupted else decoded
 
 

@@ -16,10 +16,9 @@ from dpsketch.schema import SPAN, Floats
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 Complex = NDArray[np.complex128]
-Harmonics = tuple[tuple[int, Complex | complex], ...]
+Harmonics = tuple[tuple[int, Complex], ...]
 TURN = 2.0**32
-PLAIN: Harmonics = ((1, 1.0 + 0.0j),)
-MOST_HARMONIC = 7
+MOST_HARMONIC = 31  # of one-bit sums: frequency 31·ω sees what is smaller than any cluster worth the name
 LEAST_SPREAD = 0.05  # of 1 − |φ|², which the noise may make negative
 
 
@@ -39,7 +38,7 @@ class FourierSums:
     values: Complex
     deviations: Floats
     scale_deviation: float
-    harmonics: Harmonics = PLAIN
+    harmonics: Harmonics
 
     @property
     def size(self) -> int:
@@ -62,7 +61,7 @@ class FourierSums:
         return np.argsort(np.linalg.norm(self.frequencies, axis=1), kind="stable")
 
     def _kept(self, kept: NDArray[np.int64]) -> FourierSums:
-        harmonics = tuple((order, factor[kept] if np.ndim(factor) else factor) for order, factor in self.harmonics)
+        harmonics = tuple((order, factor[kept]) for order, factor in self.harmonics)
         return replace(
             self,
             frequencies=self.frequencies[kept],
@@ -92,9 +91,9 @@ def _sums(noise: ReleaseNoise, part: ReleasedPart, bound: BoundFourier | BoundOn
     unit = counted * rate * bound.grid * amplitude
     numbers = np.asarray(part.sums, np.float64).reshape(-1, 2) / unit
     values: Complex = numbers[:, 0] + 1j * numbers[:, 1]
-    harmonics = PLAIN
+    harmonics: Harmonics = ((1, np.ones(len(values), np.complex128)),)
     if isinstance(bound, BoundOneBitFourier):
-        dithers = bound.dithers * (2 * np.pi / TURN)
+        dithers = bound.dithers.astype(np.float64) * (2 * np.pi / TURN)
         values = values * np.exp(-1j * dithers)
         harmonics = one_bit_harmonics(dithers)
     spread = np.maximum(1 - np.abs(values) ** 2, LEAST_SPREAD)
