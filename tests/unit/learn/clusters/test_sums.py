@@ -50,9 +50,12 @@ def empirical_first(sums: FourierSums) -> Any:
     ids=["disc", "gaussian", "subsampled", "one bit"],
 )
 def test_deviations_are_those_of_noise_and_sampling(released: Released, map_: Any, budget: tuple[float, float]) -> None:
-    """Residuals to the exact sums of this table have no sampling error, so that their χ² is below 1 a number."""
+    """Residuals to the exact sums of this table, but for the common factor, have noise and no sampling error."""
     sums = fourier_sums(released(map_, *budget).released)
-    left = (sums.values - empirical(sums)) / sums.deviations
+    exact = empirical(sums)
+    factor = np.vdot(exact, sums.values).real / np.vdot(exact, exact).real
+    assert abs(factor - 1) < 9 * sums.scale_deviation
+    left = (sums.values / factor - exact) / sums.deviations
     ratio = float(np.mean(np.abs(left) ** 2)) / 2
     assert 0.3 < ratio < 2.2
 
