@@ -20,7 +20,7 @@ from dpsketch.learn.clusters.sums import FourierSums
 
 Progress = Callable[[float], None]
 SCHEDULES = ((0.6, 1.0), (1.0,), (0.4, 0.7, 1.0), (0.5, 1.0))  # shares of the frequencies, by restart
-RESTARTS = 6
+RESTARTS = 8
 FEW = 3  # frequencies for each atom and column that a search needs
 SAME = 1.5  # costs closer than this are the same
 GAIN = 0.5  # that a replacement must bring
@@ -39,17 +39,9 @@ class Decoded:
     interrupted: bool = False
 
     @property
-    def good(self) -> bool:
-        """Whether the residuals are as small as the noise."""
-        return self.quality <= self._limit(GOOD)
-
-    @property
     def fits(self) -> bool:
-        """Whether they can be explained by noise at all."""
-        return self.quality <= self._limit(BAD)
-
-    def _limit(self, deviations: float) -> float:
-        return 1 + deviations * SPREAD / float(np.sqrt(self.solver.model.sums.size))
+        """Whether noise can explain the residuals."""
+        return self.quality <= _limit(BAD, self.solver.model)
 
 
 class Decoder:
@@ -71,7 +63,7 @@ class Decoder:
     def run(self, shape: str = "spherical", restarts: int = RESTARTS) -> Decoded:
         """An interrupt ends the search with the best atoms so far."""
         found: list[float] = []
-        interrupted = False
+        interrupted, good = False, _limit(GOOD, self._search.model)
         try:
             for restart in range(restarts):
                 fit = self._restart(SCHEDULES[restart % len(SCHEDULES)])
@@ -85,7 +77,7 @@ class Decoder:
                     self.best = fit
                 self._report((restart + 1) / restarts)
                 hits = self._hits(found)
-                if hits > 2 or (hits > 1 and quality(self._search.model, self.best.atoms) <= self._good):
+                if hits > 2 or (hits > 1 and quality(self._search.model, self.best.atoms) <= good):
                     break
             if self._search is not self._full:
                 self.best = self._full.minimise(self.best.atoms, 30)
@@ -103,10 +95,6 @@ class Decoder:
     def _hits(self, found: list[float]) -> int:
         """How often the least cost was found."""
         return sum(cost - min(found) < SAME for cost in found)
-
-    @property
-    def _good(self) -> float:
-        return 1 + GOOD * SPREAD / float(np.sqrt(self._search.model.sums.size))
 
     def _report(self, share: float) -> None:
         if self._progress is not None:
@@ -164,6 +152,11 @@ def single_atom(solver: Solver) -> Fit:
     dimension = solver.model.sums.dimension
     start = Atoms(np.zeros(1), np.zeros((1, dimension)), np.full((1, 1), np.log(0.04)))
     return solver.minimise(start, 20)
+
+
+def _limit(deviations: float, model: Model) -> float:
+    """`quality` of noise alone, so many standard deviations up."""
+    return 1 + deviations * SPREAD / float(np.sqrt(model.sums.size))
 
 
 def quality(model: Model, atoms: Atoms) -> float:

@@ -81,11 +81,11 @@ class KMeans(SketchModel):
 
 
 def _decoded(sums: FourierSums, count: int, generator: np.random.Generator, progress: Progress | None) -> Decoded:
-    """An atom a cluster; more of them if these do not explain the sums and the sums can tell more."""
+    """An atom a cluster; more of them if noise cannot explain what these leave, and the sums can tell more."""
     decoded = Decoder(sums, count, generator, _part(progress, 0.0, 0.5)).run()
     most = sums.size // (sums.dimension + 2)  # two numbers a frequency: half of them remain free
     more = min(MORE_ATOMS * count, most)
-    if decoded.good or decoded.interrupted or more <= count:
+    if decoded.fits or decoded.interrupted or more <= count:
         _part(progress, 0.0, 1.0)(1.0)
         return decoded
     searched = Decoder(sums, more, generator, _part(progress, 0.5, 1.0))
