@@ -37,9 +37,10 @@ MOST_FINE_CELLS = 40_000_000  # of a raw sketch's pair tables: 160 MB in counter
 FEW_WHOLE_NUMBERS = 130
 LEAST_COUNT_SHARE, MOST_COUNT_SHARE = 0.01, 0.3
 LEAST_FREQUENCIES, MOST_FREQUENCIES = 2, 10  # of clusters: times clusters times columns
-NOISE = 2.0
-FEW_DIMENSIONS = 3
-RADII, RADII_OF_FEW = (5.0, 50.0), (2.0, 80.0)  # radians per width of the bounds
+NOISE, NOISE_OF_FEW = 2.0, 4.0
+FEW_COLUMNS_OF_CLUSTERS = 3  # whose clusters are seldom round, and which have few frequencies anyhow
+RADII = {1: (2.0, 80.0), 2: (2.0, 80.0), 3: (2.0, 40.0)}  # by columns; radians per width of the bounds
+RADII_OF_MORE = (5.0, 50.0)
 CLUSTERS_COUNT_SHARE = 0.01
 
 
@@ -323,8 +324,7 @@ class Recipe:
         if not names:
             raise RecipeError("Recipe.clusters needs a column of numbers", "declare one in the schema")
         size = cluster_frequencies(schema, rows, budget, n_clusters, len(names))
-        radii = RADII_OF_FEW if len(names) <= FEW_DIMENSIONS else RADII
-        fourier = Fourier(names, size, radii=radii)
+        fourier = Fourier(names, size, radii=RADII.get(len(names), RADII_OF_MORE))
         return cls([Part(Count(), CLUSTERS_COUNT_SHARE), Part(fourier, 1 - CLUSTERS_COUNT_SHARE)], rows)
 
 
@@ -429,7 +429,7 @@ def fourier_size(signal: float) -> int:
 
 def cluster_frequencies(schema: Schema, rows: int, budget: Budget, clusters: int, columns: int) -> int:
     """Frequencies for clusters, from public numbers: as many as give a normalised sum NOISE times its sampling error,
-    1/√(2·rows), as noise, but from 2 to 10 for each cluster and column.
+    1/√(2·rows), as noise (NOISE_OF_FEW times for up to three columns), but from 2 to 10 for each cluster and column.
 
     Under pure ε the noise of a sum grows with their number, so that more only lose; Gaussian noise grows with its root,
     so that more than these gain little. Source: RESEARCH "Clusters, mixtures, PCA"; compressive §6.6 for the least.
@@ -442,12 +442,13 @@ def cluster_frequencies(schema: Schema, rows: int, budget: Budget, clusters: int
     together = schema.rows_per_unit or 1
     if schema.relation is Relation.REPLACE_ONE:
         together *= 2
-    wanted = NOISE * budget.strength / together * sqrt(rows / 2)
+    noise = NOISE if columns > FEW_COLUMNS_OF_CLUSTERS else NOISE_OF_FEW
+    wanted = noise * budget.strength / together * sqrt(rows / 2)
     if budget.rho is not None:
-        wanted = NOISE**2 * budget.rho * rows / together**2
+        wanted = noise**2 * budget.rho * rows / together**2
     elif budget.delta:
         single = gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1)
-        wanted = max(wanted, NOISE**2 * rows / 2 / (single * together) ** 2)
+        wanted = max(wanted, noise**2 * rows / 2 / (single * together) ** 2)
     return int(min(max(wanted, least), most))
 
 
