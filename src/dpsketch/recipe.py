@@ -39,7 +39,7 @@ LEAST_COUNT_SHARE, MOST_COUNT_SHARE = 0.01, 0.3
 LEAST_FREQUENCIES, MOST_FREQUENCIES = 2, 10  # of clusters: times clusters times columns
 NOISE, NOISE_OF_FEW = 2.0, 4.0
 FEW_COLUMNS_OF_CLUSTERS = 3  # whose clusters are seldom round, and which have few frequencies anyhow
-RADII = {1: (2.0, 80.0), 2: (2.0, 80.0), 3: (2.0, 40.0)}  # by columns; radians per width of the bounds
+RADII = {1: (4.0, 160.0), 2: (4.0, 160.0), 3: (2.0, 40.0)}  # by columns; radians per width of the bounds
 RADII_OF_MORE = (5.0, 50.0)
 CLUSTERS_COUNT_SHARE = 0.01
 

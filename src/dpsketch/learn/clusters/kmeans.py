@@ -81,17 +81,23 @@ class KMeans(SketchModel):
 
 
 def _decoded(sums: FourierSums, count: int, generator: np.random.Generator, progress: Progress | None) -> Decoded:
-    """An atom a cluster; more of them if noise cannot explain what these leave, and the sums can tell more."""
+    """A round atom a cluster. If noise cannot explain what these leave: one with a variance for each column; if that
+    is not enough either, several atoms a cluster. Only what the sums can tell: half of their numbers stay free.
+    """
     decoded = Decoder(sums, count, generator, _part(progress, 0.0, 0.5)).run()
-    most = sums.size // (sums.dimension + 2)  # two numbers a frequency: half of them remain free
-    more = min(MORE_ATOMS * count, most)
-    if decoded.fits or decoded.interrupted or more <= count:
-        _part(progress, 0.0, 1.0)(1.0)
-        return decoded
-    searched = Decoder(sums, more, generator, _part(progress, 0.5, 1.0))
-    shape = "diag" if more * (2 * sums.dimension + 1) <= sums.size else "spherical"
-    richer = searched.run(shape, restarts=2)
-    return richer if richer.quality < decoded.quality or richer.interrupted else decoded
+    round_, aligned = sums.dimension + 2, 2 * sums.dimension + 1  # numbers an atom
+    more = min(MORE_ATOMS * count, sums.size // round_)
+    for atoms, share in ((count, 0.6), (more, 1.0)):
+        if decoded.fits or decoded.interrupted:
+            break
+        shape = "diag" if atoms * aligned <= sums.size else "spherical"
+        if atoms < count or (atoms == count and shape == "spherical"):
+            continue
+        found = Decoder(sums, atoms, generator, _part(progress, share - 0.1, share)).run(shape, restarts=2)
+        if found.quality < decoded.quality or found.interrupted:
+            decoded = found
+    _part(progress, 0.0, 1.0)(1.0)
+    return decoded
 
 
 def _part(progress: Progress | None, start: float, end: float) -> Progress:
