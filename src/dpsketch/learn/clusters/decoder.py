@@ -9,7 +9,7 @@ Source: RESEARCH "Clusters, mixtures, PCA"; compressive §2.3 for the cost.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -91,6 +91,15 @@ class Decoder:
         self._report(1.0)
         atoms, full = self.best.atoms, self._full
         return Decoded(atoms, full, quality(full.model, atoms), self._hits(found) > 1 and not interrupted, interrupted)
+
+    def freed(self, found: Decoded, shape: str) -> Decoded:
+        """What was found, with atoms of more freedom."""
+        try:
+            fit = self._full.minimise(found.atoms.shaped(shape), 40)
+            fit = self._replaced(self._full, fit, 6)
+        except KeyboardInterrupt:
+            return replace(found, interrupted=True, converged=False)
+        return replace(found, atoms=fit.atoms, quality=quality(self._full.model, fit.atoms))
 
     def _hits(self, found: list[float]) -> int:
         """How often the least cost was found."""

@@ -84,16 +84,15 @@ def _decoded(sums: FourierSums, count: int, generator: np.random.Generator, prog
     """A round atom a cluster. If noise cannot explain what these leave: one with a variance for each column; if that
     is not enough either, several atoms a cluster. Only what the sums can tell: half of their numbers stay free.
     """
-    decoded = Decoder(sums, count, generator, _part(progress, 0.0, 0.5)).run()
+    decoder = Decoder(sums, count, generator, _part(progress, 0.0, 0.5))
+    decoded = decoder.run()
     round_, aligned = sums.dimension + 2, 2 * sums.dimension + 1  # numbers an atom
+    if not decoded.fits and not decoded.interrupted and count * aligned <= sums.size:
+        decoded = decoder.freed(decoded, "diag")
     more = min(MORE_ATOMS * count, sums.size // round_)
-    for atoms, share in ((count, 0.6), (more, 1.0)):
-        if decoded.fits or decoded.interrupted:
-            break
-        shape = "diag" if atoms * aligned <= sums.size else "spherical"
-        if atoms < count or (atoms == count and shape == "spherical"):
-            continue
-        found = Decoder(sums, atoms, generator, _part(progress, share - 0.1, share)).run(shape, restarts=2)
+    if not decoded.fits and not decoded.interrupted and more > count:
+        shape = "diag" if more * aligned <= sums.size else "spherical"
+        found = Decoder(sums, more, generator, _part(progress, 0.5, 1.0)).run(shape, restarts=2)
         if found.quality < decoded.quality or found.interrupted:
             decoded = found
     _part(progress, 0.0, 1.0)(1.0)

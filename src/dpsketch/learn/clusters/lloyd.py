@@ -12,13 +12,12 @@ _BLOCK = 1 << 14
 
 
 def lloyd(points: Floats, count: int, start: Floats | None, seed: int) -> Floats:
-    """Centres of least inertia, from `start` if there is one and from some k-means++ starts."""
+    """Centres from `start`, or without one the best of some k-means++ starts."""
     from sklearn.cluster import KMeans
 
-    found = [KMeans(count, n_init=STARTS, random_state=seed).fit(points)]
-    if start is not None:
-        found.append(KMeans(count, init=start, n_init=1).fit(points))
-    return np.asarray(min(found, key=lambda each: each.inertia_).cluster_centers_)
+    if start is None:
+        return np.asarray(KMeans(count, n_init=STARTS, random_state=seed).fit(points).cluster_centers_)
+    return np.asarray(KMeans(count, init=start, n_init=1).fit(points).cluster_centers_)
 
 
 def nearest(points: Floats, centres: Floats) -> tuple[NDArray[np.int64], Floats]:
