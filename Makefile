@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint bench audit papers-m2m clean
+.PHONY: help demo test lint bench audit papers-m2m papers-compressive clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -51,6 +51,9 @@ bench: $(VENV)/.installed-test  ## speed of the kernels, as ratios in one proces
 
 papers-m2m: $(VENV)/.installed-test .venvs/mbi/.installed .venvs/diffprivlib/.installed  ## every figure of the m2m paper beside its goal and its baselines
 	$(BIN)/python -m benchmarks.m2m
+
+papers-compressive: $(VENV)/.installed-test .venvs/diffprivlib/.installed  ## every figure of the compressive paper beside its goal and its baselines
+	$(BIN)/python -m benchmarks.compressive
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpsketch.embed import fit_embedding
     from dpsketch.engines.local import Local, accumulate
-    from dpsketch.errors import DpsketchError
+    from dpsketch.errors import DpsketchError, FitWarning
     from dpsketch.learn.answer import Answer
+    from dpsketch.learn.clusters.kmeans import KMeans
+    from dpsketch.learn.clusters.mixture import GaussianMixture
     from dpsketch.learn.models.losses import fit_loss
     from dpsketch.learn.models.pca import PCA
     from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
@@ -49,11 +51,14 @@ __all__ = [
     "Embedding",
     "Euclidean",
     "Factor",
+    "FitWarning",
     "Fourier",
+    "GaussianMixture",
     "Grid",
     "Grouped",
     "Histogram",
     "InnerProduct",
+    "KMeans",
     "Ledger",
     "LinearRegression",
     "Local",
@@ -95,11 +100,14 @@ _HOMES = {
     "Embedding": "maps.embedding",
     "Euclidean": "maps.hashes",
     "Factor": "maps.hashes",
+    "FitWarning": "errors",
     "Fourier": "maps.fourier",
+    "GaussianMixture": "learn.clusters.mixture",
     "Grid": "maps.grid",
     "Grouped": "maps.grouped",
     "Histogram": "maps.histogram",
     "InnerProduct": "maps.hashes",
+    "KMeans": "learn.clusters.kmeans",
     "Ledger": "privacy.ledger",
     "LinearRegression": "learn.models.regression",
     "Local": "engines.local",

@@ -9,17 +9,16 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table as RichTable
 
-from dpsketch.cli_fit_pca import register as register_pca
+from dpsketch.cli_fit import fit_app
 from dpsketch.cli_ledger import ledger_app, spent_text
-from dpsketch.console import SchemaPath, err, out
+from dpsketch.console import Force, SchemaPath, check_free, err, out, progress_bar
 from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError, RecipeError
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget
 from dpsketch.schema import Schema
@@ -42,11 +41,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(ledger_app, name="ledger")
-fit_app = typer.Typer(
-    help="Learn from a released sketch; costs no privacy.", no_args_is_help=True, rich_markup_mode=None
-)
-fit_app.callback()(lambda: None)  # a group, also with a single command
-register_pca(fit_app)
 app.add_typer(fit_app, name="fit")
 
 Rows = Annotated[int | None, typer.Option(help="Public order of magnitude of the rows; overrides the schema.")]
@@ -60,6 +54,12 @@ OnlyRows = Annotated[
 ]
 Frequencies = Annotated[
     int | None, typer.Option(help="Add as many Fourier frequencies to the general recipe; by default none.")
+]
+Clusters = Annotated[
+    int | None, typer.Option(help="Sketch for `dpsketch fit` with about as many clusters, not for general questions.")
+]
+Columns = Annotated[
+    str | None, typer.Option(help="Columns of the clusters, with commas between them; by default all numbers.")
 ]
 GroupsFrom = Annotated[
     Path | None,
@@ -76,7 +76,6 @@ LedgerPath = Annotated[str | None, typer.Option(help="Ledger file, created if ab
 Dataset = Annotated[str | None, typer.Option(help="Name in the ledger; by default the table's file name.")]
 NotPrivate = Annotated[bool, typer.Option("--not-private", help="For studies: no noise, needs epsilon inf.")]
 Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 
 
 @app.command()
@@ -99,6 +98,8 @@ def accumulate(
     recipe: RecipePath = None,
     rows: Rows = None,
     frequencies: Frequencies = None,
+    clusters: Clusters = None,
+    columns: Columns = None,
     only: OnlyRows = None,
     force: Force = False,
 ) -> None:
@@ -107,11 +108,11 @@ def accumulate(
     """
     from dpsketch.sketch.release import planned
 
-    _free(output, force, table, schema, recipe)
+    check_free(output, force, table, schema, recipe)
     facts = Schema.load(schema)
     unknown = epsilon is None and rho is None and not delta
     budget = None if unknown and recipe is not None else Budget(epsilon, delta, rho)
-    chosen = _recipe(facts, budget, recipe, rows, frequencies, only)
+    chosen = _recipe(facts, budget, recipe, rows, frequencies, only, clusters=clusters, columns=columns)
     if budget is not None:
         planned(facts, chosen, budget)
     _accumulated(table, facts, chosen).save(output, force)
@@ -134,6 +135,8 @@ def release(
     plan: Plan = None,
     rows: Rows = None,
     frequencies: Frequencies = None,
+    clusters: Clusters = None,
+    columns: Columns = None,
     groups_from: GroupsFrom = None,
     not_private: NotPrivate = False,
     force: Force = False,
@@ -142,19 +145,19 @@ def release(
     from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.release import partition, planned
 
-    _free(output, force, table, schema, recipe, ledger, groups_from)
+    check_free(output, force, table, schema, recipe, ledger, groups_from)
     other = None if groups_from is None else ReleasedSketch.load(groups_from)
     budget, book = _spending(Budget(epsilon, delta, rho), ledger, not_private)
     name = dataset or table.name.split(".")[0]
     if table.suffix == ".raw":
-        if any(option is not None for option in (schema, recipe, rows, frequencies, only)):
+        if any(option is not None for option in (schema, recipe, rows, frequencies, clusters, columns, only)):
             raise FileError("a raw sketch brings its own schema and recipe", "leave out the options that describe them")
         raw = RawSketch.load(table)
     else:
         if schema is None:
             raise FileError("a table needs --schema", "dpsketch init TABLE > schema.toml writes a template")
         facts = Schema.load(schema)
-        chosen = _recipe(facts, budget, recipe, rows, frequencies, only, other)
+        chosen = _recipe(facts, budget, recipe, rows, frequencies, only, other, clusters, columns)
         event = planned(facts, chosen, budget, mechanism)
         if book is not None and event is not None:
             book.check(name, facts.accounted, event, partition(facts, chosen), plan)
@@ -191,7 +194,7 @@ def graph(
     from dpsketch.recipe import Part, Recipe
     from dpsketch.sketch.release import planned
 
-    _free(output, force, edges, ledger)
+    check_free(output, force, edges, ledger)
     budget, book = _spending(Budget(epsilon, delta, rho), ledger, not_private)
     name = dataset or edges.name.split(".")[0]
     check_nodes(nodes)
@@ -200,7 +203,7 @@ def graph(
     event = planned(facts, recipe, budget, mechanism)
     if book is not None and event is not None:
         book.check(name, facts.accounted, event, None, plan)
-    with _progress() as report:
+    with progress_bar() as report:
         sets = neighbour_sets(edges, nodes, source, target, undirected, report)
         raw = accumulate_table(sets, facts, recipe)
     _release(raw, budget, book, name, output, force, mechanism, plan)
@@ -291,7 +294,7 @@ def plan(
     if plot is not None:
         if plot.suffix != ".png":
             raise FileError(f"{plot} does not end in .png", "choose this ending")
-        _free(plot, force, schema, recipe)
+        check_free(plot, force, schema, recipe)
     budgets = [Budget(number, delta) for number in _numbers(epsilon)]
     if task is not None:
         from dpsketch.cli_plan_task import print_task_plan
@@ -307,7 +310,7 @@ def plan(
     facts = Schema.load(schema)
     queries = query or usual_queries(facts)
     chosen = None if recipe is None else Recipe.load(recipe)
-    with _progress("simulating") as report:
+    with progress_bar("simulating") as report:
         found = predicted(facts, queries, budgets, rows, chosen, simulations, seed, report)
     if plot is not None:
         found.plot(plot)
@@ -370,7 +373,7 @@ def sample(
     writers = {".parquet": parquet.write_table, ".csv": arrow_csv.write_csv}
     if output.suffix not in writers:
         raise FileError(f"{output} is neither .parquet nor .csv", "choose one of these endings")
-    _free(output, force, sketch)
+    check_free(output, force, sketch)
     writers[output.suffix](open_view(sketch).sample(rows, seed), output)
     err.print(f"{output}: {rows} synthetic rows")
 
@@ -387,7 +390,7 @@ def merge(
 
     if len(sketches) < 2:
         raise MergeError("merge needs at least two sketches", "dpsketch merge A.sketch B.sketch -o BOTH.sketch")
-    _free(output, force, *sketches)
+    check_free(output, force, *sketches)
     kinds = {read_header(path)["kind"] for path in sketches}
     if kinds == {"raw"}:
         raw = RawSketch.load(sketches[0])
@@ -420,14 +423,25 @@ def _recipe(
     frequencies: int | None,
     only: str | None,
     other: ReleasedSketch | None = None,
+    clusters: int | None = None,
+    columns: str | None = None,
 ) -> Recipe:
-    """The named recipe, with `other` the one that goes with its groups, or the general one."""
+    """The named recipe, with `other` the one that goes with its groups, or that for clusters, or the general one."""
     from dpsketch.recipe import Only, Recipe
     from dpsketch.sketch.agreement import agreed_pairs, check_source
 
     if other is not None:
         check_source(facts, other)
-    if recipe is None and other is not None:
+    if clusters is None and columns is not None:
+        raise RecipeError("--columns is for clusters", "pass --clusters 8, or name the columns in a recipe file")
+    if clusters is not None:
+        if any(option is not None for option in (recipe, frequencies, other)):
+            raise RecipeError(
+                "--clusters is a recipe of its own", "leave out --recipe, --frequencies and --groups-from"
+            )
+        names = None if columns is None else [name.strip() for name in columns.split(",")]
+        chosen = Recipe.clusters(facts, rows, budget, clusters, names)
+    elif recipe is None and other is not None:
         if frequencies is not None:
             raise RecipeError("with --groups-from the recipe is that of the other sketch", "leave out --frequencies")
         chosen = other.recipe
@@ -452,7 +466,7 @@ def _recipe(
 def _accumulated(table: Path, facts: Schema, recipe: Recipe) -> RawSketch:
     from dpsketch.engines.local import accumulate as accumulate_table
 
-    with _progress() as report:
+    with progress_bar() as report:
         return accumulate_table(table, facts, recipe, progress=report)
 
 
@@ -492,29 +506,6 @@ def _release(
         err.print(f'Next: dpsketch show {output}, dpsketch ask {output} "select count(*) from sketch"')
     else:
         err.print(f"{output}: NOT PRIVATE, for studies only.")
-
-
-@contextmanager
-def _progress(doing: str = "reading") -> Iterator[Any]:
-    """A bar of the share of bytes read, or of another task: never a number of rows."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn(doing), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task(doing, total=1.0)
-        yield lambda share: bar.update(task, completed=share)
-
-
-def _free(path: Path, force: bool, *inputs: Path | str | None) -> None:
-    """Refuse before any work or spend what would be refused at the end, and what would overwrite an input."""
-    if path.exists() and any(
-        source is not None and Path(source).exists() and path.samefile(source) for source in inputs
-    ):
-        raise FileError(f"{path} is an input of this command", "choose another name for the output")
-    if path.exists() and not force:
-        raise FileError(f"{path} exists already", "choose another name, or pass --force to replace it")
-    if not path.parent.is_dir():
-        raise FileError(f"{path.parent} is not a folder", "create it first")
 
 
 def _rich_table(table: Table) -> RichTable:

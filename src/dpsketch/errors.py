@@ -43,3 +43,7 @@ class MergeError(DpsketchError):
 
 class QueryError(DpsketchError):
     """A question that this release cannot answer."""
+
+
+class FitWarning(UserWarning):
+    """A fit that should not be relied on as it is."""

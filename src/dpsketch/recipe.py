@@ -28,6 +28,7 @@ from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.maps.second_moments import SecondMoments
 from dpsketch.privacy.budget import Budget
 from dpsketch.records import Records
+from dpsketch.relation import Relation
 from dpsketch.schema import Boolean, Category, Column, Datetime, Integer, Schema, nearest
 
 MOST_PARTS = 100
@@ -37,6 +38,12 @@ PAIR_SD = 0.01  # as a share of the rows: `fitting.groups.groups_wanted` is 4 th
 MOST_FINE_CELLS = 40_000_000  # of a raw sketch's pair tables: 160 MB in counters of four bytes
 FEW_WHOLE_NUMBERS = 130
 LEAST_COUNT_SHARE, MOST_COUNT_SHARE = 0.01, 0.3
+LEAST_FREQUENCIES, MOST_FREQUENCIES = 2, 10  # of clusters: times clusters times columns
+NOISE, NOISE_OF_FEW = 2.0, 4.0
+FEW_COLUMNS_OF_CLUSTERS = 3  # whose clusters are seldom round, and which have few frequencies anyhow
+RADII = {1: (4.0, 160.0), 2: (4.0, 160.0), 3: (2.0, 40.0)}  # by columns; radians per width of the bounds
+RADII_OF_MORE = (5.0, 50.0)
+CLUSTERS_COUNT_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -307,6 +314,33 @@ class Recipe:
         return cls([*parts, Part(pairs, PAIRS_SHARE)], rows)
 
     @classmethod
+    def clusters(
+        cls,
+        schema: Schema,
+        rows: int | None = None,
+        budget: Budget | None = None,
+        n_clusters: int = 8,
+        columns: Sequence[str] | None = None,
+    ) -> Recipe:
+        """Count and Fourier sums: for `KMeans` and `GaussianMixture` of the named columns, by default of every number,
+        integer and date.
+
+        The number of frequencies follows from declared rows, budget, clusters and columns: `cluster_frequencies`.
+        """
+        rows = declared_rows(schema, rows)
+        if budget is None:
+            raise RecipeError("Recipe.clusters needs a budget", "pass budget=Budget(epsilon=1.0)")
+        check_whole("Recipe.clusters", "n_clusters", n_clusters, 1, 10_000)
+        names = check_columns("Recipe.clusters", columns)
+        if names is None:
+            names = tuple(column.name for column in schema.scalars if column.numeric)
+        if not names:
+            raise RecipeError("Recipe.clusters needs a column of numbers", "declare one in the schema")
+        size = cluster_frequencies(schema, rows, budget, n_clusters, len(names))
+        fourier = Fourier(names, size, radii=RADII.get(len(names), RADII_OF_MORE))
+        return cls([Part(Count(), CLUSTERS_COUNT_SHARE), Part(fourier, 1 - CLUSTERS_COUNT_SHARE)], rows)
+
+    @classmethod
     def pca(
         cls,
         schema: Schema,
@@ -458,6 +492,31 @@ def marginal_bins(signal: float) -> int:
 def fourier_size(signal: float) -> int:
     """Frequencies from rows · ε: the noise of a normalised sum, 2m/(nε), stays at or below one percent."""
     return int(min(max(signal * 0.005, 20), 500))
+
+
+def cluster_frequencies(schema: Schema, rows: int, budget: Budget, clusters: int, columns: int) -> int:
+    """Frequencies for clusters, from public numbers: as many as give a normalised sum NOISE times its sampling error,
+    1/√(2·rows), as noise (NOISE_OF_FEW times for up to three columns), but from 2 to 10 for each cluster and column.
+
+    Under pure ε the noise of a sum grows with their number, so that more only lose; Gaussian noise grows with its root,
+    so that more than these gain little. Source: RESEARCH "Clusters, mixtures, PCA"; compressive §6.6 for the least.
+    """
+    from dpsketch.privacy.calibrate import gaussian_deviation
+
+    least, most = (factor * clusters * columns for factor in (LEAST_FREQUENCIES, MOST_FREQUENCIES))
+    if not budget.private:
+        return most
+    together = schema.rows_per_unit or 1
+    if schema.relation is Relation.REPLACE_ONE:
+        together *= 2
+    noise = NOISE if columns > FEW_COLUMNS_OF_CLUSTERS else NOISE_OF_FEW
+    wanted = noise * budget.strength / together * sqrt(rows / 2)
+    if budget.rho is not None:
+        wanted = noise**2 * budget.rho * rows / together**2
+    elif budget.delta:
+        single = gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1)
+        wanted = max(wanted, noise**2 * rows / 2 / (single * together) ** 2)
+    return int(min(max(wanted, least), most))
 
 
 def count_share(rows: int, strength: float, frequencies: int | None = None) -> float:

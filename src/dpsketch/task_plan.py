@@ -11,22 +11,19 @@ from typing import Any
 import numpy as np
 
 from dpsketch.errors import RecipeError
-from dpsketch.maps.base import check_columns, check_whole
+from dpsketch.maps.base import check_whole
 from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
 from dpsketch.maps.quadratic import BoundQuadratic
 from dpsketch.maps.subsampled import MOST_BLOCKS, Subsampled
 from dpsketch.noise_to_signal import NoiseToSignal, SumsNoise, sums_share
 from dpsketch.privacy.budget import Budget
-from dpsketch.recipe import Part, Recipe, RowSampling, count_share, declared_rows
-from dpsketch.schema import Datetime, Number, Schema
+from dpsketch.recipe import LEAST_FREQUENCIES, Part, Recipe, RowSampling, declared_rows
+from dpsketch.schema import Number, Schema
 
-LEAST_SIZE, MOST_SIZE = 2, 10  # frequencies, in unknowns: k centres of d numbers
 GOOD = 1e-3  # of NSR_max = GOOD·m/(k·d), and the share of variance that components may lose
-ROOM = 4.0  # more frequencies are taken as long as the ratio stays as many times below its limit
-CLUSTER_RADII = (5.0, 80.0)
 _HALVINGS = 12
-Rule = Callable[[Schema, int, Sequence[str] | None, int, Budget, int], Recipe]
+Rule = Callable[[Schema, int, Sequence[str] | None, int, Budget], Recipe]
 
 
 @dataclass(frozen=True)
@@ -126,7 +123,7 @@ def plan_task(
     if budget is None:
         raise RecipeError("plan_task needs a budget", "pass budget=Budget(epsilon=1.0)")
     rows = declared_rows(schema, rows)
-    recipe, smallest = (TASKS[task](schema, k, columns, rows, budget, most) for most in (MOST_SIZE, LEAST_SIZE))
+    recipe, smallest = (rule(schema, k, columns, rows, budget) for rule in TASKS[task])
     found, least = SumsNoise(schema, recipe), SumsNoise(schema, smallest)
     limit, least_limit = _limit(found, task, k), _limit(least, task, k)
     ratio = found.at(budget, rows)
@@ -208,45 +205,36 @@ def plot_region(plan: TaskPlan, schema: Schema, path: str | Path) -> None:
     plt.close(figure)
 
 
-def _clusters(schema: Schema, k: int, columns: Sequence[str] | None, rows: int, budget: Budget, most: int) -> Recipe:
-    """Count and Fourier sums: 2kd frequencies, or up to `most`·kd where the noise leaves room for them."""
-    names = _numbers(schema, columns)
-    for times in range(most, LEAST_SIZE - 1, -1):
-        size = times * k * len(names)
-        share = count_share(rows, budget.strength, size)
-        parts = [Part(Count(), share), Part(Fourier(names, size, radii=CLUSTER_RADII), 1 - share)]
-        recipe = Recipe(parts, rows)
-        if times == LEAST_SIZE:
-            break
-        found = SumsNoise(schema, recipe)
-        if found.at(budget, rows).total * ROOM <= _limit(found, "kmeans", k):
-            break
-    return recipe
+def _clusters(schema: Schema, k: int, columns: Sequence[str] | None, rows: int, budget: Budget) -> Recipe:
+    return Recipe.clusters(schema, rows, budget, k, columns)
 
 
-def _components(schema: Schema, k: int, columns: Sequence[str] | None, rows: int, budget: Budget, most: int) -> Recipe:
+def _fewest(schema: Schema, k: int, columns: Sequence[str] | None, rows: int, budget: Budget) -> Recipe:
+    """`_clusters` with as few frequencies as clusters can be found from: what they need at the least."""
+    recipe = _clusters(schema, k, columns, rows, budget)
+    count, sums = recipe.parts
+    assert isinstance(sums.map, Fourier)
+    assert sums.map.columns is not None
+    least = replace(sums.map, size=LEAST_FREQUENCIES * k * len(sums.map.columns))
+    return Recipe([count, Part(least, sums.share)], rows)
+
+
+def _components(schema: Schema, k: int, columns: Sequence[str] | None, rows: int, budget: Budget) -> Recipe:
     return Recipe.pca(schema, rows, budget, k, columns)
 
 
-TASKS: dict[str, Rule] = {"kmeans": _clusters, "gmm": _clusters, "pca": _components}
+# The recipe of a task, and the one that needs least.
+TASKS: dict[str, tuple[Rule, Rule]] = {
+    "kmeans": (_clusters, _fewest),
+    "gmm": (_clusters, _fewest),
+    "pca": (_components, _components),
+}
 
 
 def made_up_columns(count: int) -> Schema:
     """A schema of so many numbers, for plans before there is one."""
     check_whole("plan_task", "columns", count, 1, 4096)
     return Schema(tuple(Number(f"x{place + 1}") for place in range(count)))
-
-
-def _numbers(schema: Schema, columns: Sequence[str] | None) -> tuple[str, ...]:
-    names = check_columns("plan_task", columns)
-    if names is None:
-        found = [column for column in schema.scalars if column.numeric and not isinstance(column, Datetime)]
-        names = tuple(column.name for column in found)
-    if not names:
-        raise RecipeError("this schema has no column of numbers", "name columns")
-    for name in names:
-        schema.index(name)
-    return names
 
 
 def _size(found: SumsNoise) -> int:

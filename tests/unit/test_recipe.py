@@ -16,6 +16,7 @@ from dpsketch.recipe import (
     MOST_FINE_CELLS,
     PAIR_SD,
     PAIRS_SHARE,
+    cluster_frequencies,
     count_share,
     pair_sizes,
 )
@@ -156,3 +157,42 @@ def test_a_single_column_has_its_marginal() -> None:
     )
     with pytest.raises(RecipeError, match=r"this table has a single one(.|\n)*leave out frequencies"):
         dps.Recipe.general(wide(1), budget=dps.Budget(1.0), frequencies=50)
+
+
+def numbers(count: int, **privacy: object) -> dps.Schema:
+    columns = {f"c{j}": {"kind": "number", "lower": 0, "upper": 1} for j in range(count)}
+    return dps.Schema.from_dict({"privacy": privacy, "columns": columns})
+
+
+def test_frequencies_for_clusters_have_twice_the_sampling_error_as_noise() -> None:
+    """Against the noise that a release would have."""
+    rows, schema = 10**6, numbers(10, rows=10**6)
+    for budget in (dps.Budget(0.3), dps.Budget(0.05, 1e-6), dps.Budget(rho=1e-4)):
+        recipe = dps.Recipe.clusters(schema, rows, budget, 10)
+        event = planned(schema, recipe, budget)
+        (bound,) = recipe.bind(schema)[1:]
+        deviation = math.sqrt(noise_variance(event.noises[1], bound)) / bound.grid / rows
+        assert deviation == pytest.approx(2 / math.sqrt(2 * rows), rel=0.05)
+
+
+def test_frequencies_for_clusters_stay_between_two_and_ten_a_cluster_and_column() -> None:
+    schema = numbers(10)
+    assert cluster_frequencies(schema, 10**6, dps.Budget(1e-4), 5, 10) == 2 * 5 * 10
+    assert cluster_frequencies(schema, 10**6, dps.Budget(100.0), 5, 10) == 10 * 5 * 10
+    assert cluster_frequencies(schema, 10**6, dps.Budget(float("inf")), 5, 10) == 10 * 5 * 10
+    between = cluster_frequencies(schema, 10**6, dps.Budget(0.2), 5, 10)
+    assert cluster_frequencies(numbers(10, relation="replace-one"), 10**6, dps.Budget(0.2), 5, 10) == between // 2
+
+
+def test_recipes_for_clusters_are_refused_with_a_hint() -> None:
+    schema = numbers(3)
+    with pytest.raises(RecipeError, match=r"needs a budget\nHint: pass budget=Budget"):
+        dps.Recipe.clusters(schema, 1000)
+    with pytest.raises(RecipeError, match="n_clusters must be a whole number from 1 to 10000, got 0 instead"):
+        dps.Recipe.clusters(schema, 1000, dps.Budget(1.0), 0)
+    labels = dps.Schema.from_dict({"columns": {"a": {"kind": "boolean"}}})
+    with pytest.raises(RecipeError, match="needs a column of numbers"):
+        dps.Recipe.clusters(labels, 1000, dps.Budget(1.0), 2)
+    few = dps.Recipe.clusters(schema, 1000, dps.Budget(1.0), 2, ["c1"]).parts[1].map
+    assert isinstance(few, dps.Fourier)
+    assert few.columns == ("c1",)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.literals import find_column
 from dpsketch.learn.factors import Factor
+from dpsketch.learn.literals import find_column
 from dpsketch.learn.models.quadratic_fit import LeastSquares, LowRank, low_rank
 from dpsketch.learn.models.spectrum import Redraw, projected
 from dpsketch.learn.selection import Selection

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsketch.errors import QueryError
+from dpsketch.errors import FitWarning, QueryError
 from dpsketch.learn.models.design import Design, Labels
 from dpsketch.learn.models.moment_matrix import COVARIANCE, WHAT, moment_matrix
 from dpsketch.learn.models.spectrum import axes
@@ -157,6 +157,7 @@ class PCA:
             warnings.warn(
                 "PCA: the fit did not come to its end; components may still change.\n"
                 "Hint: release SecondMoments, which needs no fit, or fewer components",
+                FitWarning,
                 stacklevel=3,
             )
         elif self.goodness_of_fit_ > GOOD_FIT + CHANCE / (len(self.mean_) * (len(self.mean_) + 1) / 2) ** 0.5:
@@ -164,6 +165,7 @@ class PCA:
                 f"PCA: sums are off the fit by {self.goodness_of_fit_:.1f} times the variance of the noise.\n"
                 "Hint: squares of projections miss what is not of low rank: release more of them, or SecondMoments; "
                 "covariances need records that the ball does not clip: raise its radius, or ask for second_moments",
+                FitWarning,
                 stacklevel=3,
             )
 

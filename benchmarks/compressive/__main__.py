@@ -1,0 +1,88 @@
+"""`make papers-compressive`: every figure of the compressive study beside its goal and its baselines.
+
+`python -m benchmarks.compressive --quick` runs a small part. Figures are the median (worst) of runs with fresh tables
+and fresh noise, with public bounds only; sketch sizes, laws and mechanisms are those of `Recipe.clusters`, and printed.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+
+import argparse
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib
+
+import dpsketch as dps
+from benchmarks.compressive import nsr, pca, phase, real, speed, synthetic
+from benchmarks.compressive.options import Options, Say
+from benchmarks.m2m import environments
+from dpsketch.schema import Floats
+
+
+def components(options: Options, say: Say) -> None:
+    for line in pca.lines(options.results, options.seed, options.runs):
+        say(line)
+
+
+def ratios(options: Options, say: Say) -> None:
+    for line in nsr.lines(options.results, options.seed, 20 if options.quick else 100):
+        say(line)
+
+
+def sizes(options: Options, say: Say) -> None:
+    def fit(view: dps.View, clusters: int) -> Floats:
+        return dps.KMeans(clusters).fit(view).cluster_centers_
+
+    for line in phase.lines(options.results, options.seed, fit, min(options.runs, 3)):
+        say(line)
+    if not options.quick:
+        for line in phase.figure_8(options.results, options.seed, fit, min(options.runs, 3)):
+            say(line)
+
+
+PARTS: dict[str, Callable[[Options, Say], None]] = {
+    "speed": speed.run,
+    "synthetic": synthetic.run,
+    "real": real.run,
+    "components": components,
+    "ratios": ratios,
+    "sizes": sizes,
+}
+RESULTS = Path(__file__).resolve().parents[1] / "results" / "compressive"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.compressive", description="The compressive study.")
+    parser.add_argument("--quick", action="store_true", help="one run of a few cases")
+    parser.add_argument("--parts", nargs="*", choices=tuple(PARTS), default=tuple(PARTS))
+    parser.add_argument("--runs", type=int, help="with fresh noise, of every case")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31), help="of made-up tables and baselines")
+    parser.add_argument("--skip", nargs="*", default=[], choices=("diffprivlib",))
+    given = parser.parse_args()
+    if "diffprivlib" not in given.skip and not environments.installed("diffprivlib"):
+        print("diffprivlib is left out: its environment is not there (make papers-compressive creates it)")
+        given.skip.append("diffprivlib")
+    matplotlib.use("Agg")
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    options = Options(given.runs or (1 if given.quick else 5), given.seed, given.quick, RESULTS, tuple(given.skip))
+    start = time.perf_counter()
+    with (RESULTS / "results.txt").open("w") as file:
+
+        def say(line: str) -> None:
+            print(line, flush=True)
+            print(line, file=file, flush=True)
+
+        say(f"compressive study, seed {options.seed}, {options.runs} runs")
+        for name in given.parts:
+            PARTS[name](options, say)
+            say(f"{name} done after {time.perf_counter() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+"""What every part of the study gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    runs: int
+    seed: int  # of made-up tables and baselines; noise cannot be seeded
+    quick: bool
+    results: Path
+    skip: tuple[str, ...] = ()

@@ -1,0 +1,198 @@
+"""`dpsketch fit …`: models of a released sketch. Nothing here can spend."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table as RichTable
+
+from dpsketch.console import Force, check_png, err, out, progress_bar
+from dpsketch.errors import FitWarning, QueryError
+
+if TYPE_CHECKING:
+    from dpsketch.learn.clusters.kmeans import KMeans
+    from dpsketch.learn.clusters.mixture import GaussianMixture
+
+fit_app = typer.Typer(
+    help="Models of a released sketch; whatever is fitted costs no more privacy.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Sketch = Annotated[Path, typer.Argument(help="A release with Fourier sums, made with --clusters.")]
+Count = Annotated[int, typer.Option("--k", help="How many clusters or components.")]
+Format = Annotated[str, typer.Option("--format", help="table, csv or json.")]
+Plot = Annotated[Path | None, typer.Option(help="PNG file to write: centres over the density of the fit.")]
+Seed = Annotated[int, typer.Option(help="Of the search; another may find a better fit.", min=0)]
+FORMATS = ("table", "csv", "json")
+
+
+@fit_app.command()
+def kmeans(
+    sketch: Sketch,
+    k: Count,
+    method: Annotated[str, typer.Option(help="gaussian, or clompr, the paper's, for comparison.")] = "gaussian",
+    format_: Format = "table",
+    plot: Plot = None,
+    seed: Seed = 0,
+    force: Force = False,
+) -> None:
+    """Centres of clusters, largest first, in the table's units, with standard errors."""
+    from dpsketch.learn.clusters.kmeans import KMeans
+
+    model = KMeans(k, method, seed)
+    _fit(model, sketch, format_, plot, force)
+    names = [str(name) for name in model.feature_names_in_]
+    rows = []
+    for place, share in enumerate(model.weights_.tolist()):
+        row: dict[str, Any] = {"cluster": place, "weight": share}
+        pairs = zip(model.cluster_centers_[place].tolist(), model.cluster_centers_stderr_[place].tolist(), strict=True)
+        for name, (value, error) in zip(names, pairs, strict=True):
+            row |= {name: value, f"{name}_stderr": error}
+        rows.append(row)
+    _print_clusters(rows, model, format_)
+
+
+@fit_app.command()
+def gmm(
+    sketch: Sketch,
+    k: Count,
+    covariance: Annotated[str, typer.Option(help="spherical, diag or full.")] = "spherical",
+    format_: Format = "table",
+    plot: Plot = None,
+    seed: Seed = 0,
+    force: Force = False,
+) -> None:
+    """Components of a Gaussian mixture, largest first, with standard errors."""
+    from dpsketch.learn.clusters.mixture import GaussianMixture
+
+    model = GaussianMixture(k, covariance, seed)
+    _fit(model, sketch, format_, plot, force)
+    names = [str(name) for name in model.feature_names_in_]
+    rows = []
+    for place, weight in enumerate(model.weights_.tolist()):
+        row: dict[str, Any] = {
+            "component": place,
+            "weight": weight,
+            "weight_stderr": float(model.weights_stderr_[place]),
+        }
+        pairs = zip(model.means_[place].tolist(), model.means_stderr_[place].tolist(), strict=True)
+        for name, (value, error) in zip(names, pairs, strict=True):
+            row |= {name: value, f"{name}_stderr": error}
+        row |= _variances(model.covariances_[place], names)
+        rows.append(row)
+    _print_clusters(rows, model, format_)
+
+
+@fit_app.command()
+def pca(
+    sketch: Annotated[
+        Path, typer.Argument(help="A release with second moments, made by Recipe.pca, or a general one.")
+    ],
+    k: Annotated[int, typer.Option("--k", help="How many components.", min=1)],
+    columns: Annotated[
+        str | None, typer.Option(help="Columns, with commas between them; by default all numbers of the release.")
+    ] = None,
+    of: Annotated[
+        str,
+        typer.Option(
+            help="covariance: in the table's units; second_moments: uncentred, columns scaled by their bounds."
+        ),
+    ] = "covariance",
+    format_: Format = "table",
+    plot: Annotated[Path | None, typer.Option(help="PNG file to write: the share of variance of each.")] = None,
+    force: Force = False,
+) -> None:
+    """Principal components, with standard errors."""
+    from dpsketch.learn.models.pca import PCA
+    from dpsketch.learn.view import open_view
+
+    names = None if columns is None else [name.strip() for name in columns.split(",")]
+    model = PCA(k, names, of)
+    _check(sketch, format_, plot, force)
+    with _warnings_told():
+        model.fit(open_view(sketch))
+    if plot is not None:
+        model.plot(plot)
+        err.print(f"{plot}: share of variance of each component")
+    _print(model.to_dicts(), {"how": model.how_, "converged": model.converged_}, format_)
+    if format_ == "table":
+        out.print(f"{model.how_}; ± is one standard error.")
+
+
+def _variances(covariance: Any, names: list[str]) -> dict[str, float]:
+    """Variances of the columns and, of full matrices, covariances of every two."""
+    if covariance.ndim == 1:
+        return {f"{name}_var": float(value) for name, value in zip(names, covariance, strict=True)}
+    found = {f"{name}_var": float(covariance[i, i]) for i, name in enumerate(names)}
+    return found | {f"{names[j]}_{names[i]}_cov": float(covariance[i, j]) for i in range(len(names)) for j in range(i)}
+
+
+def _fit(model: KMeans | GaussianMixture, sketch: Path, format_: str, plot: Path | None, force: bool) -> None:
+    from dpsketch.learn.view import open_view
+
+    _check(sketch, format_, plot, force)
+    with _warnings_told(), progress_bar("fitting") as report:
+        model.fit(open_view(sketch), report)
+    if plot is not None:
+        model.plot(plot)
+        err.print(f"{plot}: centres over the density of the fit")
+
+
+def _check(sketch: Path, format_: str, plot: Path | None, force: bool) -> None:
+    if format_ not in FORMATS:
+        raise QueryError(f"--format must be one of {', '.join(FORMATS)}, got '{format_}' instead")
+    if plot is not None:
+        check_png(plot, force, sketch)
+
+
+@contextmanager
+def _warnings_told() -> Iterator[None]:
+    """Warnings of a fit are printed when it is done."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        yield
+    for each in told:
+        if issubclass(each.category, FitWarning):
+            err.print(f"Warning: {each.message}")
+
+
+def _print_clusters(rows: list[dict[str, Any]], model: KMeans | GaussianMixture, format_: str) -> None:
+    _print(rows, {"goodness_of_fit": model.goodness_of_fit_, "converged": model.converged_}, format_)
+    if format_ == "table":
+        out.print(f"Goodness of fit {model.goodness_of_fit_:.2f} (about 1 or less is good); ± is one standard error.")
+
+
+def _print(rows: list[dict[str, Any]], facts: dict[str, Any], format_: str) -> None:
+    if format_ == "json":
+        known = [{key: None if value != value else value for key, value in row.items()} for row in rows]  # nan: null
+        print(json.dumps(facts | {"rows": known}, indent=2, ensure_ascii=False))
+    elif format_ == "csv":
+        writer = csv.DictWriter(sys.stdout, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    else:
+        shown = RichTable()
+        names = [name for name in rows[0] if not name.endswith("_stderr")]
+        for name in names:
+            shown.add_column(name, justify="right")
+        for row in rows:
+            shown.add_row(*[_cell(row, name) for name in names])
+        out.print(shown)
+
+
+def _cell(row: dict[str, Any], name: str) -> str:
+    from dpsketch.learn.answer import Answer
+
+    error = row.get(f"{name}_stderr")
+    if error is not None and error == error:
+        return str(Answer(row[name], error))
+    return str(row[name]) if isinstance(row[name], int) else f"{row[name]:.4g}"

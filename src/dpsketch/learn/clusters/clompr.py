@@ -1,0 +1,98 @@
+"""The paper's decoder: orthogonal matching pursuit with replacement over weighted points (CL-OMPR).
+
+2k times a point is added where it explains most of the residual, the least useful of more than k points is dropped,
+weights are refitted by non-negative least squares, and points and weights are improved together by gradient descent.
+Source: compressive §2.3 and the algorithm it refers to (Keriven et al., Compressive K-means).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpsketch.learn.clusters.atoms import Atoms, Model
+from dpsketch.learn.clusters.decoder import Decoded, Progress, quality
+from dpsketch.learn.clusters.solver import EDGE, Priors, Solver
+from dpsketch.learn.clusters.sums import Complex, FourierSums
+from dpsketch.schema import Floats
+
+POINT = -40.0  # log variance of an atom that is a point
+TRIES = 8  # starts of a new point
+
+
+def clompr(sums: FourierSums, count: int, generator: np.random.Generator, progress: Progress | None = None) -> Decoded:
+    from scipy.optimize import nnls
+
+    model = Model(sums)
+    centres, weights = np.empty((0, sums.dimension)), np.empty(0)
+    interrupted = False
+    try:
+        for step in range(2 * count):
+            left = model.observed - weights @ _waves(model, centres)
+            centres = np.vstack([centres, _new_point(model, left, generator)])
+            if len(centres) > count:
+                normed = _waves(model, centres)
+                normed /= np.linalg.norm(normed, axis=1, keepdims=True)
+                shares, _ = nnls(_real(normed).T, _real(model.observed))
+                centres = centres[np.sort(np.argsort(-shares, kind="stable")[:count])]
+            weights, _ = nnls(_real(_waves(model, centres)).T, _real(model.observed))
+            centres, weights = _descended(model, centres, weights)
+            if progress is not None:
+                progress((step + 1) / (2 * count))
+    except KeyboardInterrupt:
+        if not len(weights) or len(centres) < count:
+            raise
+        centres, interrupted = centres[: len(weights)], True
+    logits = np.log(np.maximum(weights, 1e-6 * max(weights.max(), 1e-9)))
+    scale = float(np.log(max(weights.sum(), 1e-9)))
+    atoms = Atoms(logits - logits.mean(), centres, np.full((len(centres), 1), POINT), scale)
+    return Decoded(atoms, Solver(model, Priors()), quality(model, atoms), not interrupted, interrupted)
+
+
+def _waves(model: Model, centres: Floats) -> Complex:
+    return model.point_waves(centres).plain
+
+
+def _real(waves: Complex) -> Floats:
+    return np.ascontiguousarray(waves).view(np.float64)
+
+
+def _new_point(model: Model, left: Complex, generator: np.random.Generator) -> Floats:
+    """The point whose wave has the largest inner product with the residual."""
+    from scipy.optimize import minimize
+
+    def loss(flat: Floats) -> tuple[float, Floats]:
+        waves = model.point_waves(flat[None])
+        along = left.conj()[None]
+        slope = (along * waves.first).imag @ model.sums.frequencies
+        return -float((along * waves.plain).real.sum()), slope[0]
+
+    dimension = model.sums.dimension
+    starts = generator.uniform(-EDGE, EDGE, (64 * TRIES, dimension))
+    gains = (_waves(model, starts) @ left.conj()).real
+    best = starts[np.argsort(-gains)[:TRIES]]
+    found = [
+        minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(-EDGE, EDGE)] * dimension, options={"maxiter": 100})
+        for start in best
+    ]
+    return np.asarray(min(found, key=lambda each: each.fun).x)
+
+
+def _descended(model: Model, centres: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Points and weights of least squared residual near the given ones."""
+    from scipy.optimize import minimize
+
+    count, dimension = centres.shape
+
+    def loss(flat: Floats) -> tuple[float, Floats]:
+        own, places = flat[:count], flat[count:].reshape(count, dimension)
+        waves = model.point_waves(places)
+        left = model.observed - own @ waves.plain
+        along = left.conj()
+        by_weight = -(waves.plain @ along).real
+        by_place = (waves.first * along).imag @ model.sums.frequencies * own[:, None]
+        return 0.5 * float(np.vdot(left, left).real), np.concatenate([by_weight, by_place.ravel()])
+
+    bounds = [(0.0, None)] * count + [(-EDGE, EDGE)] * (count * dimension)
+    start = np.concatenate([weights, centres.ravel()])
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 200})
+    return found.x[count:].reshape(count, dimension), found.x[:count]

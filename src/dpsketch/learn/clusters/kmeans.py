@@ -1,0 +1,121 @@
+"""k-means from a released sketch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.clusters.atoms import Atoms
+from dpsketch.learn.clusters.clompr import clompr
+from dpsketch.learn.clusters.decoder import Decoded, Decoder, Progress
+from dpsketch.learn.clusters.fitting import SketchModel
+from dpsketch.learn.clusters.lloyd import lloyd, moved, nearest
+from dpsketch.learn.clusters.sums import FourierSums
+from dpsketch.schema import Floats
+
+if TYPE_CHECKING:
+    from dpsketch.learn.view import View
+
+METHODS = ("gaussian", "clompr")
+POINTS = 20_000
+MORE_ATOMS = 4  # for each cluster, where one does not describe it
+REDRAWS, REDRAWN = 24, 4000  # fits within their errors, and points of each
+
+
+class KMeans(SketchModel):
+    """k-means of the records of a release with Fourier sums: `fit(view)`.
+
+    Distances are between places in the declared bounds: every column counts by its width. `cluster_centers_` and
+    `cluster_centers_stderr_` are in the user's units (dates: days since 1970), `weights_` are shares of the records,
+    the largest first. `goodness_of_fit_` is χ² over its degrees of freedom, about 1 or less for a good fit.
+
+    "gaussian" fits a mixture of Gaussian atoms, more than clusters where needed, and runs Lloyd's algorithm on it.
+    "clompr" is the greedy algorithm of the paper, with points for clusters; for comparison.
+    """
+
+    def __init__(self, n_clusters: int = 8, method: str = "gaussian", random_state: int = 0) -> None:
+        super().__init__(n_clusters=n_clusters, method=method, random_state=random_state)
+        self.n_clusters, self.method, self.random_state = n_clusters, method, random_state
+
+    def fit(self, view: View, progress: Progress | None = None) -> KMeans:
+        """`progress` gets the share of the search that is done; an interrupt (Ctrl-C) keeps the best fit so far."""
+        if self.method not in METHODS:
+            raise QueryError(f"method must be one of {', '.join(METHODS)}, got {self.method!r} instead")
+        sums, count = self._start(view, "n_clusters")
+        generator = np.random.default_rng(self.random_state)
+        if self.method == "clompr":
+            decoded = clompr(sums, count, generator, progress)
+            found, weights = decoded.atoms.centres, decoded.atoms.weights
+            errors = np.full_like(found, np.nan)
+        else:
+            decoded = _decoded(sums, count, generator, progress)
+            points = decoded.atoms.drawn(POINTS, generator)
+            start = decoded.atoms.centres if decoded.atoms.count == count else None
+            found = lloyd(points, count, start, self.random_state)
+            weights = moved(points, found)[1]
+            errors = _errors(decoded, found, generator)
+        order = np.argsort(-weights, kind="stable")
+        self._centres = found[order]
+        self.cluster_centers_ = self._places.units(self._centres)
+        self.cluster_centers_stderr_ = errors[order] * self._places.unit_slopes(self._centres)
+        self.weights_ = self._sizes = weights[order]
+        self._atoms = decoded.atoms
+        self._told(decoded)
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """The nearest cluster of each row of a mapping, table or matrix in the user's units."""
+        return nearest(self._located(X), self._centres)[0]
+
+    def transform(self, X: Any) -> Floats:
+        """Distances to the centres, in widths of the bounds."""
+        places = self._located(X)
+        return np.sqrt(((places[:, None, :] - self._centres) ** 2).sum(2))
+
+    def score(self, X: Any) -> float:
+        """Minus the sum of squared distances to the nearest centres, in widths of the bounds."""
+        return -float(nearest(self._located(X), self._centres)[1].sum())
+
+
+def _decoded(sums: FourierSums, count: int, generator: np.random.Generator, progress: Progress | None) -> Decoded:
+    """A round atom a cluster. If noise cannot explain what these leave: one with a variance for each column; if that
+    is not enough either, several atoms a cluster. Only what the sums can tell: half of their numbers stay free.
+    """
+    decoder = Decoder(sums, count, generator, _part(progress, 0.0, 0.5))
+    decoded = decoder.run()
+    round_, aligned = sums.dimension + 2, 2 * sums.dimension + 1  # numbers an atom
+    if not decoded.fits and not decoded.interrupted and count * aligned <= sums.size:
+        decoded = decoder.freed(decoded, "diag")
+    more = min(MORE_ATOMS * count, sums.size // round_)
+    if not decoded.fits and not decoded.interrupted and more > count:
+        shape = "diag" if more * aligned <= sums.size else "spherical"
+        found = Decoder(sums, more, generator, _part(progress, 0.5, 1.0)).run(shape, restarts=2)
+        if found.quality < decoded.quality or found.interrupted:
+            decoded = found
+    _part(progress, 0.0, 1.0)(1.0)
+    return decoded
+
+
+def _part(progress: Progress | None, start: float, end: float) -> Progress:
+    return lambda share: None if progress is None else progress(start + (end - start) * share)
+
+
+def _errors(decoded: Decoded, centres: Floats, generator: np.random.Generator) -> Floats:
+    """Standard errors of centres: how far two steps of Lloyd's algorithm move them when the atoms change within their
+    errors, on points drawn alike. Where the fit is poor, larger in proportion.
+    """
+    solver, atoms = decoded.solver, decoded.atoms
+    values, vectors = np.linalg.eigh(solver.covariance(atoms))
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    seed = int(generator.integers(2**31))
+
+    def reached(changed: Atoms) -> Floats:
+        points = changed.drawn(REDRAWN, np.random.default_rng(seed))
+        return moved(points, moved(points, centres)[0])[0]
+
+    base, flat = reached(atoms), atoms.flat()
+    changes = [reached(atoms.like(flat + root @ generator.normal(size=len(flat)))) - base for _ in range(REDRAWS)]
+    return np.sqrt(np.mean(np.square(changes), axis=0) * max(decoded.quality, 1.0))

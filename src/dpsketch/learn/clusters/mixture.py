@@ -1,0 +1,90 @@
+"""Gaussian mixtures from a released sketch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.clusters.atoms import SHAPES, Atoms
+from dpsketch.learn.clusters.decoder import Decoder, Progress
+from dpsketch.learn.clusters.fitting import SketchModel
+from dpsketch.schema import Floats
+
+if TYPE_CHECKING:
+    from dpsketch.learn.view import View
+
+
+class GaussianMixture(SketchModel):
+    """A mixture of Gaussian distributions of the records of a release with Fourier sums: `fit(view)`.
+
+    `means_` (one row a component), `covariances_`, `weights_` and the standard errors of means and weights are
+    in the user's units: logarithms or asinh where the schema transforms a column, days since 1970 for dates. With
+    `covariance_type` "spherical" a component is round in widths of the declared bounds; `covariances_` then has the
+    variance of every column, as with "diag"; with "full" a matrix a component. Components are ordered by weight.
+    `goodness_of_fit_` is χ² over its degrees of freedom, about 1 or less for a good fit.
+    """
+
+    def __init__(self, n_components: int = 1, covariance_type: str = "spherical", random_state: int = 0) -> None:
+        super().__init__(n_components=n_components, covariance_type=covariance_type, random_state=random_state)
+        self.n_components, self.covariance_type, self.random_state = n_components, covariance_type, random_state
+
+    def fit(self, view: View, progress: Progress | None = None) -> GaussianMixture:
+        """`progress` gets the share of the search that is done; an interrupt (Ctrl-C) keeps the best fit so far."""
+        if self.covariance_type not in SHAPES:
+            raise QueryError(
+                f"covariance_type must be one of {', '.join(SHAPES)}, got {self.covariance_type!r} instead"
+            )
+        sums, count = self._start(view, "n_components")
+        decoded = Decoder(sums, count, np.random.default_rng(self.random_state), progress).run(self.covariance_type)
+        if decoded.interrupted and decoded.atoms.count < count:
+            raise KeyboardInterrupt
+        atoms = decoded.atoms.take(np.argsort(-decoded.atoms.weights, kind="stable")).shaped(self.covariance_type)
+        self._atoms, self._centres, self._sizes, widths = atoms, atoms.centres, atoms.weights, self._places.widths
+        self.means_ = self._places.features(atoms.centres)
+        covariances = atoms.covariances * widths[:, None] * widths
+        full = self.covariance_type == "full"
+        self.covariances_: Floats = covariances if full else np.diagonal(covariances, axis1=1, axis2=2).copy()
+        self.weights_ = atoms.weights
+        self.weights_stderr_, centres = _errors(atoms, decoded.solver.covariance(atoms) * max(decoded.quality, 1.0))
+        self.means_stderr_ = centres * widths
+        self._told(decoded)
+        return self
+
+    def score_samples(self, X: Any) -> Floats:
+        """Log density of each row, with columns in the units of `means_`."""
+        return np.asarray(np.logaddexp.reduce(self._log_densities(X), axis=1))
+
+    def score(self, X: Any) -> float:
+        """Mean of `score_samples`."""
+        return float(self.score_samples(X).mean())
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The probability of each component for each row."""
+        logs = self._log_densities(X)
+        return np.asarray(np.exp(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True)))
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """The most probable component of each row."""
+        return self._log_densities(X).argmax(1)
+
+    def _log_densities(self, X: Any) -> Floats:
+        """Of each row and component, with its weight."""
+        places, atoms = self._located(X), self._atoms
+        logs = np.empty((len(places), atoms.count))
+        for place, (centre, root) in enumerate(zip(atoms.centres, atoms.roots, strict=True)):
+            standard = np.linalg.solve(root, (places - centre).T)
+            logs[:, place] = -0.5 * (standard**2).sum(0) - np.log(np.diag(root)).sum()
+        constant = 0.5 * atoms.dimension * np.log(2 * np.pi) + np.log(self._places.widths).sum()
+        return logs + np.log(np.maximum(atoms.weights, 1e-300)) - constant
+
+
+def _errors(atoms: Atoms, covariance: Floats) -> tuple[Floats, Floats]:
+    """Standard errors of weights and centres from the covariance of all parameters."""
+    count = atoms.count
+    slopes = np.diag(atoms.weights) - np.outer(atoms.weights, atoms.weights)
+    weights = np.sqrt(np.maximum(np.diag(slopes @ covariance[1 : 1 + count, 1 : 1 + count] @ slopes), 0.0))
+    centres = np.diag(covariance)[1 + count : 1 + count + atoms.centres.size].reshape(atoms.centres.shape)
+    return weights, np.sqrt(np.maximum(centres, 0.0))

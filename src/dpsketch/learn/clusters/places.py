@@ -1,0 +1,73 @@
+"""Between users' units and places between the declared bounds, from −½ to ½, where clusters are found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.models.design import frame_of
+from dpsketch.schema import HIGHEST, LOWEST, SPAN, Column, Datetime, Floats, Number, Schema
+
+_DAY = 86_400e6  # microseconds
+
+
+class Places:
+    """Some columns of a schema.
+
+    A column's *feature* is its value in the user's units, or its logarithm or asinh where the schema transforms it, or
+    days since 1970; a place is linear in it.
+    """
+
+    def __init__(self, schema: Schema, columns: Sequence[str]) -> None:
+        self._schema, self.columns = schema, tuple(columns)
+        bounds = np.array([_feature_bounds(schema.column(name)) for name in self.columns])
+        self._low, self.widths = bounds[:, 0], bounds[:, 1] - bounds[:, 0]
+
+    def of(self, table: Any) -> Floats:
+        """Of the rows of a mapping or table of columns, or of a matrix with the columns in their order."""
+        if isinstance(table, np.ndarray | list):
+            matrix = np.asarray(table)
+            if matrix.ndim != 2 or matrix.shape[1] != len(self.columns):
+                raise QueryError(
+                    f"X must have {len(self.columns)} columns: {', '.join(self.columns)}",
+                    "pass a matrix with one row a record, or a table with named columns",
+                )
+            table = {name: matrix[:, place] for place, name in enumerate(self.columns)}
+        frame = frame_of(self._schema, self.columns, table)
+        return np.stack([np.maximum(frame.codes(name), LOWEST) / SPAN for name in self.columns], axis=1)
+
+    def features(self, places: Floats) -> Floats:
+        return self._low + (places + 0.5) * self.widths
+
+    def units(self, places: Floats) -> Floats:
+        """Values in the user's units; dates as days since 1970."""
+        features = self.features(places)
+        for j, name in enumerate(self.columns):
+            column = self._schema.column(name)
+            if isinstance(column, Number) and column.transform is not None:
+                undo = np.exp if column.transform == "log" else np.sinh
+                features[..., j] = undo(features[..., j])
+        return features
+
+    def unit_slopes(self, places: Floats) -> Floats:
+        """Derivatives of `units`."""
+        slopes = np.broadcast_to(self.widths, places.shape).copy()
+        features = self.features(places)
+        for j, name in enumerate(self.columns):
+            column = self._schema.column(name)
+            if isinstance(column, Number) and column.transform is not None:
+                slope = np.exp if column.transform == "log" else np.cosh
+                slopes[..., j] *= slope(features[..., j])
+        return slopes
+
+
+def _feature_bounds(column: Column) -> Floats:
+    bounds = column.values_of(np.array([LOWEST, HIGHEST]))
+    if isinstance(column, Datetime):
+        return bounds / _DAY
+    if isinstance(column, Number) and column.transform is not None:
+        return np.log(bounds) if column.transform == "log" else np.arcsinh(bounds)
+    return bounds

@@ -1,0 +1,149 @@
+"""Atoms that fit Fourier sums best: Levenberg-Marquardt with weak priors and bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpsketch.learn.clusters.atoms import Atoms, Model
+from dpsketch.schema import Floats
+
+LEAST_VARIANCE, MOST_VARIANCE = 1e-6, 0.12  # of an atom; a uniform column has 1/12
+MOST_LOGIT = 12.0
+EDGE = 0.5  # centres lie between −EDGE and EDGE
+STEPS = 8  # dampings tried at a point
+DAMPING, LEAST_DAMPING = 1e-2, 1e-6
+LOGIT_STEP, SPREAD_STEP = 2.0, 1.5
+
+
+@dataclass(frozen=True)
+class Priors:
+    """Standard deviations of what the sums may leave open, all weak: logits and log variances about their means,
+    correlations about 0, centres about the mean of all records.
+    """
+
+    logits: float = 0.5
+    spreads: float = 0.4
+    correlations: float = 0.5
+    centre: Floats | None = None
+    centre_variance: float = 1.0
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Atoms and half their squared residuals, with the priors' part."""
+
+    atoms: Atoms
+    cost: float
+
+
+class Solver:
+    """Least cost of a model's residuals and the priors."""
+
+    def __init__(self, model: Model, priors: Priors) -> None:
+        self.model, self.priors = model, priors
+
+    def cost(self, atoms: Atoms) -> float:
+        return 0.5 * self.model.chi_squared(atoms) + self.penalty(atoms)
+
+    def costs_without(self, atoms: Atoms) -> Floats:
+        """Of leaving out each of the atoms."""
+        penalties = [self.penalty(atoms.without(place)) for place in range(atoms.count)]
+        return 0.5 * self.model.chi_squared_without(atoms) + np.array(penalties)
+
+    def penalty(self, atoms: Atoms) -> float:
+        departures, precisions = self._departures(atoms)
+        return 0.5 * float(departures**2 @ precisions)
+
+    def _departures(self, atoms: Atoms) -> tuple[Floats, Floats]:
+        """From what the priors expect, for each number of `flat()`, and the priors' precisions."""
+        priors, dimension = self.priors, atoms.dimension
+        own = atoms.spreads[:, :dimension]
+        spreads = np.hstack([own - own.mean(), atoms.spreads[:, dimension:]])
+        centres = np.zeros_like(atoms.centres) if priors.centre is None else atoms.centres - priors.centre
+        departures = np.concatenate(
+            [[atoms.log_scale], atoms.logits - atoms.logits.mean(), centres.ravel(), spreads.ravel()]
+        )
+        each = np.full(atoms.spreads.shape, priors.spreads**-2)
+        each[:, dimension:] = priors.correlations**-2
+        precisions = np.concatenate(
+            [
+                [max(self.model.sums.scale_deviation, 1e-6) ** -2],
+                np.full(atoms.count, priors.logits**-2),
+                np.full(atoms.centres.size, 0.0 if priors.centre is None else 1 / priors.centre_variance),
+                each.ravel(),
+            ]
+        )
+        return departures, precisions
+
+    def minimise(self, atoms: Atoms, steps: int = 30, tolerance: float = 1e-3) -> Fit:
+        """At most so many steps, or until one gains less than `tolerance`."""
+        from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+        low, high = _bounds(atoms)
+        damping, cost = DAMPING, None
+        for _ in range(steps):
+            residuals, rows = self.model.linearised(atoms)
+            departures, precisions = self._departures(atoms)
+            if cost is None:
+                cost = 0.5 * float(np.vdot(residuals, residuals).real) + 0.5 * float(departures**2 @ precisions)
+            hessian = rows @ rows.T
+            slope = rows @ residuals.view(np.float64) - departures * precisions
+            here = atoms.flat()
+            held = ((here <= low + 1e-12) & (slope < 0)) | ((here >= high - 1e-12) & (slope > 0))
+            diagonal = np.diag_indices(len(here))
+            hessian[diagonal] += precisions
+            hessian[held] = 0.0
+            hessian[:, held] = 0.0
+            hessian[held, held] = 1.0
+            slope[held] = 0.0
+            own = hessian[diagonal].copy()
+            found = None
+            for _ in range(STEPS):
+                hessian[diagonal] = own * (1 + damping) + 1e-9 * own.max()
+                try:
+                    step = cho_solve(cho_factor(hessian, check_finite=False), slope, check_finite=False)
+                except LinAlgError:
+                    damping *= 10
+                    continue
+                tried = atoms.like(np.clip(here + _limited(step, atoms), low, high))
+                reached = self.cost(tried)
+                if reached < cost:
+                    found = tried
+                    damping = max(damping * 0.2, LEAST_DAMPING)
+                    break
+                damping *= 6
+            if found is None:
+                break
+            gained, cost, atoms = cost - reached, reached, found
+            if gained < tolerance:
+                break
+        return Fit(atoms, self.cost(atoms) if cost is None else cost)
+
+    def covariance(self, atoms: Atoms) -> Floats:
+        """Of the numbers of `flat()`, from the curvature of the cost."""
+        from scipy.linalg import pinvh
+
+        _, rows = self.model.linearised(atoms)
+        hessian = rows @ rows.T
+        hessian[np.diag_indices(len(hessian))] += self._departures(atoms)[1]
+        return np.asarray(pinvh(hessian))
+
+
+def _bounds(atoms: Atoms) -> tuple[Floats, Floats]:
+    highest = np.full(atoms.spreads.shape, np.log(MOST_VARIANCE))
+    lowest = np.full(atoms.spreads.shape, np.log(LEAST_VARIANCE))
+    highest[:, atoms.dimension :], lowest[:, atoms.dimension :] = 3.0, -3.0
+    sides = []
+    for sign, spreads in ((-1, lowest), (1, highest)):
+        head = np.concatenate([[sign * 1.0], np.full(atoms.count, sign * MOST_LOGIT)])
+        sides.append(np.concatenate([head, np.full(atoms.centres.size, sign * EDGE), spreads.ravel()]))
+    return sides[0], sides[1]
+
+
+def _limited(step: Floats, atoms: Atoms) -> Floats:
+    first, second = 1 + atoms.count, 1 + atoms.count + atoms.centres.size
+    step[1:first] = np.clip(step[1:first], -LOGIT_STEP, LOGIT_STEP)
+    step[second:] = np.clip(step[second:], -SPREAD_STEP, SPREAD_STEP)
+    return step

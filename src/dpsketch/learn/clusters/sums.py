@@ -1,0 +1,111 @@
+"""Fourier sums of a release as a noisy characteristic function on the scale of the declared bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.maps.fourier import BoundFourier
+from dpsketch.maps.one_bit import BoundOneBitFourier
+from dpsketch.maps.subsampled import BoundSubsampled
+from dpsketch.schema import SPAN, Floats
+from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
+
+Complex = NDArray[np.complex128]
+Harmonics = tuple[tuple[int, Complex], ...]
+TURN = 2.0**32
+MOST_HARMONIC = 31  # of one-bit sums: frequency 31·ω sees what is smaller than any cluster worth the name
+LEAST_SPREAD = 0.05  # of 1 − |φ|², which the noise may make negative
+
+
+@dataclass(frozen=True)
+class FourierSums:
+    """`values` estimate Σ_h c_h·φ(h·ω) for each frequency ω, φ the characteristic function of the records.
+
+    Points are places between the bounds, from −½ to ½; frequencies are in radians per width of the bounds, one matrix
+    row each. `deviations` are standard deviations of the real and of the imaginary part, from the release's noise and
+    the sampling of the records. All values share an unknown factor near 1, whose standard deviation is
+    `scale_deviation`: sums are divided by a noisy count. Fourier sums have one harmonic, φ itself; signs of dithered
+    cosines and sines have all odd ones: (4/π)·(e^it − e^−3it/3 + e^5it/5 − …). Source: compressive §2.2.
+    """
+
+    columns: tuple[str, ...]
+    frequencies: Floats
+    values: Complex
+    deviations: Floats
+    scale_deviation: float
+    harmonics: Harmonics
+
+    @property
+    def size(self) -> int:
+        return len(self.values)
+
+    @property
+    def dimension(self) -> int:
+        return self.frequencies.shape[1]
+
+    def lowest(self, share: float) -> FourierSums:
+        """The sums of this share of the frequencies, the shortest."""
+        return self._kept(self._by_length[: max(1, round(share * self.size))])
+
+    def thinned(self, count: int) -> FourierSums:
+        """The sums of so many frequencies, of all lengths."""
+        return self._kept(self._by_length[np.linspace(0, self.size - 1, count).astype(np.int64)])
+
+    @property
+    def _by_length(self) -> NDArray[np.int64]:
+        return np.argsort(np.linalg.norm(self.frequencies, axis=1), kind="stable")
+
+    def _kept(self, kept: NDArray[np.int64]) -> FourierSums:
+        harmonics = tuple((order, factor[kept]) for order, factor in self.harmonics)
+        return replace(
+            self,
+            frequencies=self.frequencies[kept],
+            values=self.values[kept],
+            deviations=self.deviations[kept],
+            harmonics=harmonics,
+        )
+
+
+def fourier_sums(released: ReleasedSketch) -> FourierSums:
+    """Of the first part of a release that has them."""
+    noise = ReleaseNoise(released)
+    for part in released.parts:
+        bound = part.map.inner if isinstance(part.map, BoundSubsampled) else part.map
+        if isinstance(bound, BoundFourier | BoundOneBitFourier):
+            return _sums(noise, part, bound)
+    raise QueryError(
+        "this release holds no Fourier sums", "release with Recipe.clusters(…), on the command line --clusters K"
+    )
+
+
+def _sums(noise: ReleaseNoise, part: ReleasedPart, bound: BoundFourier | BoundOneBitFourier) -> FourierSums:
+    rows = noise.rows()
+    counted = float(rows.value)
+    rate = part.map.rate if isinstance(part.map, BoundSubsampled) else 1.0
+    amplitude = 4 / np.pi if isinstance(bound, BoundOneBitFourier) else 1.0
+    unit = counted * rate * bound.grid * amplitude
+    numbers = np.asarray(part.sums, np.float64).reshape(-1, 2) / unit
+    values: Complex = numbers[:, 0] + 1j * numbers[:, 1]
+    harmonics: Harmonics = ((1, np.ones(len(values), np.complex128)),)
+    if isinstance(bound, BoundOneBitFourier):
+        dithers = bound.dithers.astype(np.float64) * (2 * np.pi / TURN)
+        values = values * np.exp(-1j * dithers)
+        harmonics = one_bit_harmonics(dithers)
+    spread = np.maximum(1 - np.abs(values) ** 2, LEAST_SPREAD)
+    if isinstance(bound, BoundOneBitFourier):  # features of modulus √2, not 1
+        spread = 2 / amplitude**2 - 1 + spread
+    variances = noise.variance(part) / unit**2 + spread / (2 * counted)
+    relative = float(rows.stderr) / counted
+    frequencies = bound.frequencies.astype(np.float64) * (2 * np.pi * SPAN / TURN)
+    return FourierSums(bound.columns, frequencies, values, np.sqrt(variances), relative, harmonics)
+
+
+def one_bit_harmonics(dithers: Floats) -> Harmonics:
+    """With t = p + ξ, and divided by (4/π)·e^iξ: orders 1, −3, 5, −7, those of −3 and so on turned by ξ·(order − 1)."""
+    orders = [order if order % 4 == 1 else -order for order in range(1, MOST_HARMONIC + 1, 2)]
+    return tuple((order, np.exp(1j * dithers * (order - 1)) / order) for order in orders)

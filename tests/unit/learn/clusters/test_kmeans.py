@@ -1,0 +1,143 @@
+"""KMeans as a user meets it."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpsketch as dps
+from dpsketch.errors import QueryError
+from planted_clusters import CENTRES, COLUMNS, FOURIER, ROWS, SCHEMA, SHARES, SPREAD, Released, matrix, planted
+
+
+@pytest.fixture(scope="module")
+def model(view: dps.View) -> dps.KMeans:
+    return dps.KMeans(2).fit(view)
+
+
+def test_centres_are_in_the_users_units_largest_first(model: dps.KMeans) -> None:
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+    assert np.abs((model.cluster_centers_ - CENTRES) / SPREAD).max() < 0.15
+    assert np.abs(model.weights_ - SHARES).max() < 0.02
+    assert model.converged_
+    assert 0 < model.goodness_of_fit_ < 1.5
+
+
+def test_standard_errors_are_of_the_size_of_the_errors(released: Released) -> None:
+    """Over releases with more noise, so that noise is most of the error."""
+    ratios = []
+    for _ in range(3):
+        model = dps.KMeans(2).fit(released(FOURIER, 0.2))
+        ratios.append((model.cluster_centers_ - CENTRES) / model.cluster_centers_stderr_)
+    assert 0.3 < np.sqrt(np.mean(np.square(ratios))) < 2.0
+
+
+def test_rows_are_assigned_to_the_nearest_centre(model: dps.KMeans) -> None:
+    table = planted(2)
+    label = (np.asarray(table["label"]) == "y").astype(int)
+    assert np.mean(model.predict(table) == label) > 0.995
+    assert np.array_equal(model.predict(matrix(table)), model.predict(pa.table(table)))
+    assert np.array_equal(model.transform(matrix(table)).argmin(1), model.predict(table))
+    assert model.score(matrix(table)) == pytest.approx(-(model.transform(table).min(1) ** 2).sum())
+
+
+def test_points_of_the_paper_find_the_clusters_too(released: Released) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dps.FitWarning)
+        coarse = dps.Fourier(("a", "b", "c"), size=48, radii=(1, 8))
+        model = dps.KMeans(2, method="clompr").fit(released(coarse))
+    assert np.abs((model.cluster_centers_ - CENTRES) / SPREAD).max() < 1.0
+    assert np.isnan(model.cluster_centers_stderr_).all()
+
+
+def test_a_fit_that_the_noise_does_not_explain_is_told(released: Released) -> None:
+    few = dps.Fourier(("a", "b", "c"), size=6, radii=(2, 40))  # too few sums for more atoms
+    with pytest.warns(dps.FitWarning, match=r"times as far from the fit as their noise explains\.\nHint: try more"):
+        dps.KMeans(1).fit(released(few, 10.0))
+
+
+def test_more_atoms_than_clusters_where_one_is_not_enough(view: dps.View) -> None:
+    """One cluster of two planted ones: its centre is the mean of all."""
+    model = dps.KMeans(1).fit(view)
+    assert model._atoms.count > 1
+    assert np.abs((model.cluster_centers_[0] - SHARES @ CENTRES) / SPREAD).max() < 0.15
+
+
+def test_an_interrupt_keeps_the_best_so_far(view: dps.View) -> None:
+    shares: list[float] = []
+
+    def interrupt(share: float) -> None:
+        shares.append(share)
+        if len(shares) == 1:
+            raise KeyboardInterrupt
+
+    with pytest.warns(dps.FitWarning, match="interrupted; this is the best fit so far"):
+        model = dps.KMeans(2).fit(view, progress=interrupt)
+    assert np.abs((model.cluster_centers_ - CENTRES) / SPREAD).max() < 0.2
+    assert not model.converged_
+
+
+def test_progress_ends_at_one(view: dps.View) -> None:
+    shares: list[float] = []
+    dps.KMeans(2).fit(view, shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
+def test_bad_parameters_and_tables_are_refused(view: dps.View, model: dps.KMeans) -> None:
+    with pytest.raises(QueryError, match="n_clusters must be a whole number from 1 to 1000, got 0 instead"):
+        dps.KMeans(0).fit(view)
+    with pytest.raises(QueryError, match="method must be one of gaussian, clompr, got 'x' instead"):
+        dps.KMeans(2, method="x").fit(view)
+    with pytest.raises(QueryError, match="X must have 3 columns: a, b, c"):
+        model.predict(np.zeros((2, 2)))
+    with pytest.raises(QueryError, match="this KMeans is not fitted"):
+        dps.KMeans(2).predict(np.zeros((2, 3)))
+    assert dps.KMeans(3, random_state=5).get_params() == {"n_clusters": 3, "method": "gaussian", "random_state": 5}
+
+
+def test_transformed_columns_and_dates_come_back_in_their_units() -> None:
+    random = np.random.default_rng(0)
+    which = random.random(ROWS) < 0.4
+    days = np.where(which, 3000.0, 1000.0) + 100 * random.normal(size=ROWS)
+    table = pa.table(
+        {
+            "money": np.exp(np.where(which, 6.0, 2.0) + 0.3 * random.normal(size=ROWS)),
+            "day": np.datetime64("2000-01-01") + days.astype("timedelta64[D]"),
+        }
+    )
+    columns = {
+        "money": {"kind": "number", "lower": 0.5, "upper": 2000, "transform": "log"},
+        "day": {"kind": "datetime", "lower": "2000-01-01", "upper": "2012-01-01"},
+    }
+    schema = dps.Schema.from_dict({"privacy": {"rows": ROWS}, "columns": columns})
+    budget = dps.Budget(2.0)
+    raw = dps.accumulate(table, schema, dps.Recipe.clusters(schema, ROWS, budget, 2))
+    view = dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "a"))
+    model = dps.KMeans(2).fit(view)
+    assert np.log(model.cluster_centers_[:, 0]) == pytest.approx([2.0, 6.0], abs=0.1)
+    assert model.cluster_centers_[:, 1] - 10957 == pytest.approx([1000, 3000], abs=40)  # days from 1970 to 2000
+    mixture = dps.GaussianMixture(2, "diag").fit(view)
+    assert mixture.means_[:, 0] == pytest.approx([2.0, 6.0], abs=0.1)
+    assert np.sqrt(mixture.covariances_) == pytest.approx(np.array([[0.3, 100], [0.3, 100]]), rel=0.3)
+
+
+def test_a_plot_is_a_png_file(model: dps.KMeans, tmp_path: Path) -> None:
+    model.plot(tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(QueryError, match="not fitted"):
+        dps.KMeans(2).plot(tmp_path / "b.png")
+
+
+def test_the_recipe_takes_numbers_and_sizes_from_public_facts() -> None:
+    recipe = dps.Recipe.clusters(SCHEMA, 10**6, dps.Budget(0.001), 5)
+    count, fourier = (part.map for part in recipe.parts)
+    assert isinstance(count, dps.Count)
+    assert isinstance(fourier, dps.Fourier)
+    assert fourier.columns == ("a", "b", "c")  # not the category
+    assert fourier.size == 2 * 5 * 3
+    assert "label" in COLUMNS
