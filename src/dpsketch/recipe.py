@@ -43,7 +43,6 @@ NOISE, NOISE_OF_FEW = 2.0, 4.0
 FEW_COLUMNS_OF_CLUSTERS = 3  # whose clusters are seldom round, and which have few frequencies anyhow
 RADII = {1: (4.0, 160.0), 2: (4.0, 160.0), 3: (2.0, 40.0)}  # by columns; radians per width of the bounds
 RADII_OF_MORE = (5.0, 50.0)
-CLUSTERS_COUNT_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -338,7 +337,8 @@ class Recipe:
             raise RecipeError("Recipe.clusters needs a column of numbers", "declare one in the schema")
         size = cluster_frequencies(schema, rows, budget, n_clusters, len(names))
         fourier = Fourier(names, size, radii=RADII.get(len(names), RADII_OF_MORE))
-        return cls([Part(Count(), CLUSTERS_COUNT_SHARE), Part(fourier, 1 - CLUSTERS_COUNT_SHARE)], rows)
+        share = count_share(rows, min(budget.strength, 1000.0), size)
+        return cls([Part(Count(), share), Part(fourier, round(1 - share, 4))], rows)
 
     @classmethod
     def pca(

@@ -18,7 +18,7 @@ from dpsketch.maps.quadratic import BoundQuadratic
 from dpsketch.maps.subsampled import MOST_BLOCKS, Subsampled
 from dpsketch.noise_to_signal import NoiseToSignal, SumsNoise, sums_share
 from dpsketch.privacy.budget import Budget
-from dpsketch.recipe import LEAST_FREQUENCIES, Part, Recipe, RowSampling, declared_rows
+from dpsketch.recipe import LEAST_FREQUENCIES, Part, Recipe, RowSampling, count_share, declared_rows
 from dpsketch.schema import Number, Schema
 
 GOOD = 1e-3  # of NSR_max = GOOD·m/(k·d), and the share of variance that components may lose
@@ -211,12 +211,12 @@ def _clusters(schema: Schema, k: int, columns: Sequence[str] | None, rows: int, 
 
 def _fewest(schema: Schema, k: int, columns: Sequence[str] | None, rows: int, budget: Budget) -> Recipe:
     """`_clusters` with as few frequencies as clusters can be found from: what they need at the least."""
-    recipe = _clusters(schema, k, columns, rows, budget)
-    count, sums = recipe.parts
-    assert isinstance(sums.map, Fourier)
-    assert sums.map.columns is not None
-    least = replace(sums.map, size=LEAST_FREQUENCIES * k * len(sums.map.columns))
-    return Recipe([count, Part(least, sums.share)], rows)
+    sums = _clusters(schema, k, columns, rows, budget).parts[1].map
+    assert isinstance(sums, Fourier)
+    assert sums.columns is not None
+    size = LEAST_FREQUENCIES * k * len(sums.columns)
+    share = count_share(rows, budget.strength, size)
+    return Recipe([Part(Count(), share), Part(replace(sums, size=size), round(1 - share, 4))], rows)
 
 
 def _components(schema: Schema, k: int, columns: Sequence[str] | None, rows: int, budget: Budget) -> Recipe:
