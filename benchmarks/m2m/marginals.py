@@ -11,7 +11,7 @@ from benchmarks.m2m.tables import Table
 from dpsketch.fitting.columns import fit_marginal
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.maps.marginals import BoundMarginals
-from dpsketch.recipe import marginal_bins
+from dpsketch.sizes import marginal_bins
 from dpsketch.sketch.pooling import column_summaries
 
 SHARE_ROWS = 0.03

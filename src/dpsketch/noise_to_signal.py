@@ -180,7 +180,7 @@ def sums_share(count: float, rest: float, noise: float, squares: bool = False) -
     Source: compressive App. E, whose cubic is solved here as it stands: with its term AB/C, which the paper leaves out
     and so finds 1 − (nε)^(−2/3), right only where the sums are lost in noise.
     """
-    from dpsketch.recipe import exact_count_share
+    from dpsketch.sizes import exact_count_share
 
     if min(count, rest, noise) <= 0:
         raise RecipeError("count, rest and noise must be above 0")

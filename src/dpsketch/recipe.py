@@ -17,32 +17,33 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import RecipeError, SchemaError
 from dpsketch.maps.base import BoundMap, FeatureMap, check_columns, check_whole
-from dpsketch.maps.cells import cells_of
 from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.marginals import Marginals
-from dpsketch.maps.pairs import MOST_PAIRS, BoundPairs, Pairs, marginals_for
+from dpsketch.maps.pairs import BoundPairs, Pairs, marginals_for
 from dpsketch.maps.quadratic import Quadratic
 from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.maps.second_moments import SecondMoments
 from dpsketch.privacy.budget import Budget
 from dpsketch.records import Records
-from dpsketch.relation import Relation
-from dpsketch.schema import Boolean, Category, Column, Datetime, Integer, Schema, nearest
+from dpsketch.schema import Boolean, Category, Datetime, Schema, nearest
+from dpsketch.sizes import (
+    MARGINALS_SHARE,
+    PAIRS_SHARE,
+    RADII,
+    RADII_OF_MORE,
+    cluster_frequencies,
+    count_share,
+    fine_columns,
+    fourier_size,
+    marginal_bins,
+    pair_sizes,
+    pca_directions,
+    whole_number_bins,
+)
 
 MOST_PARTS = 100
-MARGINALS_SHARE, PAIRS_SHARE = 0.42, 0.55
-FEW_COLUMNS = 16
-PAIR_SD = 0.01  # as a share of the rows: `fitting.groups.groups_wanted` is 4 there
-MOST_FINE_CELLS = 40_000_000  # of a raw sketch's pair tables: 160 MB in counters of four bytes
-FEW_WHOLE_NUMBERS = 130
-LEAST_COUNT_SHARE, MOST_COUNT_SHARE = 0.01, 0.3
-LEAST_FREQUENCIES, MOST_FREQUENCIES = 2, 10  # of clusters: times clusters times columns
-NOISE, NOISE_OF_FEW = 2.0, 4.0
-FEW_COLUMNS_OF_CLUSTERS = 3  # whose clusters are seldom round, and which have few frequencies anyhow
-RADII = {1: (4.0, 160.0), 2: (4.0, 160.0), 3: (2.0, 40.0)}  # by columns; radians per width of the bounds
-RADII_OF_MORE = (5.0, 50.0)
 
 
 @dataclass(frozen=True)
@@ -299,7 +300,7 @@ class Recipe:
                 )
             return cls([Part(Count(), 0.05), Part(Marginals(bins=marginal_bins(rows * 0.95 * epsilon)), 0.95)], rows)
         bins, most = pair_sizes(rows, budget, len(columns))
-        bins, paired = _fine_columns(schema, max(bins, _whole_number_bins(schema)))
+        bins, paired = fine_columns(schema, max(bins, whole_number_bins(schema)))
         parts = [Part(Count(), 0.03), Part(Marginals(bins=bins), MARGINALS_SHARE)]
         if len(paired) < 2:
             size = frequencies or fourier_size(rows * PAIRS_SHARE * epsilon)
@@ -377,24 +378,6 @@ class Recipe:
         return cls([Part(Count(), 0.03), Part(moments, 0.97)], rows)
 
 
-def pca_directions(rows: int, budget: Budget, columns: int, n_components: int) -> int | None:
-    """How many squares of projections to sketch for principal components, None for second moments themselves.
-
-    Under pure ε the noise of all d(d+1)/2 second moments has an operator norm of about √2·d^1.5/(rows·ε) of the squared
-    radius, that of a matrix of low rank fitted to B bases of squares only √(B/d) of it, but for what is not of low
-    rank. So squares are taken where d is at least 8·n_components and that norm is above 2 %; from 500 % on all is lost
-    in noise. Gaussian noise of second moments does not grow with their number: they are always better.
-    Source: RESEARCH "Clusters, mixtures, PCA"; docs/models.md has the measurements.
-    """
-    if budget.delta or budget.rho is not None or not budget.private:
-        return None
-    noise = sqrt(2) * columns**1.5 / (rows * budget.strength)
-    if columns < 8 * n_components or not 0.02 < noise < 5:
-        return None
-    basis = 1 << (columns - 1).bit_length()
-    return basis * (2 * n_components + 2)
-
-
 def _versioned(part: Mapping[str, Any]) -> dict[str, Any]:
     """A part as a person writes it: the current version and defaults of its map, also inside `of`."""
     facts = dict(part)
@@ -420,129 +403,3 @@ def declared_rows(schema: Schema, rows: int | None = None) -> int:
     if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= 10**15:
         raise RecipeError(f"rows must be a whole number from 1 to 10^15, got {rows!r} instead")
     return rows
-
-
-def pair_sizes(rows: int, budget: Budget, columns: int) -> tuple[int, int | None]:
-    """Bins of marginals and pair tables, and how many pairs the noise supports, None for all: from public numbers.
-
-    Up to FEW_COLUMNS columns all pairs answer best, also with little budget. Beyond, as many as leave the cells of
-    their tables a predicted standard deviation of at most PAIR_SD of the rows, so that columns have four groups
-    (`fitting.groups`), but never fewer than connect all columns.
-
-    Source: RESEARCH "Statistics and models from one general sketch"; docs/decisions/007-pairs-in-the-general-recipe.md.
-    """
-    bins = marginal_bins(rows * MARGINALS_SHARE * min(budget.strength, 1000.0) / columns)
-    every = comb(columns, 2)
-    if columns <= FEW_COLUMNS or not budget.private:
-        return bins, None
-    supported = max(columns - 1, int(_supported_pairs(PAIR_SD * rows, budget)))
-    return bins, None if supported >= every else supported
-
-
-def _supported_pairs(deviation: float, budget: Budget) -> float:
-    """How many pair tables can have noise of this standard deviation in each cell: Laplace or Gaussian, the better."""
-    from dpsketch.privacy.calibrate import gaussian_deviation
-
-    if budget.rho is not None:
-        return deviation**2 * 2 * PAIRS_SHARE * budget.rho
-    laplace = deviation * PAIRS_SHARE * budget.strength / sqrt(2)
-    if not budget.delta:
-        return laplace
-    single = gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1)  # of one table with all of the budget
-    return max(laplace, PAIRS_SHARE * (deviation / single) ** 2)
-
-
-def _whole_number_bins(schema: Schema) -> int:
-    """As many bins as leave each value of ages, hours and the like a cell of its own."""
-    return max((column.levels for column in schema.scalars if _few_whole_numbers(column)), default=2) - 2
-
-
-def _few_whole_numbers(column: Column) -> bool:
-    return isinstance(column, Integer) and column.levels <= FEW_WHOLE_NUMBERS
-
-
-def _fine_columns(schema: Schema, bins: int) -> tuple[int, tuple[str, ...]]:
-    """Bins, and columns whose pairs have at most MOST_FINE_CELLS cells with them: with fewer bins if that is enough,
-    else without the columns of the most values; none if there are too many columns.
-    """
-    names = [column.name for column in schema.scalars]
-    if comb(len(names), 2) > MOST_PAIRS:
-        return bins, ()
-
-    sizes = {
-        fewer: {column.name: cells_of(column, fewer).count for column in schema.scalars} for fewer in (bins, 64, 16)
-    }
-
-    def fine(names: Sequence[str], bins: int) -> int:
-        counts = [sizes[bins][name] for name in names]
-        return (sum(counts) ** 2 - sum(count**2 for count in counts)) // 2
-
-    while True:
-        for fewer in (bins, 64, 16):
-            if fewer <= bins and fine(names, fewer) <= MOST_FINE_CELLS:
-                return fewer, tuple(names)
-        names.remove(max(reversed(names), key=sizes[16].__getitem__))
-
-
-def marginal_bins(signal: float) -> int:
-    """Bins of a numeric marginal from rows · ε per column."""
-    return 16 if signal < 200 else 64 if signal < 5000 else 128
-
-
-def fourier_size(signal: float) -> int:
-    """Frequencies from rows · ε: the noise of a normalised sum, 2m/(nε), stays at or below one percent."""
-    return int(min(max(signal * 0.005, 20), 500))
-
-
-def cluster_frequencies(schema: Schema, rows: int, budget: Budget, clusters: int, columns: int) -> int:
-    """Frequencies for clusters, from public numbers: as many as give a normalised sum NOISE times its sampling error,
-    1/√(2·rows), as noise (NOISE_OF_FEW times for up to three columns), but from 2 to 10 for each cluster and column.
-
-    Under pure ε the noise of a sum grows with their number, so that more only lose; Gaussian noise grows with its root,
-    so that more than these gain little. Source: RESEARCH "Clusters, mixtures, PCA"; compressive §6.6 for the least.
-    """
-    from dpsketch.privacy.calibrate import gaussian_deviation
-
-    least, most = (factor * clusters * columns for factor in (LEAST_FREQUENCIES, MOST_FREQUENCIES))
-    if not budget.private:
-        return most
-    together = schema.rows_per_unit or 1
-    if schema.relation is Relation.REPLACE_ONE:
-        together *= 2
-    noise = NOISE if columns > FEW_COLUMNS_OF_CLUSTERS else NOISE_OF_FEW
-    wanted = noise * budget.strength / together * sqrt(rows / 2)
-    if budget.rho is not None:
-        wanted = noise**2 * budget.rho * rows / together**2
-    elif budget.delta:
-        single = gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1)
-        wanted = max(wanted, noise**2 * rows / 2 / (single * together) ** 2)
-    return int(min(max(wanted, least), most))
-
-
-def count_share(rows: int, strength: float, frequencies: int | None = None) -> float:
-    """The count's share s of a budget ε that it divides with m Fourier sums, from public numbers alone.
-
-    Minimises the noise-to-signal ratio of the sums divided by the count, (1 + A/s²)·(1 + 8m²A/(1−s)²) with
-    A = 1/(rows·ε)², for the strongest signal, to which the count matters most. The result is kept between
-    LEAST_COUNT_SHARE and MOST_COUNT_SHARE and has four decimals.
-
-    Source: compressive L. 27, 28 and App. E, with the clean sums as reference and no subsampling. The paper leaves the
-    term (1−s)³/8m² out of s³ = (1−s)³/8m² + A·(1−2s) and finds (rows·ε)^(−2/3). That holds only as long as rows·ε is
-    well below m, where the sums are lost in noise; beyond, the best share stays near (8m²)^(−1/3) however many rows.
-    """
-    if frequencies is None:
-        frequencies = fourier_size(rows * strength)
-    share = exact_count_share(1 / (8 * frequencies**2), (rows * strength) ** -2)
-    return round(min(max(share, LEAST_COUNT_SHARE), MOST_COUNT_SHARE), 4)
-
-
-def exact_count_share(relative: float, absolute: float) -> float:
-    """The root of s³ = relative·(1−s)³ + absolute·(1−2s) in (0, ½), or of less than 1 where `relative` is large:
-    the best share of a count whose noise adds `absolute` with all of the budget; `relative` is that times what the sums
-    are without their noise, over what the noise adds with all of the budget. Source: compressive App. E.
-    """
-    share = max(0.5, 1 - 1 / (1 + relative ** (1 / 3)))
-    for _ in range(50):  # Newton from above, where the cubic is convex and rises: no step goes too far
-        value = share**3 - relative * (1 - share) ** 3 - absolute * (1 - 2 * share)
-        share -= value / (3 * share**2 + 3 * relative * (1 - share) ** 2 + 2 * absolute)
-    return share

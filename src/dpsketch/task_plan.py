@@ -18,8 +18,9 @@ from dpsketch.maps.quadratic import BoundQuadratic
 from dpsketch.maps.subsampled import MOST_BLOCKS, Subsampled
 from dpsketch.noise_to_signal import NoiseToSignal, SumsNoise, sums_share
 from dpsketch.privacy.budget import Budget
-from dpsketch.recipe import LEAST_FREQUENCIES, Part, Recipe, RowSampling, count_share, declared_rows
+from dpsketch.recipe import Part, Recipe, RowSampling, declared_rows
 from dpsketch.schema import Number, Schema
+from dpsketch.sizes import LEAST_FREQUENCIES, count_share
 
 GOOD = 1e-3  # of NSR_max = GOOD·m/(k·d), and the share of variance that components may lose
 _HALVINGS = 12
