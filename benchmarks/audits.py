@@ -32,6 +32,7 @@ MAPS = {
     "one-bit": dps.OneBitFourier(columns=("x",), size=1),
     "quadratic": dps.Quadratic(columns=("x", "z"), size=1),
     "second moments": dps.SecondMoments(columns=("x", "z")),
+    "second moments with means": dps.SecondMoments(columns=("x", "z"), means=True),
     "grid": dps.Grid(columns=("x",), rows=1, width=8, levels=(1,)),
     "race": dps.Race(columns=("x",), rows=1, width=8),
     "grouped fourier": dps.Grouped(dps.Fourier(columns=("x",), size=1), "y"),
