@@ -39,11 +39,13 @@ MAPS = {
     "subsampled": dps.Subsampled(dps.OneBitFourier(columns=("x",), size=2), 1),
 }
 SOME_PAIRS = dps.Recipe([dps.Part(dps.Marginals(bins=2), 0.2), dps.Part(dps.Pairs(bins=2, pool=True, most=1), 0.8)])
-BODIES = ("fourier", "one-bit", "second moments", "grouped fourier")
+BODIES = ("fourier", "one-bit", "second moments", "second moments with means", "grouped fourier")
 NOT_SHARP = {
     ("count", "replace-one"): "nothing differs",
     ("quadratic", "replace-one"): "the bound is twice that of one record",
     ("second moments", "replace-one"): "the L1 bound is twice that of one record",
+    ("second moments with means", "add-remove"): "no record attains the bounds",
+    ("second moments with means", "replace-one"): "the bounds are twice those of one record",
     ("subsampled", "add-remove"): "masks hide a record",
     ("subsampled", "replace-one"): "masks hide a record",
 }
