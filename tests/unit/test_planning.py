@@ -184,8 +184,8 @@ def test_errors_of_the_general_recipe_are_predicted(
     """Within a factor of 3: what its mixture makes of a table depends on the table; see docs/answers.md."""
     table, schema, queries = known
     budget = dps.Budget(1.0)
-    actual = actual_errors(table, schema, queries, budget, dps.Recipe.general(schema, budget=budget), 12)
-    found = dps.plan(schema, queries, [budget], simulations=12)
+    actual = actual_errors(table, schema, queries, budget, dps.Recipe.general(schema, budget=budget), 6)
+    found = dps.plan(schema, queries, [budget], simulations=6)
     assert all(near(found, actual, 3)), (actual, found)
 
 

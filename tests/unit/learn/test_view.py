@@ -123,12 +123,12 @@ def test_one_bit_features_stand_in_for_fourier(frame: pandas.DataFrame) -> None:
     parts = [
         dps.Part(dps.Count(), 0.1),
         dps.Part(dps.Histogram(bins=128), 0.4),
-        dps.Part(dps.OneBitFourier(size=800), 0.5),
+        dps.Part(dps.OneBitFourier(size=400), 0.5),
     ]
     raw = dps.accumulate(frame, dps.Schema.from_dict(FACTS), dps.Recipe(parts))
     view = dps.View(dps.release(raw, dps.Budget(math.inf)))
     answer = view.mean("height", "sex = 'm'")
-    assert answer.how == "moment-to-moment regression on 800 one-bit Fourier frequencies and the marginals"
+    assert answer.how == "moment-to-moment regression on 400 one-bit Fourier frequencies and the marginals"
     exact, independent = frame.height[frame.sex == "m"].mean(), frame.height.mean()
     assert abs(answer.value - exact) < 0.4 * abs(independent - exact)
 
@@ -199,7 +199,7 @@ def test_a_column_of_many_labels_does_not_spoil_other_answers() -> None:
     raw = dps.accumulate(table, schema, dps.Recipe.general(schema, budget=budget))
     exact = int(np.sum((table["sex"].to_numpy() == "f") & (table["age"].to_numpy() > 50)))
     errors = []
-    for _ in range(5):
+    for _ in range(3):
         view = dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "a"))
         answer = view.count("sex = 'f' and age > 50")
         errors.append((answer.value - exact) / answer.stderr)
@@ -342,11 +342,11 @@ def test_structured_frequencies_stand_in_for_dense_ones(
     parts = [
         dps.Part(dps.Count(), 0.1),
         dps.Part(dps.Histogram(bins=128), 0.4),
-        dps.Part(kind(size=800, structure="hadamard"), 0.5),
+        dps.Part(kind(size=400, structure="hadamard"), 0.5),
     ]
     raw = dps.accumulate(frame, dps.Schema.from_dict(FACTS), dps.Recipe(parts))
     answer = dps.View(dps.release(raw, dps.Budget(math.inf))).mean("height", "sex = 'm'")
-    assert "moment-to-moment regression on 800" in answer.how
+    assert "moment-to-moment regression on 400" in answer.how
     exact, independent = frame.height[frame.sex == "m"].mean(), frame.height.mean()
     assert abs(answer.value - exact) < 0.4 * abs(independent - exact)
 
@@ -399,7 +399,7 @@ def test_errors_of_tail_quantiles_match_their_spread() -> None:
     recipe = dps.Recipe([dps.Part(dps.Count(), 0.1), dps.Part(dps.Marginals(bins=64), 0.9)])
     x = rng.gamma(3, 10, 2000).clip(0, 100)
     raw = dps.accumulate(pandas.DataFrame({"x": x, "t": [pandas.Timestamp("2021-06-01")] * 2000}), schema, recipe)
-    views = [dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a")) for _ in range(40)]
+    views = [dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a")) for _ in range(16)]
     for q in (0.5, 0.95, 0.99):
         answers = [view.quantile("x", q) for view in views]
         assert min(answer.stderr for answer in answers) > 0.05, q
