@@ -20,6 +20,10 @@ SPREAD = 0.5  # standard deviation of the first logits about the marginals'
 MARGIN_WEIGHT = 0.3
 FLOOR = 1e-4  # on products of shares, in weights
 LEAST = 1e-8  # share that logits start from
+LOWEST = -25.0  # logit of a share that is as good as none
+TINY = np.float32(
+    1e-20
+)  # keeps what decays towards zero out of the range in which processors are a hundred times slower
 CHECK = 25  # steps
 
 
@@ -63,6 +67,7 @@ def fit_mixture(
         residual -= aim
         if step % CHECK == 0:
             logits -= np.log(sums)  # changes nothing, and keeps exponentials in range
+            np.maximum(logits, LOWEST, out=logits)
             now = float(np.sqrt(np.square(residual, where=known, out=np.zeros_like(residual)).sum() / cells))
             if now < tolerance:
                 break
@@ -122,8 +127,8 @@ class _Adam:
     def move(self, parameters: Singles, slope: Singles, rate: float) -> None:
         self._step += 1
         self._mean *= 0.9
-        self._mean += 0.1 * slope
+        self._mean += 0.1 * slope + TINY
         self._square *= 0.99
-        self._square += 0.01 * np.square(slope)
+        self._square += 0.01 * np.square(slope) + TINY
         scale = rate / (1 - 0.9**self._step)
         parameters -= scale * self._mean / (np.sqrt(self._square / (1 - 0.99**self._step)) + 1e-12)
