@@ -10,8 +10,16 @@ from scipy.optimize import minimize_scalar
 import dpsketch as dps
 from conftest import MIXED
 from dpsketch.errors import RecipeError
-from dpsketch.recipe import LEAST_COUNT_SHARE, MOST_COUNT_SHARE, MOST_FINE_CELLS, PAIR_SD
-from dpsketch.sizes import PAIRS_SHARE, cluster_frequencies, count_share, pair_sizes
+from dpsketch.sizes import (
+    LEAST_COUNT_SHARE,
+    MOST_COUNT_SHARE,
+    MOST_FINE_CELLS,
+    PAIR_SD,
+    PAIRS_SHARE,
+    cluster_frequencies,
+    count_share,
+    pair_sizes,
+)
 from dpsketch.sketch.calibration import noise_variance
 from dpsketch.sketch.release import planned
 
