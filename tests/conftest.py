@@ -38,6 +38,11 @@ class TestStream:
     def __init__(self, seed: int = SEED) -> None:
         self._rng = np.random.default_rng(seed)
 
+    def __enter__(self) -> TestStream:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
     def words(self, count: int) -> np.ndarray:
         return self._rng.integers(0, 2**32, count, dtype=np.uint32)
 
@@ -61,6 +66,14 @@ class Script:
 @pytest.fixture
 def stream() -> TestStream:
     return TestStream()
+
+
+@pytest.fixture
+def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise and samples of releases that are the same in every run: for tests alone, the library has no such door."""
+    seeds = iter(range(10**6))
+    for module in ("sketch.release", "engines.local"):
+        monkeypatch.setattr(f"dpsketch.{module}.Keystream", lambda: TestStream(next(seeds)))
 
 
 MIXED = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -84,9 +83,3 @@ def mini_batch_error(points: Floats, count: int, seed: int) -> float:
 
     found = MiniBatchKMeans(count, n_init=3, random_state=seed).fit(points)
     return error_of(points, found.cluster_centers_)
-
-
-def timed(work: Callable[[], Any]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start

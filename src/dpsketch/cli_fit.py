@@ -53,11 +53,8 @@ def kmeans(
     names = [str(name) for name in model.feature_names_in_]
     rows = []
     for place, share in enumerate(model.weights_.tolist()):
-        row: dict[str, Any] = {"cluster": place, "weight": share}
-        pairs = zip(model.cluster_centers_[place].tolist(), model.cluster_centers_stderr_[place].tolist(), strict=True)
-        for name, (value, error) in zip(names, pairs, strict=True):
-            row |= {name: value, f"{name}_stderr": error}
-        rows.append(row)
+        row = {"cluster": place, "weight": share}
+        rows.append(row | _located(names, model.cluster_centers_[place], model.cluster_centers_stderr_[place]))
     _print_clusters(rows, model, format_)
 
 
@@ -79,16 +76,9 @@ def gmm(
     names = [str(name) for name in model.feature_names_in_]
     rows = []
     for place, weight in enumerate(model.weights_.tolist()):
-        row: dict[str, Any] = {
-            "component": place,
-            "weight": weight,
-            "weight_stderr": float(model.weights_stderr_[place]),
-        }
-        pairs = zip(model.means_[place].tolist(), model.means_stderr_[place].tolist(), strict=True)
-        for name, (value, error) in zip(names, pairs, strict=True):
-            row |= {name: value, f"{name}_stderr": error}
-        row |= _variances(model.covariances_[place], names)
-        rows.append(row)
+        row = {"component": place, "weight": weight, "weight_stderr": float(model.weights_stderr_[place])}
+        row |= _located(names, model.means_[place], model.means_stderr_[place])
+        rows.append(row | _variances(model.covariances_[place], names))
     _print_clusters(rows, model, format_)
 
 
@@ -126,6 +116,12 @@ def pca(
     _print(model.to_dicts(), {"how": model.how_, "converged": model.converged_}, format_)
     if format_ == "table":
         out.print(f"{model.how_}; ± is one standard error.")
+
+
+def _located(names: list[str], values: Any, errors: Any) -> dict[str, float]:
+    """A place, each column with its standard error after it."""
+    pairs = zip(names, values.tolist(), errors.tolist(), strict=True)
+    return {key: number for name, *both in pairs for key, number in zip((name, f"{name}_stderr"), both, strict=True)}
 
 
 def _variances(covariance: Any, names: list[str]) -> dict[str, float]:

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from conftest import TestStream
 from dpsketch.encoding import encode
 from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.noise_to_signal import POPULATION, RECORDS, SumsNoise, amplified, sums_share
@@ -18,20 +17,6 @@ from dpsketch.schema import Schema
 
 ROWS = 2000
 FOURIER = dps.Fourier(size=40)
-
-
-class SeededStream(TestStream):
-    def __enter__(self) -> SeededStream:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-@pytest.fixture
-def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds = iter(range(10**6))
-    monkeypatch.setattr("dpsketch.sketch.release.Keystream", lambda: SeededStream(next(seeds)))
-    monkeypatch.setattr("dpsketch.engines.local.Keystream", lambda: SeededStream(next(seeds)), raising=False)
 
 
 def schema(relation: str = "add-remove") -> Schema:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsketch as dps
-from conftest import MIXED, TestStream
+from conftest import MIXED
 from dpsketch.demo import make_table
 from dpsketch.encoding import encode
 from dpsketch.errors import BudgetError, QueryError, RecipeError
@@ -24,19 +24,6 @@ from dpsketch.simulation import MadeUp, made_up_table
 
 SMALL = dps.Recipe([dps.Part(dps.Count(), 0.1), dps.Part(dps.Histogram(bins=16), 0.9)])
 ONE = [dps.Budget(1.0)]
-
-
-class SeededStream(TestStream):
-    def __enter__(self) -> SeededStream:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-@pytest.fixture
-def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds = iter(range(10**6))
-    monkeypatch.setattr("dpsketch.sketch.release.Keystream", lambda: SeededStream(next(seeds)))
 
 
 def test_made_up_cells_obey_the_schema_and_depend_on_each_other(schema: dps.Schema) -> None:

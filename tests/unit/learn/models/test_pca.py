@@ -15,26 +15,12 @@ import pytest
 from sklearn.decomposition import PCA as Exact
 
 import dpsketch as dps
-from conftest import TestStream
 from dpsketch.errors import QueryError
 from dpsketch.learn.models.spectrum import oriented, projected
 
 ROWS, COLUMNS = 5000, 5
 LOW, HIGH = -80.0, 100.0
 STUDY = dps.Budget(float("inf"))
-
-
-class SeededStream(TestStream):
-    def __enter__(self) -> SeededStream:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-@pytest.fixture
-def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds = iter(range(10**6))
-    monkeypatch.setattr("dpsketch.sketch.release.Keystream", lambda: SeededStream(next(seeds)))
 
 
 def schema(columns: int = COLUMNS, **more: dict[str, Any]) -> dps.Schema:
