@@ -7,7 +7,6 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from math import comb, sqrt
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -15,33 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch import ready
 from dpsketch.errors import RecipeError, SchemaError
-from dpsketch.maps.base import BoundMap, FeatureMap, check_columns, check_whole
-from dpsketch.maps.count import Count
-from dpsketch.maps.fourier import Fourier
+from dpsketch.maps.base import BoundMap, FeatureMap, check_whole
 from dpsketch.maps.grouped import BoundGrouped
-from dpsketch.maps.marginals import Marginals
-from dpsketch.maps.pairs import BoundPairs, Pairs, marginals_for
-from dpsketch.maps.quadratic import Quadratic
+from dpsketch.maps.pairs import BoundPairs, marginals_for
 from dpsketch.maps.registry import MAPS, map_from_dict
-from dpsketch.maps.second_moments import SecondMoments
 from dpsketch.privacy.budget import Budget
 from dpsketch.records import Records
-from dpsketch.schema import Boolean, Category, Datetime, Schema, nearest
-from dpsketch.sizes import (
-    MARGINALS_SHARE,
-    PAIRS_SHARE,
-    RADII,
-    RADII_OF_MORE,
-    cluster_frequencies,
-    count_share,
-    fine_columns,
-    fourier_size,
-    marginal_bins,
-    pair_sizes,
-    pca_directions,
-    whole_number_bins,
-)
+from dpsketch.schema import Boolean, Category, Schema, nearest
 
 MOST_PARTS = 100
 
@@ -282,36 +263,8 @@ class Recipe:
         many Fourier frequencies, with three tenths of the pairs' share. Tables too wide for pairs get them instead;
         a table of one column is refused any.
         """
-        rows = declared_rows(schema, rows)
-        if budget is None:
-            raise RecipeError("Recipe.general needs a budget", "pass budget=Budget(epsilon=1.0)")
-        columns = schema.scalars
-        if not columns:
-            raise RecipeError(
-                "Recipe.general needs a column that is not a set of ids",
-                "write a recipe for sets: Recipe([Part(Race(hash=MinHash()), 1.0)])",
-            )
-        epsilon = min(budget.strength, 1000.0)
-        if len(columns) == 1:
-            if frequencies:
-                raise RecipeError(
-                    "frequencies tell how columns go together, and this table has a single one",
-                    "leave out frequencies (--frequencies)",
-                )
-            return cls([Part(Count(), 0.05), Part(Marginals(bins=marginal_bins(rows * 0.95 * epsilon)), 0.95)], rows)
-        bins, most = pair_sizes(rows, budget, len(columns))
-        bins, paired = fine_columns(schema, max(bins, whole_number_bins(schema)))
-        parts = [Part(Count(), 0.03), Part(Marginals(bins=bins), MARGINALS_SHARE)]
-        if len(paired) < 2:
-            size = frequencies or fourier_size(rows * PAIRS_SHARE * epsilon)
-            return cls([*parts, Part(Fourier(size=size), PAIRS_SHARE)], rows)
-        if most is not None and most >= comb(len(paired), 2):
-            most = None
-        named = None if len(paired) == len(columns) else paired
-        pairs = Pairs(named, bins, pool=True, most=most)
-        if frequencies:
-            return cls([*parts, Part(pairs, 0.385), Part(Fourier(size=frequencies), 0.165)], rows)
-        return cls([*parts, Part(pairs, PAIRS_SHARE)], rows)
+        rows, budget = _known("general", schema, rows, budget)
+        return cls._of(ready.general(schema, rows, budget, frequencies), rows)
 
     @classmethod
     def clusters(
@@ -327,19 +280,8 @@ class Recipe:
 
         The number of frequencies follows from declared rows, budget, clusters and columns: `cluster_frequencies`.
         """
-        rows = declared_rows(schema, rows)
-        if budget is None:
-            raise RecipeError("Recipe.clusters needs a budget", "pass budget=Budget(epsilon=1.0)")
-        check_whole("Recipe.clusters", "n_clusters", n_clusters, 1, 10_000)
-        names = check_columns("Recipe.clusters", columns)
-        if names is None:
-            names = tuple(column.name for column in schema.scalars if column.numeric)
-        if not names:
-            raise RecipeError("Recipe.clusters needs a column of numbers", "declare one in the schema")
-        size = cluster_frequencies(schema, rows, budget, n_clusters, len(names))
-        fourier = Fourier(names, size, radii=RADII.get(len(names), RADII_OF_MORE))
-        share = count_share(rows, min(budget.strength, 1000.0), size)
-        return cls([Part(Count(), share), Part(fourier, round(1 - share, 4))], rows)
+        rows, budget = _known("clusters", schema, rows, budget)
+        return cls._of(ready.clusters(schema, rows, budget, n_clusters, columns), rows)
 
     @classmethod
     def pca(
@@ -359,23 +301,20 @@ class Recipe:
         needs less noise, in proportion to its square. Uncentred second moments of many columns give way to squares of
         projections where they would be lost in noise (`pca_directions`).
         """
-        rows = declared_rows(schema, rows)
-        if budget is None:
-            raise RecipeError("Recipe.pca needs a budget", "pass budget=Budget(epsilon=1.0)")
-        if of not in ("covariance", "second_moments"):
-            raise RecipeError(f"Recipe.pca: of must be covariance or second_moments, got {of!r} instead")
-        names = check_columns("Recipe.pca", columns)
-        if names is None:
-            names = tuple(c.name for c in schema.scalars if c.numeric and not isinstance(c, Datetime))
-        if not names:
-            raise RecipeError("Recipe.pca needs a column of numbers", "name booleans or dates in columns")
-        check_whole("Recipe.pca", "n_components", n_components, 1, len(names))
-        ball = sqrt(len(names)) if radius is None else radius
-        size = None if of == "covariance" else pca_directions(rows, budget, len(names), n_components)
-        moments: FeatureMap = SecondMoments(names, ball, means=of == "covariance")
-        if size is not None:
-            moments = Quadratic(names, size, radius=ball, directions="hadamard")
-        return cls([Part(Count(), 0.03), Part(moments, 0.97)], rows)
+        rows, budget = _known("pca", schema, rows, budget)
+        return cls._of(ready.pca(schema, rows, budget, n_components, columns, radius, of), rows)
+
+    @classmethod
+    def _of(cls, shares: ready.Shares, rows: int) -> Recipe:
+        return cls([Part(each, share) for each, share in shares], rows)
+
+
+def _known(name: str, schema: Schema, rows: int | None, budget: Budget | None) -> tuple[int, Budget]:
+    """What the sizes of a ready-made recipe follow from."""
+    rows = declared_rows(schema, rows)
+    if budget is None:
+        raise RecipeError(f"Recipe.{name} needs a budget", "pass budget=Budget(epsilon=1.0)")
+    return rows, budget
 
 
 def _versioned(part: Mapping[str, Any]) -> dict[str, Any]:
