@@ -36,22 +36,21 @@ from dpsketch.schema import Floats
 
 ALSO = ("skin", "naval")  # few values a column: what cells hide matters
 ONE_DEVIATION = 0.6827
-NAMES = ("SMOOTH", "PAIRS", "MORE")
-IN_USE = (unseen.SMOOTH, unseen.PAIRS, unseen.MORE)
+NAMES = ("SMOOTH", "PAIRS", "MORE", "HIDDEN")
+IN_USE = (unseen.SMOOTH, unseen.PAIRS, unseen.MORE, unseen.HIDDEN)
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Of one release: errors, variances that constants scale (one column each), and those that none does."""
+    """Of one release: errors, and variances that constants scale, one column each."""
 
     table: str
     epsilon: float
     off: Floats
     scaled: Floats
-    fixed: Floats
 
     def variance(self, constants: Floats) -> Floats:
-        return self.scaled @ np.square(constants) + self.fixed + 1e-12
+        return self.scaled @ np.square(constants) + 1e-12
 
     def coverage(self, constants: Floats) -> float:
         return float(np.mean(np.abs(self.off) <= np.sqrt(self.variance(constants))))
@@ -69,23 +68,23 @@ def measure(name: str, epsilon: float, delta: float, seed: int) -> Errors:
     estimator = ProductEstimator(table.schema, ReleaseNoise(released), fit_released(released))
     rows = [_row(estimator, table.schema, where(question)) for question in study.at_quantiles]
     found = np.array(rows)
-    return Errors(name, epsilon, found[:, 0] - study.quantile_shares, found[:, 1:4], found[:, 4])
+    return Errors(name, epsilon, found[:, 0] - study.quantile_shares, found[:, 1:])
 
 
 def _row(estimator: ProductEstimator, schema: dps.Schema, condition: str) -> list[float]:
-    """The answer, the variances that constants scale, and the one that none does."""
+    """The answer, and the variances that constants scale."""
     singles = [estimator._single(factor) for factor in merged(condition_factors(schema, parse_condition(condition)))]
     weights = estimator._weights
     found = np.prod([single.means[:, 0] for single in singles], axis=0) * weights[:, 0]
     values = found.sum(1)
     means = [single.means[0] @ weights[0, 0] for single in singles]
     pairs, more = unseen.together(means, [single.variances for single in singles])
-    fixed = 0.0
+    hidden = 0.0
     for place, single in enumerate(singles):
         others = float(np.prod([mean[0] for mean in means[:place] + means[place + 1 :]]))
-        fixed += float((single.unsure[0] ** 2).sum()) * others**2
+        hidden += float((single.unsure[0] ** 2).sum()) * others**2
     spread = float(np.mean((values[1:] - values[0]) ** 2))
-    return [float(values[0]), spread, float(pairs[0]), float(more[0]), fixed]
+    return [float(values[0]), spread, float(pairs[0]), float(more[0]), hidden]
 
 
 def most_likely(errors: list[Errors]) -> Floats:

@@ -13,7 +13,7 @@ from dpsketch.schema import Floats
 SMOOTHING = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)  # penalties, the largest first
 RIDGE = 1e-3
 STANDS_OUT = 3.0  # standard deviations above zero at which an atom is there
-NEWTON_STEPS, GAIN = 30, 1e-3  # at most, and the gain in χ²/2 that ends them
+NEWTON_STEPS, GAIN = 30, 1e-2  # at most, and the gain in χ²/2 that ends them
 TOTAL_WEIGHT = 100.0  # how much better than a cell the total is known
 POSITION_VARIANCE = 0.02  # of mean positions in a cell, before looking; in squared cell widths
 MOST_OFF_CENTRE = 0.45

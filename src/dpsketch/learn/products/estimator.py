@@ -72,14 +72,15 @@ class ProductEstimator:
         singles = [self._single(factor) for factor in factors]
         means = [single.means[0] @ self._weights[0, 0] for single in singles]
         found = reduce(np.multiply, [single.means for single in singles], self._weights).sum(2)
-        changes = _refit_changes(found) * (unseen.SMOOTH if len(factors) > 1 else 1.0)
+        smooth, hidden = (unseen.SMOOTH, unseen.HIDDEN) if len(factors) > 1 else (1.0, 1.0)
+        changes = smooth * _refit_changes(found)
         pairs, more = unseen.together(means, [single.variances for single in singles])
         changes[:, -1] = np.sqrt(unseen.PAIRS**2 * pairs + unseen.MORE**2 * more)
         unsure = np.zeros((len(changes), len(self.columns), PER_COLUMN))
         for place, (factor, single) in enumerate(zip(factors, singles, strict=True)):
             if factor.columns:
                 others = np.broadcast_to(_product(means[:place] + means[place + 1 :]), len(changes))
-                unsure[:, self.columns.index(factor.columns[0])] = single.unsure * others[:, None]
+                unsure[:, self.columns.index(factor.columns[0])] = hidden * single.unsure * others[:, None]
         if len(factors) > 1:
             self._raise(changes, _product([single.sizes for single in singles]))
         return Estimate(found[0], self._placed(np.hstack([changes, unsure.reshape(len(changes), -1)])))

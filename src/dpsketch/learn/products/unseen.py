@@ -18,6 +18,8 @@ SMOOTH = 1.35
 # deviation under independence. Groups of cells hide a part of the first, and pair tables all of the second.
 PAIRS = 0.008
 MORE = 0.03
+# How much further off answers about several columns are by what cells hide than each column's own answers.
+HIDDEN = 1.15
 
 
 def together(means: Sequence[Floats], variances: Sequence[Floats]) -> tuple[Floats, Floats]:
