@@ -26,7 +26,18 @@ class Case:
     goal: float | None = None  # at pure ε=1
 
 
-_COVERS = tuple(column.name for column in schema_of("covtype").scalars)
+_COVERS = (
+    "elevation",
+    "aspect",
+    "slope",
+    "horizontal_distance_to_hydrology",
+    "vertical_distance_to_hydrology",
+    "horizontal_distance_to_roadways",
+    "hillshade_9am",
+    "hillshade_noon",
+    "hillshade_3pm",
+    "horizontal_distance_to_fire_points",
+)
 CASES = (
     Case("cabs", "sf_cabs_2p8m", ("lat_e5", "lon_e5"), 0.007),
     Case("skin", "skin", ("blue", "green", "red"), 0.025),

@@ -79,10 +79,11 @@ def labels_of(table: pa.Table, target: str) -> np.ndarray:
     return np.asarray(table[target].to_numpy(zero_copy_only=False))
 
 
-def distinct(table: pa.Table) -> pa.Table:
-    """Without repeated rows, in the order of their first appearance."""
+def distinct(table: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
+    """Without rows that repeat another in these columns, or in all, in the order of their first appearance."""
     numbered = table.append_column("_place", pa.array(np.arange(len(table))))
-    first = numbered.group_by(table.column_names, use_threads=False).aggregate([("_place", "min")])
+    names = table.column_names if columns is None else list(columns)
+    first = numbered.group_by(names, use_threads=False).aggregate([("_place", "min")])
     return table.take(np.sort(first["_place_min"].to_numpy()))
 
 
@@ -102,7 +103,7 @@ def classification(name: str, seed: int) -> Split:
     table = table_of(name)
     if name in ("occupancy", "cod_rna"):
         if name == "cod_rna":
-            table = distinct(table)
+            table = distinct(table, columns)  # a row of both parts stays in the first, to train
         of_train = pc.equal(table["split"], "train")
         train, test = table.filter(of_train), table.filter(pc.invert(of_train))
     elif name == "skin":
