@@ -20,6 +20,7 @@ from dpsketch.schema import LOWEST, SPAN, Category, Floats, Schema
 
 TEST_SHARE = 0.2
 DIGIT_COLUMNS, DIGIT_BOUND = 50, 1.0
+DIGIT_SEED = 5  # of the matrix with which goals were set; between matrices, accuracies differ by three points
 _PIXELS = 784
 
 
@@ -182,7 +183,7 @@ def digits(split: str) -> pa.Table:
     table = table_of("mnist")
     table = table.filter(pc.equal(table["split"], split))
     pixels = table["pixels"].combine_chunks().flatten().to_numpy().reshape(-1, _PIXELS) / 255.0
-    matrix = np.random.default_rng(0).normal(size=(_PIXELS, DIGIT_COLUMNS)) / np.sqrt(_PIXELS)
+    matrix = np.random.default_rng(DIGIT_SEED).normal(size=(_PIXELS, DIGIT_COLUMNS)) / np.sqrt(_PIXELS)
     numbers = pixels @ matrix
     columns = {f"x{place}": numbers[:, place] for place in range(DIGIT_COLUMNS)}
     return pa.table(columns | {"label": table["label"]})

@@ -109,6 +109,14 @@ def load_model(path: str | Path) -> Any:
     return model
 
 
+def is_model(path: str | Path) -> bool:
+    """Whether a file is an undamaged one of a model, be it of a kind or format that this library does not read."""
+    try:
+        return container.checked(path, "model").header.get("kind") == "model"
+    except FileError:
+        return False
+
+
 def floats(arrays: Mapping[str, Array], name: str, *shape: int) -> Floats:
     """An array of float64 in just this shape, for `from_saved`; −1 stands for any length of at least one."""
     found = arrays[name]
