@@ -55,8 +55,6 @@ app = typer.Typer(
 )
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(fit_app, name="fit")
-for verb in (audit, plan, score, sample):
-    app.command()(verb)
 
 Plan = Annotated[str | None, typer.Option(help="A plan declared in the ledger, of which this release is an entry.")]
 OnlyRows = Annotated[
@@ -236,6 +234,10 @@ def show(
     print(json.dumps(statement, indent=2, ensure_ascii=False) if as_json else statement_text(statement))
 
 
+app.command()(audit)
+app.command()(plan)
+
+
 @app.command()
 def ask(
     sketch: Path,
@@ -263,6 +265,10 @@ def ask(
         for line in table.how:
             out.print(f"{line}; ± is one standard error.")
         out.print(_rich_table(table))
+
+
+app.command()(sample)
+app.command()(score)
 
 
 @app.command()

@@ -170,3 +170,4 @@ def test_errors_of_predictions_in_units_and_scaled_agree() -> None:
     known = tables.unit_features(split.schema, [split.target], split.test)[:, 0]
     assert scaled_error(split, 2 * known - 1) == pytest.approx(0, abs=1e-6)
     assert scaled_error(split, np.full(len(known), 2 * known.mean() - 1)) == pytest.approx(1, abs=0.01)
+    assert scaled_error(split, np.full(len(known), 1e9)) == scaled_error(split, np.ones(len(known)))
