@@ -48,7 +48,7 @@ class Passes:
     """Raw sketches of one table by recipe, each made once, and fresh releases of them; with processor time."""
 
     def __init__(self, table: pa.Table, schema: Schema) -> None:
-        self._table, self._schema = table, schema
+        self._table, self._schema, self.rows = table, schema, len(table)
         self._raw: dict[dps.Recipe, dps.RawSketch] = {}
         self.seconds: dict[str, float] = {}
 
@@ -67,16 +67,15 @@ def kernel_sums(
 ) -> Scored:
     """Kernel sums at the queries, by whichever of hashed counters and tables the recipe takes."""
     needs("KernelDensity")
-    columns = schema_columns(schema)
-    recipe = _ready(
-        "density", schema, rows=schema.rows, budget=budget, columns=columns, kernel=dps.Euclidean(width, scaled=scaled)
-    )
+    columns, kernel = schema_columns(schema), dps.Euclidean(width, scaled=scaled)
+    recipe = _ready("density", schema, rows=schema.rows, budget=budget, columns=columns, hash=kernel)
     view = passes.view(recipe, budget)
-    model, seconds = _fitted(dps.KernelDensity(), view)
-    start = time.process_time()
-    answer = model.density(queries)
+    model, seconds = _fitted(dps.KernelDensity(kernel), view)
+    points, start = mapping_of(queries), time.process_time()
+    answer = model.density(points)
     took = passes.seconds | {"fit": seconds, "query": (time.process_time() - start) / len(queries)}
-    return Scored(answer.value, answer.stderr, recipe_text(view), took)
+    rows = passes.rows  # a density is a mean over the records
+    return Scored(np.asarray(answer.value) * rows, np.asarray(answer.stderr) * rows, recipe_text(view), took)
 
 
 def hashed_sums(
@@ -99,9 +98,9 @@ def class_scores(passes: Passes, split: Split, budget: dps.Budget) -> Scored:
     recipe = _ready("classify", split.schema, split.target, rows=split.schema.rows, budget=budget)
     view = passes.view(recipe, budget)
     model, seconds = _fitted(dps.DensityClassifier(target=split.target), view)
-    features, start = split.test.select(list(split.columns)), time.process_time()
+    features, start = mapping_of(split.test.select(list(split.columns))), time.process_time()
     values = model.predict_proba(features)[:, 1] if len(model.classes_) == 2 else model.predict(features)
-    took = passes.seconds | {"fit": seconds, "query": (time.process_time() - start) / len(features)}
+    took = passes.seconds | {"fit": seconds, "query": (time.process_time() - start) / len(split.test)}
     return Scored(values, None, recipe_text(view), took)
 
 
@@ -127,9 +126,10 @@ def anomaly_scores(passes: Passes, found: Anomalies, budget: dps.Budget) -> Scor
     recipe = _ready("anomaly", found.schema, rows=found.schema.rows, budget=budget, columns=found.columns)
     view = passes.view(recipe, budget)
     model, seconds = _fitted(dps.AnomalyScorer(), view)
-    answer = model.score(found.test)
-    values, stderr = getattr(answer, "value", answer), getattr(answer, "stderr", None)
-    return Scored(np.asarray(values), stderr, recipe_text(view), passes.seconds | {"fit": seconds})
+    start = time.process_time()
+    values = -model.score_samples(mapping_of(found.test))
+    took = passes.seconds | {"fit": seconds, "query": (time.process_time() - start) / len(found.test)}
+    return Scored(values, None, recipe_text(view), took)
 
 
 def synthetic_rows(
@@ -142,11 +142,15 @@ def synthetic_rows(
     start = time.process_time()
     if flat:
         needs("GridDensity")
-        drawn = _fitted(dps.GridDensity(recovery="heap"), view)[0].sample(count, seed)
+        drawn = _fitted(dps.GridDensity(method="heap"), view)[0].sample(count, seed)
     else:
         drawn = view.sample(count, seed)
     took = passes.seconds | {"draw": time.process_time() - start}
     return Scored(drawn, None, recipe_text(view), took)
+
+
+def mapping_of(table: pa.Table) -> dict[str, Any]:
+    return {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
 
 
 def schema_columns(schema: Schema) -> tuple[str, ...]:

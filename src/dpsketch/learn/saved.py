@@ -102,7 +102,7 @@ def load_model(path: str | Path) -> Any:
         model = getattr(import_module("dpsketch"), name).from_saved(dict(header["facts"]), arrays)
     except OSError as error:
         raise container.unreadable(path, error) from None
-    except (DpsketchError, *container.INVALID) as error:
+    except (DpsketchError, AssertionError, *container.INVALID) as error:
         reason = error.fact if isinstance(error, DpsketchError) else type(error).__name__
         raise FileError(f"{path}: the model is not valid: {reason}", container.ASK) from None
     model.statement_ = header["statement"]

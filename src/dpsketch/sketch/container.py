@@ -32,6 +32,7 @@ TYPES: dict[str, np.dtype[Any]] = {
     "I64": np.dtype("<i8"),
     "I32": np.dtype("<i4"),
     "I16": np.dtype("<i2"),
+    "I8": np.dtype("i1"),
 }
 INVALID = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, IndexError, RecursionError, MemoryError)
 _DIGEST = 32
