@@ -14,7 +14,7 @@ from dpsketch.schema import Floats
 
 BINS = 32
 MOST_CELLS = 1 << 22
-MOST_ROWS = 100_000  # of logistic regressions: more rows no longer change their figures, but take minutes
+MOST_ROWS = 100_000  # of logistic regressions, a random part of larger tables, for time
 _FAILURE = 0.05  # of AdaSSP's bound of its noise's norm
 
 

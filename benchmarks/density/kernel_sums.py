@@ -16,7 +16,7 @@ import dpsketch as dps
 from dpsketch.schema import Floats
 
 CACHE = Path(os.environ.get("DPSKETCH_CACHE", Path(tempfile.gettempdir()) / "dpsketch-benchmarks"))
-_STEPS, _FARTHEST = 1 << 15, 1 << 10  # of the table: distances up to 2^10 widths, in steps of their fourth root
+_STEPS = 1 << 15  # of the table, which reaches as far as rows and queries are apart, in the fourth root of distance
 _QUERIES = 64
 
 
@@ -24,7 +24,7 @@ def exact_sums(points: Floats, queries: Floats, width: float) -> Floats:
     """Σ over points of the collision probability of one p-stable hash of this width (race §2.3)."""
     rows, counts = np.unique(points, axis=0, return_counts=True)
     key = hashlib.sha256()
-    for each in (rows, counts, queries, np.array([width, _STEPS, _FARTHEST])):
+    for each in (rows, counts, queries, np.array([width, _STEPS])):
         key.update(np.ascontiguousarray(each).tobytes() + str(each.shape).encode())
     path = CACHE / f"kernel-sums-{key.hexdigest()[:32]}.npy"
     if path.exists():
@@ -39,8 +39,10 @@ def exact_sums(points: Floats, queries: Floats, width: float) -> Floats:
 
 
 def _brute_force(rows: Floats, counts: np.ndarray, queries: Floats, width: float) -> Floats:
-    """The kernel by a table over the fourth root of the distance, linear between its entries; relative error 1e-6."""
-    roots = np.linspace(0.0, _FARTHEST**0.25, _STEPS + 1)
+    """The kernel by a table over the fourth root of the distance, linear between its entries."""
+    both = np.vstack([rows, queries])
+    farthest = 1.01 * float(np.linalg.norm(np.ptp(both, axis=0))) / width + 1.0
+    roots = np.linspace(0.0, farthest**0.25, _STEPS + 1)
     table = np.append(dps.Euclidean(bandwidth=1.0).kernel(roots**4), 0.0)
     scaled = np.ascontiguousarray((rows / width).T, np.float32)
     found = np.empty(len(queries))
