@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint bench audit papers-m2m papers-compressive clean
+.PHONY: help demo test lint bench audit papers-m2m papers-compressive papers-density clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -54,6 +54,9 @@ papers-m2m: $(VENV)/.installed-test .venvs/mbi/.installed .venvs/diffprivlib/.in
 
 papers-compressive: $(VENV)/.installed-test .venvs/diffprivlib/.installed  ## every figure of the compressive paper beside its goal and its baselines
 	$(BIN)/python -m benchmarks.compressive
+
+papers-density: $(VENV)/.installed-test .venvs/diffprivlib/.installed  ## every figure of the race and density papers beside its goal and its baselines
+	$(BIN)/python -m benchmarks.density
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

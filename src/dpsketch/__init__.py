@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.models.pca import PCA
     from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
     from dpsketch.learn.models.wrapped import fit_sklearn
+    from dpsketch.learn.saved import load_model, save_model
     from dpsketch.learn.view import View
     from dpsketch.learn.view import open_view as open
     from dpsketch.maps.count import Count
@@ -85,10 +86,12 @@ __all__ = [
     "fit_embedding",
     "fit_loss",
     "fit_sklearn",
+    "load_model",
     "open",
     "plan",
     "plan_task",
     "release",
+    "save_model",
 ]
 
 # Where each name lives. They are imported at first use: asking a sketch needs neither Numba nor the ledger.
@@ -135,10 +138,12 @@ _HOMES = {
     "fit_embedding": "embed",
     "fit_loss": "learn.models.losses",
     "fit_sklearn": "learn.models.wrapped",
+    "load_model": "learn.saved",
     "open": "learn.view",
     "plan": "planning",
     "plan_task": "task_plan",
     "release": "sketch.release",
+    "save_model": "learn.saved",
 }
 
 

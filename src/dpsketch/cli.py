@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gc
 import json
-import math
 import os
 import re
 import sys
@@ -18,7 +17,22 @@ from rich.table import Table as RichTable
 
 from dpsketch.cli_fit import fit_app
 from dpsketch.cli_ledger import ledger_app, spent_text
-from dpsketch.console import Force, SchemaPath, check_free, err, out, progress_bar
+from dpsketch.cli_plan import audit, plan
+from dpsketch.cli_rows import sample, score
+from dpsketch.console import (
+    Delta,
+    Epsilon,
+    Force,
+    Mechanism,
+    RecipePath,
+    Rho,
+    Rows,
+    SchemaPath,
+    check_free,
+    err,
+    out,
+    progress_bar,
+)
 from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError, RecipeError
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget
 from dpsketch.schema import Schema
@@ -28,7 +42,6 @@ from dpsketch.sketch.statement import statement_text
 
 if TYPE_CHECKING:
     from dpsketch.learn.sql import Table
-    from dpsketch.planning import Forecast
     from dpsketch.privacy.ledger import Ledger
     from dpsketch.recipe import Recipe
     from dpsketch.sketch.raw import RawSketch
@@ -43,11 +56,6 @@ app = typer.Typer(
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(fit_app, name="fit")
 
-Rows = Annotated[int | None, typer.Option(help="Public order of magnitude of the rows; overrides the schema.")]
-Epsilon = Annotated[float | None, typer.Option(help="Privacy budget of this release.")]
-Delta = Annotated[float, typer.Option(help="Probability of outcomes that epsilon does not hold for, such as 1e-6.")]
-Rho = Annotated[float | None, typer.Option(help="Zero-concentrated budget, instead of epsilon and delta.")]
-Mechanism = Annotated[str, typer.Option(help="Noise: auto (whichever is less), laplace or gaussian.")]
 Plan = Annotated[str | None, typer.Option(help="A plan declared in the ledger, of which this release is an entry.")]
 OnlyRows = Annotated[
     str | None, typer.Option("--only", metavar="COLUMN=VALUE", help="Use only the rows of one part of a partition.")
@@ -68,9 +76,6 @@ GroupsFrom = Annotated[
         metavar="SKETCH",
         help="Another site's release to merge with: take its pairs and groups of cells, and its recipe.",
     ),
-]
-RecipePath = Annotated[
-    Path | None, typer.Option("--recipe", help="TOML file with the maps and their shares; by default a general recipe.")
 ]
 LedgerPath = Annotated[str | None, typer.Option(help="Ledger file, created if absent, or postgresql:// URL.")]
 Dataset = Annotated[str | None, typer.Option(help="Name in the ledger; by default the table's file name.")]
@@ -210,121 +215,27 @@ def graph(
 
 
 @app.command()
-def show(sketch: Path, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Print the privacy statement of a released sketch."""
-    statement = ReleasedSketch.load(sketch).statement
+def show(
+    sketch: Annotated[Path, typer.Argument(help="A released sketch, or a model fitted to one.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print the privacy statement of a released sketch, or of the release that a model follows from."""
+    try:
+        statement = ReleasedSketch.load(sketch).statement
+    except FileError:
+        from dpsketch.learn.saved import is_model, load_model
+
+        if not is_model(sketch):
+            raise
+        model = load_model(sketch)
+        statement = {"model": type(model).__name__} | model.statement_
+        if not as_json:
+            print(f"A {statement['model']}, which follows from a release with this statement:\n")
     print(json.dumps(statement, indent=2, ensure_ascii=False) if as_json else statement_text(statement))
 
 
-@app.command()
-def audit(
-    recipe: Annotated[Path, typer.Argument(help="TOML recipe to attack.")],
-    epsilon: Epsilon = None,
-    delta: Delta = 0.0,
-    rho: Rho = None,
-    mechanism: Mechanism = "auto",
-    schema: Annotated[
-        Path | None, typer.Option("--schema", help="TOML file with a table's public facts; by default made-up columns.")
-    ] = None,
-    relation: Annotated[str | None, typer.Option(help="Of the made-up columns: add-remove or replace-one.")] = None,
-    draws: Annotated[int, typer.Option(help="Releases to attack; more prove more.", min=1000)] = 20_000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Attack releases of a recipe on its worst neighbouring tables; no data is read, nothing is spent.
-
-    Prints a lower bound of the budget that the attack proves to be spent. Exits with 1 if it is above the claim.
-    """
-    from dpsketch.audit import audit as attack
-    from dpsketch.audit import made_up_schema
-    from dpsketch.recipe import Recipe
-    from dpsketch.relation import Relation
-
-    chosen = Recipe.load(recipe)
-    if schema is not None and relation is not None:
-        raise RecipeError("a schema says its relation itself", "leave out --relation")
-    if relation is not None and relation not in list(Relation):
-        raise RecipeError(
-            f"--relation must be add-remove or replace-one, got '{relation}' instead",
-            "add-remove hides that a record is there at all",
-        )
-    facts = Schema.load(schema) if schema else made_up_schema(chosen, Relation(relation or Relation.ADD_REMOVE))
-    found = attack(chosen, facts, Budget(epsilon, delta, rho), draws, mechanism)
-    if as_json:
-        print(json.dumps(found.to_dict(), indent=2))
-    else:
-        out.print(str(found))
-    if found.violated:
-        raise typer.Exit(1)
-
-
-@app.command()
-def plan(
-    schema: Annotated[Path | None, typer.Option("--schema", help="TOML file with the table's public facts.")] = None,
-    epsilon: Annotated[str, typer.Option(help="Budgets to try, with commas between them.")] = "0.1,1,10",
-    delta: Delta = 0.0,
-    query: Annotated[
-        list[str] | None,
-        typer.Option(help="A select statement on the table `sketch`; may be repeated. By default some usual ones."),
-    ] = None,
-    recipe: RecipePath = None,
-    rows: Rows = None,
-    simulations: Annotated[int, typer.Option(help="Made-up tables; more predict better and take longer.")] = 5,
-    seed: Annotated[int, typer.Option(help="Another seed makes up other tables.", min=0)] = 0,
-    task: Annotated[
-        str | None, typer.Option(help="Instead of queries: whether kmeans, gmm or pca can succeed, and with what.")
-    ] = None,
-    k: Annotated[int | None, typer.Option("--k", help="Of a task: clusters or components.")] = None,
-    columns: Annotated[
-        str | None, typer.Option(help="Of a task: names with commas between them; without a schema, how many.")
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(help="PNG file to write: relative error against epsilon; of a task, where it can succeed."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    force: Force = False,
-) -> None:
-    """Predict how far off answers will be, by releases of made-up tables, or whether a task can succeed; no data is
-    read, nothing is spent.
-    """
-    from dpsketch.planning import plan as predicted
-    from dpsketch.planning import usual_queries
-    from dpsketch.recipe import Recipe
-
-    if plot is not None:
-        if plot.suffix != ".png":
-            raise FileError(f"{plot} does not end in .png", "choose this ending")
-        check_free(plot, force, schema, recipe)
-    budgets = [Budget(number, delta) for number in _numbers(epsilon)]
-    if task is not None:
-        from dpsketch.cli_plan_task import print_task_plan
-
-        if query or recipe is not None:
-            raise RecipeError("a task brings its own recipe and has no queries", "leave out --recipe and --query")
-        print_task_plan(task, k, schema, columns, rows, budgets, plot, as_json)
-        return
-    if k is not None or columns is not None:
-        raise RecipeError("--k and --columns are for a task", "pass --task kmeans, gmm or pca")
-    if schema is None:
-        raise RecipeError("a plan of answers needs --schema", "dpsketch init TABLE > schema.toml writes a template")
-    facts = Schema.load(schema)
-    queries = query or usual_queries(facts)
-    chosen = None if recipe is None else Recipe.load(recipe)
-    with progress_bar("simulating") as report:
-        found = predicted(facts, queries, budgets, rows, chosen, simulations, seed, report)
-    if plot is not None:
-        found.plot(plot)
-        err.print(f"{plot}: relative error against epsilon")
-    if as_json:
-        print(json.dumps(found.to_dicts(), indent=2, ensure_ascii=False))
-        return
-    out.print(_plan_table(found))
-    for label, budget in found.enough().items():
-        if not any(math.isfinite(each.relative) for each in found.answers()[label]):
-            continue
-        least = "with none of these budgets" if budget is None else f"from {budget} on"
-        out.print(f"Below 10 % of a typical answer {least}: {label}")
-    out.print(f"Predicted by {simulations} made-up tables that obey the schema. Nothing was read or spent.")
+app.command()(audit)
+app.command()(plan)
 
 
 @app.command()
@@ -356,26 +267,8 @@ def ask(
         out.print(_rich_table(table))
 
 
-@app.command()
-def sample(
-    sketch: Path,
-    rows: Annotated[int, typer.Option("-n", "--rows", help="How many rows.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="File to write: .parquet or .csv.")],
-    seed: Annotated[int, typer.Option(help="Another seed gives other rows.")] = 0,
-    force: Force = False,
-) -> None:
-    """Write synthetic rows that obey the schema. They cost no privacy, and they are not people."""
-    from pyarrow import csv as arrow_csv
-    from pyarrow import parquet
-
-    from dpsketch.learn.view import open_view
-
-    writers = {".parquet": parquet.write_table, ".csv": arrow_csv.write_csv}
-    if output.suffix not in writers:
-        raise FileError(f"{output} is neither .parquet nor .csv", "choose one of these endings")
-    check_free(output, force, sketch)
-    writers[output.suffix](open_view(sketch).sample(rows, seed), output)
-    err.print(f"{output}: {rows} synthetic rows")
+app.command()(sample)
+app.command()(score)
 
 
 @app.command()
@@ -515,28 +408,6 @@ def _rich_table(table: Table) -> RichTable:
     for row in table.rows:
         shown.add_row(*[_cell_text(cell) for cell in row])
     return shown
-
-
-def _plan_table(plan: Forecast) -> RichTable:
-    """One line an answer and budget; the query stands before its first."""
-    shown = RichTable("query")
-    for name in ("epsilon", "typical answer", "predicted error", "relative"):
-        shown.add_column(name, justify="right", no_wrap=True)
-    for label, found in plan.answers().items():
-        for place, each in enumerate(found):
-            relative = f"{100 * each.relative:.2g} %" if math.isfinite(each.relative) else "-"
-            name = "" if place else label
-            shown.add_row(name, f"{each.budget.epsilon:g}", *each.texts, relative, end_section=each is found[-1])
-    return shown
-
-
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(number) for number in text.split(",")]
-    except ValueError:
-        raise BudgetError(
-            f"--epsilon must be numbers with commas between them, got '{text}' instead", "write --epsilon 0.1,1,10"
-        ) from None
 
 
 def _cell_text(cell: Any) -> str:

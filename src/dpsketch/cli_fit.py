@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from dpsketch.console import Force, check_png, err, out, progress_bar
+from dpsketch.console import Force, check_free, check_png, err, out, progress_bar
 from dpsketch.errors import FitWarning, QueryError
 
 if TYPE_CHECKING:
     from dpsketch.learn.clusters.kmeans import KMeans
     from dpsketch.learn.clusters.mixture import GaussianMixture
+    from dpsketch.learn.saved import SavedModel
 
 fit_app = typer.Typer(
     help="Models of a released sketch; whatever is fitted costs no more privacy.",
@@ -32,6 +33,7 @@ Count = Annotated[int, typer.Option("--k", help="How many clusters or components
 Format = Annotated[str, typer.Option("--format", help="table, csv or json.")]
 Plot = Annotated[Path | None, typer.Option(help="PNG file to write: centres over the density of the fit.")]
 Seed = Annotated[int, typer.Option(help="Of the search; another may find a better fit.", min=0)]
+Save = Annotated[Path | None, typer.Option(help="File to keep the model in, for `dpsketch score`.")]
 FORMATS = ("table", "csv", "json")
 
 
@@ -42,6 +44,7 @@ def kmeans(
     method: Annotated[str, typer.Option(help="gaussian, or clompr, the paper's, for comparison.")] = "gaussian",
     format_: Format = "table",
     plot: Plot = None,
+    save: Save = None,
     seed: Seed = 0,
     force: Force = False,
 ) -> None:
@@ -49,7 +52,7 @@ def kmeans(
     from dpsketch.learn.clusters.kmeans import KMeans
 
     model = KMeans(k, method, seed)
-    _fit(model, sketch, format_, plot, force)
+    _fit(model, sketch, format_, plot, save, force)
     names = [str(name) for name in model.feature_names_in_]
     rows = []
     for place, share in enumerate(model.weights_.tolist()):
@@ -65,6 +68,7 @@ def gmm(
     covariance: Annotated[str, typer.Option(help="spherical, diag or full.")] = "spherical",
     format_: Format = "table",
     plot: Plot = None,
+    save: Save = None,
     seed: Seed = 0,
     force: Force = False,
 ) -> None:
@@ -72,7 +76,7 @@ def gmm(
     from dpsketch.learn.clusters.mixture import GaussianMixture
 
     model = GaussianMixture(k, covariance, seed)
-    _fit(model, sketch, format_, plot, force)
+    _fit(model, sketch, format_, plot, save, force)
     names = [str(name) for name in model.feature_names_in_]
     rows = []
     for place, weight in enumerate(model.weights_.tolist()):
@@ -99,6 +103,7 @@ def pca(
     ] = "covariance",
     format_: Format = "table",
     plot: Annotated[Path | None, typer.Option(help="PNG file to write: the share of variance of each.")] = None,
+    save: Save = None,
     force: Force = False,
 ) -> None:
     """Principal components, with standard errors."""
@@ -107,9 +112,10 @@ def pca(
 
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     model = PCA(k, names, of)
-    _check(sketch, format_, plot, force)
+    _check(sketch, format_, plot, save, force)
     with _warnings_told():
         model.fit(open_view(sketch))
+    _kept(model, save, force)
     if plot is not None:
         model.plot(plot)
         err.print(f"{plot}: share of variance of each component")
@@ -132,22 +138,35 @@ def _variances(covariance: Any, names: list[str]) -> dict[str, float]:
     return found | {f"{names[j]}_{names[i]}_cov": float(covariance[i, j]) for i in range(len(names)) for j in range(i)}
 
 
-def _fit(model: KMeans | GaussianMixture, sketch: Path, format_: str, plot: Path | None, force: bool) -> None:
+def _fit(
+    model: KMeans | GaussianMixture, sketch: Path, format_: str, plot: Path | None, save: Path | None, force: bool
+) -> None:
     from dpsketch.learn.view import open_view
 
-    _check(sketch, format_, plot, force)
+    _check(sketch, format_, plot, save, force)
     with _warnings_told(), progress_bar("fitting") as report:
         model.fit(open_view(sketch), report)
+    _kept(model, save, force)
     if plot is not None:
         model.plot(plot)
         err.print(f"{plot}: centres over the density of the fit")
 
 
-def _check(sketch: Path, format_: str, plot: Path | None, force: bool) -> None:
+def _kept(model: SavedModel, save: Path | None, force: bool) -> None:
+    from dpsketch.learn.saved import save_model
+
+    if save is not None:
+        save_model(model, save, force)
+        err.print(f"{save}: the model; score rows with it: dpsketch score {save} TABLE -o scores.csv")
+
+
+def _check(sketch: Path, format_: str, plot: Path | None, save: Path | None, force: bool) -> None:
     if format_ not in FORMATS:
         raise QueryError(f"--format must be one of {', '.join(FORMATS)}, got '{format_}' instead")
     if plot is not None:
         check_png(plot, force, sketch)
+    if save is not None:
+        check_free(save, force, sketch)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Where commands print, and what several of them share: an option, a bar, a check of the output file."""
+"""Where commands print, and what several of them share: options, a bar, checks of output files."""
 
 from __future__ import annotations
 
@@ -17,6 +17,14 @@ err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
 
 SchemaPath = Annotated[Path, typer.Option("--schema", help="TOML file with the table's public facts.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
+Rows = Annotated[int | None, typer.Option(help="Public order of magnitude of the rows; overrides the schema.")]
+Epsilon = Annotated[float | None, typer.Option(help="Privacy budget of this release.")]
+Delta = Annotated[float, typer.Option(help="Probability of outcomes that epsilon does not hold for, such as 1e-6.")]
+Rho = Annotated[float | None, typer.Option(help="Zero-concentrated budget, instead of epsilon and delta.")]
+Mechanism = Annotated[str, typer.Option(help="Noise: auto (whichever is less), laplace or gaussian.")]
+RecipePath = Annotated[
+    Path | None, typer.Option("--recipe", help="TOML file with the maps and their shares; by default a general recipe.")
+]
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from dpsketch.learn.clusters.atoms import Atoms
 from dpsketch.learn.clusters.decoder import Decoded
 from dpsketch.learn.clusters.places import Places
 from dpsketch.learn.clusters.sums import FourierSums, fourier_sums
-from dpsketch.schema import Floats
+from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
+from dpsketch.schema import Floats, Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
@@ -27,6 +28,7 @@ class SketchModel:
     random_state: int
     converged_: bool
     goodness_of_fit_: float
+    statement_: dict[str, Any]
     _places: Places
     _atoms: Atoms
     _centres: Floats  # places of what is drawn, and their shares of the records
@@ -47,10 +49,14 @@ class SketchModel:
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= MOST_CLUSTERS:
             raise QueryError(f"{name} must be a whole number from 1 to {MOST_CLUSTERS}, got {count!r} instead")
         sums = fourier_sums(view.released)
-        self._places = Places(view.schema, sums.columns)
-        self.feature_names_in_ = np.array(sums.columns, object)
-        self.n_features_in_ = len(sums.columns)
+        self._set_places(Places(view.schema, sums.columns))
+        self.statement_ = view.statement
         return sums, int(count)
+
+    def _set_places(self, places: Places) -> None:
+        self._places = places
+        self.feature_names_in_ = np.array(places.columns, object)
+        self.n_features_in_ = len(places.columns)
 
     def _told(self, decoded: Decoded) -> None:
         """Keep what the search says of itself, and warn where the result should not be relied on."""
@@ -73,6 +79,49 @@ class SketchModel:
 
         plot_clusters(path, self._places, self._atoms, self._centres, self._sizes)
 
+    def _saved(self, arrays: Arrays) -> Saved:
+        """What clusters and mixtures share of `to_saved`."""
+        self._check_fitted()
+        given = self.get_params().items()
+        parameters = {name: value.item() if isinstance(value, np.generic) else value for name, value in given}
+        facts = {
+            "parameters": parameters,
+            "schema": self._places.schema.to_dict(),
+            "columns": list(self._places.columns),
+            "converged": bool(self.converged_),
+        }
+        atoms = self._atoms
+        shared: Arrays = {
+            "goodness_of_fit": np.array([self.goodness_of_fit_]),
+            "logits": atoms.logits,
+            "centres": atoms.centres,
+            "spreads": atoms.spreads,
+            "log_scale": np.array([atoms.log_scale]),
+        }
+        return facts, shared | arrays
+
+    @classmethod
+    def _restored(cls, facts: Facts, arrays: Arrays) -> Self:
+        model = cls(**facts["parameters"])
+        whole(model.random_state)
+        schema, columns = Schema.from_dict(facts["schema"]), facts["columns"]
+        if not all(schema.column(name).numeric for name in columns):
+            raise ValueError("columns")
+        model._set_places(Places(schema, columns))
+        centres = finite(arrays, "centres", -1, model.n_features_in_)
+        count = len(centres)
+        model._atoms = Atoms(
+            finite(arrays, "logits", count),
+            centres,
+            finite(arrays, "spreads", count, -1),
+            float(finite(arrays, "log_scale", 1)[0]),
+        )
+        if model._atoms.spreads.shape[1] not in _spread_widths(model.n_features_in_):
+            raise ValueError("spreads")
+        model.converged_ = facts["converged"] is True
+        model.goodness_of_fit_ = float(floats(arrays, "goodness_of_fit", 1)[0])
+        return model
+
     def _check_fitted(self) -> None:
         if not hasattr(self, "_atoms"):
             raise QueryError(f"this {type(self).__name__} is not fitted", "call fit(view) first")
@@ -80,6 +129,11 @@ class SketchModel:
     def _located(self, X: Any) -> Floats:
         self._check_fitted()
         return self._places.of(X)
+
+
+def _spread_widths(dimension: int) -> tuple[int, int, int]:
+    """Of atoms of each shape."""
+    return 1, dimension, dimension * (dimension + 1) // 2
 
 
 def _warn(fact: str, hint: str) -> None:

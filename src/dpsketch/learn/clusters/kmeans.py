@@ -14,6 +14,7 @@ from dpsketch.learn.clusters.decoder import Decoded, Decoder, Progress
 from dpsketch.learn.clusters.fitting import SketchModel
 from dpsketch.learn.clusters.lloyd import lloyd, moved, nearest
 from dpsketch.learn.clusters.sums import FourierSums
+from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
 from dpsketch.schema import Floats
 
 if TYPE_CHECKING:
@@ -58,13 +59,30 @@ class KMeans(SketchModel):
             weights = moved(points, found)[1]
             errors = _errors(decoded, found, generator)
         order = np.argsort(-weights, kind="stable")
-        self._centres = found[order]
-        self.cluster_centers_ = self._places.units(self._centres)
-        self.cluster_centers_stderr_ = errors[order] * self._places.unit_slopes(self._centres)
-        self.weights_ = self._sizes = weights[order]
         self._atoms = decoded.atoms
+        self._set_clusters(found[order], errors[order], weights[order])
         self._told(decoded)
         return self
+
+    def _set_clusters(self, centres: Floats, errors: Floats, weights: Floats) -> None:
+        self._centres, self._errors = centres, errors
+        self.cluster_centers_ = self._places.units(centres)
+        self.cluster_centers_stderr_ = errors * self._places.unit_slopes(centres)
+        self.weights_ = self._sizes = weights
+
+    def to_saved(self) -> Saved:
+        self._check_fitted()
+        return self._saved({"places": self._centres, "errors": self._errors, "weights": self.weights_})
+
+    @classmethod
+    def from_saved(cls, facts: Facts, arrays: Arrays) -> KMeans:
+        model = cls._restored(facts, arrays)
+        shape = whole(model.n_clusters, 1), model.n_features_in_
+        if model.method not in METHODS:
+            raise ValueError("method")
+        places, errors = finite(arrays, "places", *shape), floats(arrays, "errors", *shape)
+        model._set_clusters(places, errors, finite(arrays, "weights", shape[0]))
+        return model
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """The nearest cluster of each row of a mapping, table or matrix in the user's units."""

@@ -11,6 +11,7 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.clusters.atoms import SHAPES, Atoms
 from dpsketch.learn.clusters.decoder import Decoder, Progress
 from dpsketch.learn.clusters.fitting import SketchModel
+from dpsketch.learn.saved import Arrays, Facts, Saved, floats, whole
 from dpsketch.schema import Floats
 
 if TYPE_CHECKING:
@@ -42,16 +43,33 @@ class GaussianMixture(SketchModel):
         if decoded.interrupted and decoded.atoms.count < count:
             raise KeyboardInterrupt
         atoms = decoded.atoms.take(np.argsort(-decoded.atoms.weights, kind="stable")).shaped(self.covariance_type)
+        self._set_atoms(atoms)
+        self.weights_stderr_, centres = _errors(atoms, decoded.solver.covariance(atoms) * max(decoded.quality, 1.0))
+        self.means_stderr_ = centres * self._places.widths
+        self._told(decoded)
+        return self
+
+    def _set_atoms(self, atoms: Atoms) -> None:
         self._atoms, self._centres, self._sizes, widths = atoms, atoms.centres, atoms.weights, self._places.widths
         self.means_ = self._places.features(atoms.centres)
         covariances = atoms.covariances * widths[:, None] * widths
         full = self.covariance_type == "full"
         self.covariances_: Floats = covariances if full else np.diagonal(covariances, axis1=1, axis2=2).copy()
         self.weights_ = atoms.weights
-        self.weights_stderr_, centres = _errors(atoms, decoded.solver.covariance(atoms) * max(decoded.quality, 1.0))
-        self.means_stderr_ = centres * widths
-        self._told(decoded)
-        return self
+
+    def to_saved(self) -> Saved:
+        self._check_fitted()
+        return self._saved({"weights_stderr": self.weights_stderr_, "means_stderr": self.means_stderr_})
+
+    @classmethod
+    def from_saved(cls, facts: Facts, arrays: Arrays) -> GaussianMixture:
+        model = cls._restored(facts, arrays)
+        if whole(model.n_components, 1) != model._atoms.count or model.covariance_type not in SHAPES:
+            raise ValueError("parameters")
+        model._set_atoms(model._atoms)
+        model.weights_stderr_ = floats(arrays, "weights_stderr", model.n_components)
+        model.means_stderr_ = floats(arrays, "means_stderr", *model.means_.shape)
+        return model
 
     def score_samples(self, X: Any) -> Floats:
         """Log density of each row, with columns in the units of `means_`."""

@@ -22,7 +22,7 @@ class Places:
     """
 
     def __init__(self, schema: Schema, columns: Sequence[str]) -> None:
-        self._schema, self.columns = schema, tuple(columns)
+        self.schema, self.columns = schema, tuple(columns)
         bounds = np.array([_feature_bounds(schema.column(name)) for name in self.columns])
         self._low, self.widths = bounds[:, 0], bounds[:, 1] - bounds[:, 0]
 
@@ -36,7 +36,7 @@ class Places:
                     "pass a matrix with one row a record, or a table with named columns",
                 )
             table = {name: matrix[:, place] for place, name in enumerate(self.columns)}
-        frame = frame_of(self._schema, self.columns, table)
+        frame = frame_of(self.schema, self.columns, table)
         return np.stack([np.maximum(frame.codes(name), LOWEST) / SPAN for name in self.columns], axis=1)
 
     def features(self, places: Floats) -> Floats:
@@ -46,7 +46,7 @@ class Places:
         """Values in the user's units; dates as days since 1970."""
         features = self.features(places)
         for j, name in enumerate(self.columns):
-            column = self._schema.column(name)
+            column = self.schema.column(name)
             if isinstance(column, Number) and column.transform is not None:
                 undo = np.exp if column.transform == "log" else np.sinh
                 features[..., j] = undo(features[..., j])
@@ -57,7 +57,7 @@ class Places:
         slopes = np.broadcast_to(self.widths, places.shape).copy()
         features = self.features(places)
         for j, name in enumerate(self.columns):
-            column = self._schema.column(name)
+            column = self.schema.column(name)
             if isinstance(column, Number) and column.transform is not None:
                 slope = np.exp if column.transform == "log" else np.cosh
                 slopes[..., j] *= slope(features[..., j])

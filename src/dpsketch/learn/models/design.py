@@ -106,9 +106,7 @@ class Classes:
                 f"column '{column.name}' has fewer than two classes that stand out of the noise",
                 "release with a larger epsilon, fewer columns or more rows",
             )
-        self.labels: Labels = _labels(column)[self._levels]
-        if len({type(label) for label in self.labels}) == 1:
-            self.labels = np.array(self.labels.tolist())
+        self.labels: Labels = labels_array(_labels(column)[self._levels].tolist())
 
     def of(self, frame: Frame) -> NDArray[np.int64]:
         """The class of each point as its place in `labels`; −1 where it is missing or none of them."""
@@ -121,6 +119,11 @@ def _shares(column: Column, population: Population, model: int) -> Floats:
     points = population.points(model)
     levels = points.frame.levels(column.name)
     return np.bincount(levels[levels >= 0], points.weights[levels >= 0], column.levels).astype(np.float64)
+
+
+def labels_array(labels: Sequence[Any]) -> Labels:
+    """Of the labels' own type, or of objects where they differ."""
+    return np.array(labels, None if len({type(label) for label in labels}) == 1 else object)
 
 
 def _labels(column: Column) -> Labels:

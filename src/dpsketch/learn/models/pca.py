@@ -14,7 +14,8 @@ from dpsketch.learn.models.design import Design, Labels
 from dpsketch.learn.models.moment_matrix import COVARIANCE, WHAT, moment_matrix
 from dpsketch.learn.models.spectrum import axes
 from dpsketch.learn.points import Frame
-from dpsketch.schema import HIGHEST, LOWEST, Floats
+from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
+from dpsketch.schema import HIGHEST, LOWEST, Floats, Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 GOOD_FIT, CHANCE = 1.5, 6.0  # of the mean squared residual over the noise's variance, and over the root of the sums
 _REFITS, _FEW_REFITS = 24, 8
 _MANY_COLUMNS = 200
+_VARIANCES = ("explained_variance", "explained_variance_ratio")
+_ARRAYS = ("components", "components_stderr", "mean", *_VARIANCES, *(f"{name}_stderr" for name in _VARIANCES))
+_NUMBERS = ("noise_variance", "goodness_of_fit")
 
 
 class PCA:
@@ -56,9 +60,8 @@ class PCA:
             raise QueryError(
                 f"n_components must be at most the number of columns, {dimension}, got {self.n_components} instead"
             )
-        self._design = Design(view.schema, found.columns)
-        low, high = self._design.features(_corners(view, found.columns))
-        self._middle, self._half = (low + high) / 2, (high - low) / 2
+        self._set_columns(view.schema, found.columns)
+        self.statement_ = view.statement
         scale = self._half if self.of == COVARIANCE else np.ones(dimension)
         both = np.outer(scale, scale)
         refits = (_REFITS if dimension <= _MANY_COLUMNS and "rank" not in found.how else _FEW_REFITS) * uncertainty
@@ -74,10 +77,15 @@ class PCA:
         self.mean_: Floats = self._middle + self._half * found.means
         left = result.total - float(result.variance.sum())
         self.noise_variance_ = max(left, 0.0) / max(dimension - self.n_components, 1)
-        self.feature_names_in_: Labels = np.array(found.columns, object)
         self.how_, self.converged_, self.goodness_of_fit_ = found.how, found.converged, found.goodness
         self._warn()
         return self
+
+    def _set_columns(self, schema: Schema, columns: Sequence[str]) -> None:
+        self._design = Design(schema, columns)
+        low, high = self._design.features(_corners(schema, columns))
+        self._middle, self._half = (low + high) / 2, (high - low) / 2
+        self.feature_names_in_: Labels = np.array(columns, object)
 
     def transform(self, X: Any) -> Floats:
         """Rows of a mapping or table of columns in the user's units, along the components; missing cells count as
@@ -114,6 +122,37 @@ class PCA:
             | dict(zip(self.feature_names_in_.tolist(), map(float, self.components_[place]), strict=True))
             for place in range(self.n_components)
         ]
+
+    def to_saved(self) -> Saved:
+        self._check_fitted()
+        facts = {
+            "n_components": self.n_components,
+            "of": self.of,
+            "schema": self._design.schema.to_dict(),
+            "columns": list(self._design.columns),
+            "named": self.columns is not None,
+            "how": self.how_,
+            "converged": bool(self.converged_),
+        }
+        arrays = {name: getattr(self, f"{name}_") for name in _ARRAYS}
+        single = {name: np.array([getattr(self, f"{name}_")], np.float64) for name in _NUMBERS}
+        return facts, arrays | single
+
+    @classmethod
+    def from_saved(cls, facts: Facts, arrays: Arrays) -> PCA:
+        count, columns = whole(facts["n_components"], 1), facts["columns"]
+        model = cls(count, tuple(columns) if facts["named"] else None, facts["of"])
+        model._check()
+        model._set_columns(Schema.from_dict(facts["schema"]), columns)
+        dimension = len(columns)
+        shapes = {"components": (count, dimension), "components_stderr": (count, dimension), "mean": (dimension,)}
+        for name in _ARRAYS:
+            read = floats if name.endswith("_stderr") else finite
+            setattr(model, f"{name}_", read(arrays, name, *shapes.get(name, (count,))))
+        for name in _NUMBERS:
+            setattr(model, f"{name}_", float(floats(arrays, name, 1)[0]))
+        model.how_, model.converged_ = str(facts["how"]), facts["converged"] is True
+        return model
 
     def plot(self, path: str | Path) -> None:
         """The share of variance along each component, with two standard errors, as a PNG file."""
@@ -170,6 +209,6 @@ class PCA:
             )
 
 
-def _corners(view: View, columns: Sequence[str]) -> Frame:
+def _corners(schema: Schema, columns: Sequence[str]) -> Frame:
     """The lowest and the highest record."""
-    return Frame(view.schema, {name: np.array([LOWEST, HIGHEST], np.int16) for name in columns})
+    return Frame(schema, {name: np.array([LOWEST, HIGHEST], np.int16) for name in columns})

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.literals import find_column
-from dpsketch.learn.models.design import STANDS_OUT, Classes, Design, Labels, design, frame_of, numbers_of
+from dpsketch.learn.models.design import (
+    STANDS_OUT,
+    Classes,
+    Design,
+    Labels,
+    design,
+    frame_of,
+    labels_array,
+    numbers_of,
+)
 from dpsketch.learn.models.population import Population, known_columns, spread
 from dpsketch.learn.models.scaling import Scaling
+from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats
 from dpsketch.learn.selection import check_arithmetic
 from dpsketch.learn.weights import WeightedPoints
-from dpsketch.schema import Column, Floats
+from dpsketch.schema import Column, Floats, Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
 _LEAST_PENALTY = 1e-8
 _MOST_STEPS = 1000
+_ARRAYS = ("coef", "coef_stderr", "intercept", "intercept_stderr")
 Coefficients = tuple[Floats, Floats]
 
 
@@ -31,6 +42,9 @@ class _Regression:
     known no better than that is worth no larger coefficients.
     """
 
+    statement_: dict[str, Any]
+    _column: Column
+
     def __init__(self, target: str, columns: Sequence[str] | None = None, penalty: float | None = None) -> None:
         self.target, self.columns, self.penalty = target, columns, penalty
 
@@ -39,6 +53,7 @@ class _Regression:
         if self.penalty is not None and not 0 <= self.penalty < np.inf:
             raise QueryError(f"penalty must be a number of at least 0, got {self.penalty!r} instead", "leave it out")
         column = find_column(view.schema, self.target)
+        self.statement_ = view.statement
         population = view.population
         known_columns(population, [self.target])
         found = design(view.schema, population, self.target, self.columns)
@@ -57,6 +72,37 @@ class _Regression:
             raise QueryError(f"this {type(self).__name__} is not fitted", "call fit(view) first")
         features = self._design.features_of(X)
         return np.where(np.isnan(features), self._means, features) @ self.coef_.T + self.intercept_
+
+    def to_saved(self) -> Saved:
+        if not hasattr(self, "coef_"):
+            raise QueryError(f"this {type(self).__name__} is not fitted", "call fit(view) first")
+        facts = {
+            "target": self.target,
+            "schema": self._design.schema.to_dict(),
+            "columns": list(self._design.columns),
+            "named": self.columns is not None,
+            "penalty": None if self.penalty is None else float(self.penalty),
+        }
+        arrays: Arrays = {name: np.asarray(getattr(self, f"{name}_"), np.float64) for name in _ARRAYS}
+        return facts, arrays | {"means": self._means}
+
+    @classmethod
+    def from_saved(cls, facts: Facts, arrays: Arrays) -> Self:
+        schema, columns, penalty = Schema.from_dict(facts["schema"]), facts["columns"], facts["penalty"]
+        model = cls(facts["target"], tuple(columns) if facts["named"] else None, penalty)
+        model._column, model._design = find_column(schema, model.target), Design(schema, columns)
+        model.feature_names_in_ = np.array(model._design.names, object)
+        lines, width = model._restored_lines(facts), len(model._design.names)
+        model._means = finite(arrays, "means", width)
+        model.coef_ = finite(arrays, "coef", *lines, width)
+        model.coef_stderr_ = floats(arrays, "coef_stderr", *lines, width)
+        model.intercept_ = finite(arrays, "intercept", *lines)[()]
+        model.intercept_stderr_ = floats(arrays, "intercept_stderr", *lines)[()]
+        return model
+
+    def _restored_lines(self, facts: Facts) -> tuple[int, ...]:
+        """How many coefficient vectors there are, if not just one."""
+        return ()
 
 
 class LinearRegression(_Regression):
@@ -114,6 +160,17 @@ class LogisticRegression(_Regression):
         self.classes_ = classes.labels
         self._finish(found, means, [fit for fit in fits if fit is not None])
         return self
+
+    def to_saved(self) -> Saved:
+        facts, arrays = super().to_saved()
+        return facts | {"classes": self.classes_.tolist()}, arrays
+
+    def _restored_lines(self, facts: Facts) -> tuple[int, ...]:
+        classes = facts["classes"]
+        if len(classes) < 2 or not all(isinstance(label, str | int) for label in classes):
+            raise ValueError("classes")
+        self.classes_ = labels_array(classes)
+        return (1 if len(classes) == 2 else len(classes),)
 
     def decision_function(self, X: Any) -> Floats:
         """Log odds of the second of two classes, or one column a class."""

@@ -1,0 +1,179 @@
+"""Our side of every part, through the public interface alone: a recipe by its ready-made rule, a release with fresh
+noise, a model. A part whose names this version lacks says so and leaves the others alone.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import dpsketch as dps
+from benchmarks.density.tables import Anomalies, Split, labels_of
+from dpsketch.schema import Floats, Schema
+
+
+class NotThere(Exception):
+    """A public name that this version of the library does not have."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """What a model says of the test rows, its standard errors where it has them, and what it took."""
+
+    values: Any
+    stderr: Floats | None
+    how: str
+    seconds: dict[str, float]
+
+
+def needs(name: str) -> None:
+    if not hasattr(dps, name):
+        raise NotThere(f"dps.{name} is not in this version of the library")
+
+
+def _ready(name: str, schema: Schema, *words: Any, **options: Any) -> dps.Recipe:
+    """A ready-made recipe by its public rule."""
+    if not hasattr(dps.Recipe, name):
+        raise NotThere(f"dps.Recipe.{name} is not in this version of the library")
+    recipe: dps.Recipe = getattr(dps.Recipe, name)(schema, *words, **options)
+    return recipe
+
+
+class Passes:
+    """Raw sketches of one table by recipe, each made once, and fresh releases of them; with processor time."""
+
+    def __init__(self, table: pa.Table, schema: Schema) -> None:
+        self._table, self._schema, self.rows = table, schema, len(table)
+        self._raw: dict[dps.Recipe, dps.RawSketch] = {}
+        self.seconds: dict[str, float] = {}
+
+    def view(self, recipe: dps.Recipe, budget: dps.Budget) -> dps.View:
+        start = time.process_time()
+        if recipe not in self._raw:
+            self._raw = {recipe: dps.accumulate(self._table, self._schema, recipe)}
+        passed = time.process_time()
+        view = dps.View(dps.release(self._raw[recipe], budget, dps.Ledger("sqlite://"), "benchmark"))
+        self.seconds = {"pass": passed - start, "release": time.process_time() - passed}
+        return view
+
+
+def kernel_sums(
+    passes: Passes, schema: Schema, budget: dps.Budget, width: float, scaled: bool, queries: pa.Table
+) -> Scored:
+    """Kernel sums at the queries, by whichever of hashed counters and tables the recipe takes."""
+    needs("KernelDensity")
+    columns, kernel = schema_columns(schema), dps.Euclidean(width, scaled=scaled)
+    recipe = _ready("density", schema, rows=schema.rows, budget=budget, columns=columns, hash=kernel)
+    view = passes.view(recipe, budget)
+    model, seconds = _fitted(dps.KernelDensity(kernel), view)
+    points, start = mapping_of(queries), time.process_time()
+    answer = model.density(points)
+    took = passes.seconds | {"fit": seconds, "query": (time.process_time() - start) / len(queries)}
+    rows = passes.rows  # a density is a mean over the records
+    return Scored(np.asarray(answer.value) * rows, np.asarray(answer.stderr) * rows, recipe_text(view), took)
+
+
+def hashed_sums(
+    passes: Passes, schema: Schema, budget: dps.Budget, width: float, scaled: bool, queries: pa.Table, rows: int
+) -> Scored:
+    """The paper's sketch alone, with a given number of rows of counters: for comparison."""
+    columns = schema_columns(schema)
+    race = dps.Race(columns, rows=rows, width=1000, hash=dps.Euclidean(width, scaled=scaled))
+    view = passes.view(dps.Recipe([dps.Part(race, 1.0)]), budget)
+    matrix = np.stack([queries[name].to_numpy().astype(np.float64) for name in columns], axis=1)
+    start = time.process_time()
+    answer = view.kernel_sum(matrix)
+    took = passes.seconds | {"query": (time.process_time() - start) / len(queries)}
+    return Scored(np.asarray(answer.value), np.asarray(answer.stderr), recipe_text(view), took)
+
+
+def class_scores(passes: Passes, split: Split, budget: dps.Budget) -> Scored:
+    """Of two classes the score of the second, else the labels."""
+    needs("DensityClassifier")
+    recipe = _ready("classify", split.schema, split.target, rows=split.schema.rows, budget=budget)
+    view = passes.view(recipe, budget)
+    model, seconds = _fitted(dps.DensityClassifier(target=split.target), view)
+    features, start = mapping_of(split.test.select(list(split.columns))), time.process_time()
+    values = model.predict_proba(features)[:, 1] if len(model.classes_) == 2 else model.predict(features)
+    took = passes.seconds | {"fit": seconds, "query": (time.process_time() - start) / len(split.test)}
+    return Scored(values, None, recipe_text(view), took)
+
+
+def predictions(passes: Passes, split: Split, budget: dps.Budget) -> Scored:
+    """Linear regression from second moments of the features and the target."""
+    columns = (*split.columns, split.target)
+    if hasattr(dps.Recipe, "regression"):
+        recipe = _ready("regression", split.schema, split.target, rows=split.schema.rows, budget=budget)
+    else:
+        recipe = dps.Recipe([dps.Part(dps.SecondMoments(columns), 1.0)])
+    view = passes.view(recipe, budget)
+    try:
+        model, seconds = _fitted(dps.LinearRegression(split.target), view)
+    except dps.DpsketchError as error:
+        raise NotThere(f"dps.LinearRegression does not take second moments: {error.fact}") from None
+    values = model.predict(split.test.select(list(split.columns)))
+    return Scored(np.asarray(values), None, recipe_text(view), passes.seconds | {"fit": seconds})
+
+
+def anomaly_scores(passes: Passes, found: Anomalies, budget: dps.Budget) -> Scored:
+    """Higher for rows that are less like the training rows."""
+    needs("AnomalyScorer")
+    recipe = _ready("anomaly", found.schema, rows=found.schema.rows, budget=budget, columns=found.columns)
+    view = passes.view(recipe, budget)
+    model, seconds = _fitted(dps.AnomalyScorer(), view)
+    start = time.process_time()
+    values = -model.score_samples(mapping_of(found.test))
+    took = passes.seconds | {"fit": seconds, "query": (time.process_time() - start) / len(found.test)}
+    return Scored(values, None, recipe_text(view), took)
+
+
+def synthetic_rows(
+    passes: Passes, schema: Schema, budget: dps.Budget, count: int, seed: int, flat: bool = False
+) -> Scored:
+    """Rows drawn from the release; `flat`: by the density paper's flat heap, for comparison."""
+    columns = schema_columns(schema)
+    recipe = _ready("synthetic", schema, rows=schema.rows, budget=budget, columns=columns)
+    view = passes.view(recipe, budget)
+    start = time.process_time()
+    if flat:
+        needs("GridDensity")
+        drawn = _fitted(dps.GridDensity(method="heap"), view)[0].sample(count, seed)
+    else:
+        drawn = view.sample(count, seed)
+    took = passes.seconds | {"draw": time.process_time() - start}
+    return Scored(drawn, None, recipe_text(view), took)
+
+
+def mapping_of(table: pa.Table) -> dict[str, Any]:
+    return {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
+
+
+def schema_columns(schema: Schema) -> tuple[str, ...]:
+    return tuple(column.name for column in schema.scalars)
+
+
+def recipe_text(view: dps.View) -> str:
+    """Maps, sizes and noise, as the library chose them."""
+    parts = []
+    for part in view.released.parts:
+        noise = part.noises[0].mechanism.value if part.noises else "no noise"
+        parts.append(f"{part.map.description.name} of {part.map.size} sums, {noise}")
+    return "; ".join(parts)
+
+
+def right_labels(split: Split, found: Any) -> Floats:
+    """Which test rows got their label, whatever type the labels have."""
+    return np.asarray([str(a) == str(b) for a, b in zip(found, labels_of(split.test, split.target), strict=True)])
+
+
+def _fitted(model: Any, view: dps.View) -> tuple[Any, float]:
+    start = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dps.FitWarning)
+        model.fit(view)
+    return model, time.process_time() - start

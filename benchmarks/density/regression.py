@@ -1,0 +1,78 @@
+"""Linear regression: mean squared error on the test rows, over the variance of their target. Every method's
+predictions are clamped to the declared bounds of the target: a few odd rows of gas would make all of its figure.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+import dpsketch as dps
+from benchmarks.compressive.options import Options, Say
+from benchmarks.density import baselines, ours
+from benchmarks.density.goals import at_most, budget_text
+from benchmarks.density.runs import DELTA, attempted
+from benchmarks.density.tables import Split, labels_of, regression, unit_features
+from dpsketch.schema import HIGHEST, LOWEST, Floats
+
+GOALS = {"california": 0.37, "gas": 0.40, "airfoil": 0.55}  # at ε=1, δ
+TABLES = ("california", "airfoil", "gas", "naval")
+BUDGETS = ((1.0, DELTA), (0.1, DELTA), (1.0, 0.0), (10.0, 0.0))
+
+
+def run(options: Options, say: Say) -> None:
+    say("== regression: mean squared error over the variance of the target, on test rows, mean (worst)")
+    for name in TABLES[:2] if options.quick else TABLES:
+        _table(name, options, say)
+
+
+def _table(name: str, options: Options, say: Say) -> None:
+    splits = [regression(name, options.seed + run) for run in range(options.runs)]
+    features = [(split.features(split.train), split.features(split.test)) for split in splits]
+    targets = [2 * unit_features(split.schema, [split.target], split.train)[:, 0] - 1 for split in splits]
+    note = "; no goal: shown as a failure" * (name == "naval")
+    say(f"{name}: {len(splits[0].train)} rows to train, {features[0][0].shape[1]} features{note}")
+    exact = [
+        scaled_error(split, baselines.least_squares(train, target, test))
+        for split, target, (train, test) in zip(splits, targets, features, strict=True)
+    ]
+    say(at_most("  OLS, not private", exact))
+    passes = [ours.Passes(split.train, split.schema) for split in splits]
+    for epsilon, delta in BUDGETS[:1] if options.quick else BUDGETS:
+        text = budget_text(epsilon, delta)
+
+        def once(run: int, budget: dps.Budget) -> tuple[float, ours.Scored]:
+            scored = ours.predictions(passes[run], splits[run], budget)
+            return error_of(splits[run], scored.values), scored
+
+        found = attempted(f"ours {text}", say, partial(once, budget=dps.Budget(epsilon, delta)), options.runs)
+        if found:
+            goal = GOALS.get(name) if (epsilon, delta) == (1.0, DELTA) else None
+            say(at_most(f"  ours {text}", found, goal))
+        noisy: dict[str, list[float]] = {}
+        for run, (train, test) in enumerate(features):
+            seed, target = options.seed + run, targets[run]
+            predicted = baselines.noisy_least_squares(train, target[:, None], test, epsilon, delta, seed, one_hot=False)
+            noisy.setdefault("noisy least squares", []).append(scaled_error(splits[run], predicted[:, 0]))
+            if delta:
+                predicted = baselines.ada_ssp(train, target, test, epsilon, delta, seed)
+                noisy.setdefault("AdaSSP", []).append(scaled_error(splits[run], predicted))
+        for method, values in noisy.items():
+            say(at_most(f"  {method} {text}", values))
+
+
+def error_of(split: Split, predicted: Floats) -> float:
+    known = labels_of(split.test, split.target).astype(np.float64)
+    return float(np.mean((np.clip(predicted, *_bounds(split)) - known) ** 2) / np.var(known))
+
+
+def scaled_error(split: Split, predicted: Floats) -> float:
+    """Of predictions of the target scaled to [-1, 1] by its bounds."""
+    low, high = _bounds(split)
+    return error_of(split, low + (predicted + 1) / 2 * (high - low))
+
+
+def _bounds(split: Split) -> tuple[float, float]:
+    low, high = split.schema.column(split.target).values_of(np.array([LOWEST, HIGHEST]))
+    return float(low), float(high)

@@ -1,0 +1,160 @@
+"""`dpsketch audit` and `dpsketch plan`: what a release would prove and tell. No data is read, nothing is spent."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table as RichTable
+
+from dpsketch.console import (
+    Delta,
+    Epsilon,
+    Force,
+    Mechanism,
+    RecipePath,
+    Rho,
+    Rows,
+    check_png,
+    err,
+    out,
+    progress_bar,
+)
+from dpsketch.errors import BudgetError, RecipeError
+from dpsketch.privacy.budget import Budget
+from dpsketch.schema import Schema
+
+if TYPE_CHECKING:
+    from dpsketch.planning import Forecast
+
+
+def audit(
+    recipe: Annotated[Path, typer.Argument(help="TOML recipe to attack.")],
+    epsilon: Epsilon = None,
+    delta: Delta = 0.0,
+    rho: Rho = None,
+    mechanism: Mechanism = "auto",
+    schema: Annotated[
+        Path | None, typer.Option("--schema", help="TOML file with a table's public facts; by default made-up columns.")
+    ] = None,
+    relation: Annotated[str | None, typer.Option(help="Of the made-up columns: add-remove or replace-one.")] = None,
+    draws: Annotated[int, typer.Option(help="Releases to attack; more prove more.", min=1000)] = 20_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Attack releases of a recipe on its worst neighbouring tables; no data is read, nothing is spent.
+
+    Prints a lower bound of the budget that the attack proves to be spent. Exits with 1 if it is above the claim.
+    """
+    from dpsketch.audit import audit as attack
+    from dpsketch.audit import made_up_schema
+    from dpsketch.recipe import Recipe
+    from dpsketch.relation import Relation
+
+    chosen = Recipe.load(recipe)
+    if schema is not None and relation is not None:
+        raise RecipeError("a schema says its relation itself", "leave out --relation")
+    if relation is not None and relation not in list(Relation):
+        raise RecipeError(
+            f"--relation must be add-remove or replace-one, got '{relation}' instead",
+            "add-remove hides that a record is there at all",
+        )
+    facts = Schema.load(schema) if schema else made_up_schema(chosen, Relation(relation or Relation.ADD_REMOVE))
+    found = attack(chosen, facts, Budget(epsilon, delta, rho), draws, mechanism)
+    if as_json:
+        print(json.dumps(found.to_dict(), indent=2))
+    else:
+        out.print(str(found))
+    if found.violated:
+        raise typer.Exit(1)
+
+
+def plan(
+    schema: Annotated[Path | None, typer.Option("--schema", help="TOML file with the table's public facts.")] = None,
+    epsilon: Annotated[str, typer.Option(help="Budgets to try, with commas between them.")] = "0.1,1,10",
+    delta: Delta = 0.0,
+    query: Annotated[
+        list[str] | None,
+        typer.Option(help="A select statement on the table `sketch`; may be repeated. By default some usual ones."),
+    ] = None,
+    recipe: RecipePath = None,
+    rows: Rows = None,
+    simulations: Annotated[int, typer.Option(help="Made-up tables; more predict better and take longer.")] = 5,
+    seed: Annotated[int, typer.Option(help="Another seed makes up other tables.", min=0)] = 0,
+    task: Annotated[
+        str | None, typer.Option(help="Instead of queries: whether kmeans, gmm or pca can succeed, and with what.")
+    ] = None,
+    k: Annotated[int | None, typer.Option("--k", help="Of a task: clusters or components.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Of a task: names with commas between them; without a schema, how many.")
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="PNG file to write: relative error against epsilon; of a task, where it can succeed."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    force: Force = False,
+) -> None:
+    """Predict how far off answers will be, by releases of made-up tables, or whether a task can succeed; no data is
+    read, nothing is spent.
+    """
+    from dpsketch.planning import plan as predicted
+    from dpsketch.planning import usual_queries
+    from dpsketch.recipe import Recipe
+
+    if plot is not None:
+        check_png(plot, force, schema, recipe)
+    budgets = [Budget(number, delta) for number in _numbers(epsilon)]
+    if task is not None:
+        from dpsketch.cli_plan_task import print_task_plan
+
+        if query or recipe is not None:
+            raise RecipeError("a task brings its own recipe and has no queries", "leave out --recipe and --query")
+        print_task_plan(task, k, schema, columns, rows, budgets, plot, as_json)
+        return
+    if k is not None or columns is not None:
+        raise RecipeError("--k and --columns are for a task", "pass --task kmeans, gmm or pca")
+    if schema is None:
+        raise RecipeError("a plan of answers needs --schema", "dpsketch init TABLE > schema.toml writes a template")
+    facts = Schema.load(schema)
+    queries = query or usual_queries(facts)
+    chosen = None if recipe is None else Recipe.load(recipe)
+    with progress_bar("simulating") as report:
+        found = predicted(facts, queries, budgets, rows, chosen, simulations, seed, report)
+    if plot is not None:
+        found.plot(plot)
+        err.print(f"{plot}: relative error against epsilon")
+    if as_json:
+        print(json.dumps(found.to_dicts(), indent=2, ensure_ascii=False))
+        return
+    out.print(_plan_table(found))
+    for label, budget in found.enough().items():
+        if not any(math.isfinite(each.relative) for each in found.answers()[label]):
+            continue
+        least = "with none of these budgets" if budget is None else f"from {budget} on"
+        out.print(f"Below 10 % of a typical answer {least}: {label}")
+    out.print(f"Predicted by {simulations} made-up tables that obey the schema. Nothing was read or spent.")
+
+
+def _plan_table(plan: Forecast) -> RichTable:
+    """One line an answer and budget; the query stands before its first."""
+    shown = RichTable("query")
+    for name in ("epsilon", "typical answer", "predicted error", "relative"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for label, found in plan.answers().items():
+        for place, each in enumerate(found):
+            relative = f"{100 * each.relative:.2g} %" if math.isfinite(each.relative) else "-"
+            name = "" if place else label
+            shown.add_row(name, f"{each.budget.epsilon:g}", *each.texts, relative, end_section=each is found[-1])
+    return shown
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(number) for number in text.split(",")]
+    except ValueError:
+        raise BudgetError(
+            f"--epsilon must be numbers with commas between them, got '{text}' instead", "write --epsilon 0.1,1,10"
+        ) from None

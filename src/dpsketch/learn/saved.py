@@ -1,0 +1,149 @@
+"""Fitted models as files: docs/formats/model.md. No pickle: nothing in a file is executed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from dpsketch.errors import DpsketchError, FileError, QueryError
+from dpsketch.schema import Floats
+from dpsketch.sketch import container
+from dpsketch.sketch.container import Array
+from dpsketch.sketch.released import library_version
+from dpsketch.sketch.statement import statement_text
+
+FORMAT = 1
+Facts = dict[str, Any]
+Arrays = dict[str, Array]
+Saved = tuple[Facts, Arrays]
+
+# Every model that a file may name: public names of the library, which are imported at first use.
+MODELS = (
+    "AnomalyScorer",
+    "DensityClassifier",
+    "GaussianMixture",
+    "GridDensity",
+    "HashedLinear",
+    "KMeans",
+    "KernelDensity",
+    "LinearRegression",
+    "LogisticRegression",
+    "PCA",
+)
+
+
+class SavedModel(Protocol):
+    """A fitted model. `statement_` is the privacy statement of the release that it was fitted to: what follows from a
+    release keeps its promise, and whoever gets the model should know it.
+
+    `to_saved` gives facts that JSON can hold and arrays of `container.TYPES`; `from_saved` makes the same model of
+    them, and raises for any that `to_saved` would not write.
+    """
+
+    statement_: dict[str, Any]
+
+    def to_saved(self) -> Saved: ...
+
+    @classmethod
+    def from_saved(cls, facts: Facts, arrays: Arrays) -> Any: ...
+
+
+def save_model(model: SavedModel, path: str | Path, force: bool = False) -> None:
+    """Write a fitted model as one file, with the privacy statement of its release; `load_model` reads it.
+
+    Guarantee: the file holds what follows from the release alone.
+    """
+    name = type(model).__name__
+    if name not in MODELS:
+        raise QueryError(f"a {name} cannot be saved", f"models that can: {', '.join(MODELS)}")
+    if not hasattr(model, "statement_"):
+        raise QueryError(f"this {name} is not fitted", "call fit(view) first")
+    facts, arrays = model.to_saved()
+    header = {
+        "format": FORMAT,
+        "kind": "model",
+        "model": name,
+        "facts": facts,
+        "statement": model.statement_,
+        "library": library_version(),
+    }
+    container.write(path, header, {f"model.{key}": np.asarray(array) for key, array in arrays.items()}, force)
+
+
+def load_model(path: str | Path) -> Any:
+    """The model that `save_model` wrote; any damage, hostile content or other kind of file is a FileError.
+
+    Large arrays are mapped from the file, read-only: do not change it in place while the model is in use.
+    """
+    path = Path(path)
+    found = container.checked(path, "model")
+    header = found.header
+    if header.get("kind") in ("raw", "released"):
+        raise FileError(f"{path} is a sketch, not a model", "fit one and save it: dpsketch fit … --save MODEL")
+    if header.get("kind") != "model":
+        raise FileError(f"{path} is damaged or not a model file", container.ASK)
+    if header.get("format") != FORMAT:
+        raise FileError(
+            f"{path}: this library reads models up to format {FORMAT}", "use the library version that wrote the file"
+        )
+    name = header.get("model")
+    if not isinstance(name, str) or name not in MODELS:
+        raise FileError(
+            f"{path}: this library has no model of the kind that the file names",
+            "use the library version that wrote the file",
+        )
+    try:
+        statement_text(header["statement"])
+        arrays = {_own(key): place.load() for key, place in found.places().items()}
+        model = getattr(import_module("dpsketch"), name).from_saved(dict(header["facts"]), arrays)
+    except OSError as error:
+        raise container.unreadable(path, error) from None
+    except (DpsketchError, AssertionError, *container.INVALID) as error:
+        reason = error.fact if isinstance(error, DpsketchError) else type(error).__name__
+        raise FileError(f"{path}: the model is not valid: {reason}", container.ASK) from None
+    model.statement_ = header["statement"]
+    return model
+
+
+def is_model(path: str | Path) -> bool:
+    """Whether a file is an undamaged one of a model, be it of a kind or format that this library does not read."""
+    try:
+        return container.checked(path, "model").header.get("kind") == "model"
+    except FileError:
+        return False
+
+
+def floats(arrays: Mapping[str, Array], name: str, *shape: int) -> Floats:
+    """An array of float64 in just this shape, for `from_saved`; −1 stands for any length of at least one."""
+    found = arrays[name]
+    if found.dtype != np.float64 or found.ndim != len(shape):
+        raise ValueError(name)
+    if any(length != wanted if wanted >= 0 else length < 1 for length, wanted in zip(found.shape, shape, strict=True)):
+        raise ValueError(name)
+    return found
+
+
+def finite(arrays: Mapping[str, Array], name: str, *shape: int) -> Floats:
+    """As `floats`, of numbers that are all finite."""
+    found = floats(arrays, name, *shape)
+    if not np.isfinite(found).all():
+        raise ValueError(name)
+    return found
+
+
+def whole(number: object, least: int = 0) -> int:
+    """A whole number of JSON."""
+    if type(number) is not int or number < least:
+        raise ValueError("number")
+    return number
+
+
+def _own(key: str) -> str:
+    start, _, name = key.partition(".")
+    if start != "model" or not name:
+        raise ValueError("tensors")
+    return name

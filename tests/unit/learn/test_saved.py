@@ -1,0 +1,268 @@
+"""Models as files: the same model again, or a refusal; every flip, every truncation, and well-sealed lies."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import save
+
+import dpsketch as dps
+from dpsketch.errors import FileError, QueryError
+from dpsketch.sketch import container
+from planted_clusters import SCHEMA, matrix, planted
+
+ROWS = {"a": [-4.0, 3.0, None, 99.0], "b": [0.0, 2.5, -1.0, -99.0], "c": [9.0, None, 20.0, 21.0]}
+
+
+def released(*maps: Any, columns: tuple[str, ...] = ("a", "b", "c", "label")) -> dps.View:
+    recipe = dps.Recipe([dps.Part(dps.Count(), 0.1), *(dps.Part(each, 0.9 / len(maps)) for each in maps)])
+    facts = SCHEMA.to_dict()
+    facts["columns"] = {name: facts["columns"][name] for name in columns}
+    raw = dps.accumulate(pa.table(dict(planted())), dps.Schema.from_dict(facts), recipe)
+    return dps.View(dps.release(raw, dps.Budget(2.0), dps.Ledger("sqlite://"), "planted"))
+
+
+def warned(model: Any, view: dps.View) -> Any:
+    with pytest.warns(dps.FitWarning):
+        return model.fit(view)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> dict[str, Any]:
+    """One model of every kind."""
+    fourier = released(dps.Fourier(("a", "b", "c"), size=48, radii=(2, 40)))
+    moments = released(dps.SecondMoments(("a", "b", "c")), dps.Marginals())
+    joint = released(dps.Marginals(), dps.Pairs(pool=True), columns=("c", "label"))
+    return {
+        "kmeans": dps.KMeans(np.int64(2)).fit(fourier),  # type: ignore[arg-type]
+        "clompr": warned(dps.KMeans(2, "clompr"), fourier),
+        "mixture": dps.GaussianMixture(2, "full").fit(fourier),
+        "pca": dps.PCA(2).fit(moments),
+        "second moments": dps.PCA(1, ["c", "a"], "second_moments").fit(moments),
+        "linear": dps.LinearRegression("c", ["label"]).fit(joint),
+        "no errors": dps.LinearRegression("c", penalty=0.1).fit(joint, uncertainty=False),
+        "logistic": dps.LogisticRegression("label").fit(joint),
+    }
+
+
+KINDS = ("kmeans", "clompr", "mixture", "pca", "second moments", "linear", "no errors", "logistic")
+
+
+def same(left: Any, right: Any) -> bool:
+    if isinstance(left, np.ndarray | np.generic):
+        equal_nan = left.dtype.kind == "f"
+        return left.dtype == right.dtype and np.array_equal(left, right, equal_nan=equal_nan)
+    return bool(json.dumps(left) == json.dumps(right))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_saved_model_is_the_same_model(kind: str, fitted: dict[str, Any], tmp_path: Path) -> None:
+    model = fitted[kind]
+    dps.save_model(model, tmp_path / "a.model")
+    again = dps.load_model(tmp_path / "a.model")
+    assert type(again) is type(model)
+    public = [name for name in vars(model) if not name.startswith("_")]
+    assert "statement_" in public
+    for name in public:
+        if name not in ("columns", "n_clusters"):
+            assert same(getattr(model, name), getattr(again, name)), name
+    rows = ROWS | {"label": ["x", "y", None, "z"]}
+    for method in ("predict", "transform", "predict_proba", "score_samples", "decision_function"):
+        if hasattr(model, method):
+            assert same(getattr(model, method)(rows), getattr(again, method)(rows)), method
+    dps.save_model(again, tmp_path / "b.model")
+    assert (tmp_path / "a.model").read_bytes() == (tmp_path / "b.model").read_bytes()
+    if hasattr(again, "plot"):
+        again.plot(tmp_path / "a.png")
+
+
+def test_the_statement_of_the_release_goes_with_the_model(fitted: dict[str, Any], tmp_path: Path) -> None:
+    dps.save_model(fitted["kmeans"], tmp_path / "a.model")
+    statement = dps.load_model(tmp_path / "a.model").statement_
+    assert statement["epsilon"] == "2"
+    assert statement["parts"][1]["map"] == "fourier"
+
+
+def test_a_model_finds_the_planted_clusters_after_a_round_trip(fitted: dict[str, Any], tmp_path: Path) -> None:
+    dps.save_model(fitted["kmeans"], tmp_path / "a.model")
+    table = planted(2)
+    found = dps.load_model(tmp_path / "a.model").predict(matrix(table))
+    assert np.mean((found == 1) == (table["label"] == "y")) > 0.99
+
+
+def test_what_cannot_be_saved(fitted: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(QueryError, match="not fitted"):
+        dps.save_model(dps.KMeans(2), tmp_path / "a.model")
+    with pytest.raises(QueryError, match="a dict cannot be saved"):
+        dps.save_model({}, tmp_path / "a.model")  # type: ignore[arg-type]
+    dps.save_model(fitted["pca"], tmp_path / "a.model")
+    with pytest.raises(FileError, match="exists already"):
+        dps.save_model(fitted["pca"], tmp_path / "a.model")
+    dps.save_model(fitted["pca"], tmp_path / "a.model", force=True)
+    with pytest.raises(FileError, match="is not a folder"):
+        dps.save_model(fitted["pca"], tmp_path / "none" / "a.model")
+
+
+def test_models_and_sketches_are_told_apart(fitted: dict[str, Any], tmp_path: Path) -> None:
+    dps.save_model(fitted["pca"], tmp_path / "a.model")
+    with pytest.raises(FileError, match=r"is a model, not a sketch\nHint: .*dpsketch score"):
+        dps.open(tmp_path / "a.model")
+    released(dps.Marginals()).released.save(tmp_path / "a.sketch")
+    with pytest.raises(FileError, match=r"is a sketch, not a model\nHint: .*dpsketch fit"):
+        dps.load_model(tmp_path / "a.sketch")
+    (tmp_path / "a.pickle").write_bytes(pickle.dumps(ROWS))
+    with pytest.raises(FileError, match="damaged or not a model file"):
+        dps.load_model(tmp_path / "a.pickle")
+    for path in (tmp_path, tmp_path / "nothing"):
+        with pytest.raises(FileError, match="cannot be read"):
+            dps.load_model(path)
+
+
+@pytest.fixture(scope="module")
+def small(fitted: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("small") / "a.model"
+    dps.save_model(fitted["kmeans"], path)
+    return path.read_bytes()
+
+
+def refused(data: bytes, path: Path) -> None:
+    path.write_bytes(data)
+    with pytest.raises(FileError):
+        dps.load_model(path)
+
+
+def test_every_flip_and_truncation(small: bytes, tmp_path: Path) -> None:
+    for place in range(0, len(small), 5):
+        changed = bytearray(small)
+        changed[place] ^= 1 << place % 8
+        refused(bytes(changed), tmp_path / "a.model")
+    for length in range(0, len(small), 17):
+        refused(small[:length], tmp_path / "a.model")
+    refused(small + b"\0", tmp_path / "a.model")
+
+
+@given(st.binary(max_size=300))
+def test_arbitrary_bytes(data: bytes) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        for content in (data, data + hashlib.sha256(data).digest()):
+            refused(content, Path(folder) / "a.model")
+
+
+def sealed(header: Any, tensors: dict[str, np.ndarray]) -> bytes:
+    """A file with a correct digest, whatever it says."""
+    text = header if isinstance(header, str) else json.dumps(header)
+    data = save({**tensors, "sha256": np.zeros(32, np.uint8)}, metadata={"dpsketch": text})
+    return data[:-32] + hashlib.sha256(data[:-32]).digest()
+
+
+def opened(data: bytes, path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    path.write_bytes(data)
+    found = container.checked(path, "model")
+    return found.header, {name: place.load() for name, place in found.places().items()}
+
+
+Change = Callable[[dict[str, Any], dict[str, np.ndarray]], None]
+
+
+def put(*keys: Any, value: Any) -> Change:
+    def change(header: dict[str, Any], _tensors: dict[str, np.ndarray]) -> None:
+        inner: Any = header
+        for key in keys[:-1]:
+            inner = inner[key]
+        inner[keys[-1]] = value
+
+    return change
+
+
+def array(name: str, value: np.ndarray | None) -> Change:
+    def change(_header: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
+        tensors.pop(name, None)
+        if value is not None:
+            tensors[name] = value
+
+    return change
+
+
+LIES = {
+    "newer": put("format", value=2),
+    "kind": put("kind", value="oven"),
+    "a sketch": put("kind", value="released"),
+    "unknown model": put("model", value="os.system"),
+    "a public name that is no model": put("model", value="Ledger"),
+    "model is a list": put("model", value=["KMeans"]),
+    "another model": put("model", value="PCA"),
+    "no facts": put("facts", value=None),
+    "facts are text": put("facts", value="trust me"),
+    "unknown parameter": put("facts", "parameters", "evil", value=1),
+    "too many clusters": put("facts", "parameters", "n_clusters", value=3),
+    "clusters are text": put("facts", "parameters", "n_clusters", value="2"),
+    "unknown method": put("facts", "parameters", "method", value="pickle"),
+    "seed is text": put("facts", "parameters", "random_state", value="0"),
+    "unknown column": put("facts", "columns", value=["a", "b", "evil"]),
+    "fewer columns": put("facts", "columns", value=["a", "b"]),
+    "a category for a number": put("facts", "columns", value=["a", "b", "label"]),
+    "schema is a list": put("facts", "schema", value=[]),
+    "bounds": put("facts", "schema", "columns", "a", "lower", value=1e999),
+    "no statement": put("statement", value={}),
+    "statement is text": put("statement", value="private"),
+    "statement without budget": put("statement", "epsilon", value=None),
+    "no centres": array("model.places", None),
+    "short centres": array("model.places", np.zeros((1, 3))),
+    "flat centres": array("model.places", np.zeros(6)),
+    "not finite": array("model.places", np.full((2, 3), np.inf)),
+    "integers for floats": array("model.places", np.zeros((2, 3), np.int64)),
+    "other type": array("model.places", np.zeros((2, 3), np.float32)),
+    "atoms": array("model.logits", np.zeros(5)),
+    "spreads": array("model.spreads", np.zeros((2, 4))),
+    "a foreign tensor": array("part.0", np.zeros(1)),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_well_sealed_lies(lie: str, small: bytes, tmp_path: Path) -> None:
+    header, tensors = opened(small, tmp_path / "good.model")
+    LIES[lie](header, tensors)
+    refused(sealed(header, tensors), tmp_path / "a.model")
+
+
+def test_the_helper_makes_good_files(small: bytes, tmp_path: Path) -> None:
+    """So that the lies above are refused for what they say."""
+    (tmp_path / "a.model").write_bytes(sealed(*opened(small, tmp_path / "good.model")))
+    assert dps.load_model(tmp_path / "a.model").n_clusters == 2
+
+
+def test_a_newer_file_says_what_to_do(small: bytes, tmp_path: Path) -> None:
+    header, tensors = opened(small, tmp_path / "good.model")
+    (tmp_path / "a.model").write_bytes(sealed(header | {"format": 9}, tensors))
+    with pytest.raises(FileError, match=r"up to format 1\nHint: use the library version that wrote the file"):
+        dps.load_model(tmp_path / "a.model")
+
+
+@pytest.mark.parametrize("kind", ["mixture", "pca", "linear", "logistic"])
+def test_every_array_of_every_model_is_needed_in_its_shape(kind: str, fitted: dict[str, Any], tmp_path: Path) -> None:
+    dps.save_model(fitted[kind], tmp_path / "good.model")
+    header, tensors = opened((tmp_path / "good.model").read_bytes(), tmp_path / "good.model")
+    for name, good in tensors.items():
+        rest = {key: value for key, value in tensors.items() if key != name}
+        refused(sealed(header, rest), tmp_path / "a.model")
+        refused(sealed(header, rest | {name: np.zeros((*good.shape, 2))}), tmp_path / "a.model")
+    for fact in header["facts"]:
+        facts = {key: value for key, value in header["facts"].items() if key != fact}
+        refused(sealed(header | {"facts": facts}, tensors), tmp_path / "a.model")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "3", "null", "{}", "not json", '{"kind":"model","format":1e999}'])
+def test_odd_headers(text: str, tmp_path: Path) -> None:
+    refused(sealed(text, {}), tmp_path / "a.model")
