@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -68,12 +69,20 @@ def stream() -> TestStream:
     return TestStream()
 
 
-@pytest.fixture
-def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def seeded_noise() -> Iterator[None]:
     """Noise and samples of releases that are the same in every run: for tests alone, the library has no such door."""
     seeds = iter(range(10**6))
-    for module in ("sketch.release", "engines.local"):
-        monkeypatch.setattr(f"dpsketch.{module}.Keystream", lambda: TestStream(next(seeds)))
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("sketch.release", "engines.local"):
+            patch.setattr(f"dpsketch.{module}.Keystream", lambda: TestStream(next(seeds)))
+        yield
+
+
+@pytest.fixture
+def seeded() -> Iterator[None]:
+    with seeded_noise():
+        yield
 
 
 MIXED = {

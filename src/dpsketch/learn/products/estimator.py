@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from itertools import combinations
+from math import comb
 
 import numpy as np
 
 from dpsketch.learn.answer import Estimate, stacked
 from dpsketch.learn.factors import Factor, columns_of, merged, product_at
-from dpsketch.learn.points import ColumnPoints, Frame
+from dpsketch.learn.points import ColumnPoints, Frame, codes_in_cells
 from dpsketch.learn.products import unseen
 from dpsketch.learn.products.bootstrap import REFITS
 from dpsketch.learn.products.draws import drawn_frame, shares_in_cells
@@ -24,6 +26,7 @@ BATCHES = 16
 ERRORS = REFITS + BATCHES + 2  # coordinates
 ATOMS = 3  # of a column: its bounds and missing, which are not like their neighbours
 MOST_KNOWN = 500
+LUMPED = 4  # choices of single values for all cells
 LEAST_SPREAD = 0.25  # of the refits' spread that is not taken for chance in their draws
 PER_COLUMN = ATOMS + 1  # and what cells hide
 COARSE = 1024  # codes that are taken as one for the main effects of functions that are no product
@@ -59,7 +62,7 @@ class ProductEstimator:
         self._frames: dict[int, Frame] = {}
         self._known: dict[Factor, _Single] = {}
         self._first = noise.reserve(ERRORS + PER_COLUMN * len(self.columns))
-        self.how = f"mixture of products fitted to {fitted.pairs} pair tables and the marginals"
+        self.how = f"mixture of products fitted to {len(fitted.pairs)} pair tables and the marginals"
         if len(fitted.columns) == 1:
             self.how = f"smooth marginal of {fitted.columns[0]}"
 
@@ -74,8 +77,10 @@ class ProductEstimator:
         found = reduce(np.multiply, [single.means for single in singles], self._weights).sum(2)
         smooth, hidden = (unseen.SMOOTH, unseen.HIDDEN) if len(factors) > 1 else (1.0, 1.0)
         changes = smooth * _refit_changes(found)
-        pairs, more = unseen.together(means, [single.variances for single in singles])
-        changes[:, -1] = np.sqrt(unseen.PAIRS**2 * pairs + unseen.MORE**2 * more)
+        variances = [single.variances for single in singles]
+        pairs, more = unseen.together(means, variances)
+        apart = unseen.unmeasured(means, variances, self._without_table([factor.columns for factor in factors]))
+        changes[:, -1] = np.sqrt(unseen.PAIRS**2 * pairs + unseen.MORE**2 * more + self._usual**2 * apart)
         unsure = np.zeros((len(changes), len(self.columns), PER_COLUMN))
         for place, (factor, single) in enumerate(zip(factors, singles, strict=True)):
             if factor.columns:
@@ -84,6 +89,22 @@ class ProductEstimator:
         if len(factors) > 1:
             self._raise(changes, _product([single.sizes for single in singles]))
         return Estimate(found[0], self._placed(np.hstack([changes, unsure.reshape(len(changes), -1)])))
+
+    def _without_table(self, columns: Sequence[tuple[str, ...]]) -> list[tuple[int, int]]:
+        """Places of those among `columns`, one or none in each, that the release has no pair table of."""
+        places = [self.columns.index(names[0]) if names else None for names in columns]
+        return [
+            (one, two)
+            for (one, i), (two, j) in combinations(enumerate(places), 2)
+            if i is not None and j is not None and (min(i, j), max(i, j)) not in self.fitted.pairs
+        ]
+
+    @cached_property
+    def _usual(self) -> float:
+        """0 where every pair has a table."""
+        if len(self.fitted.pairs) == comb(len(self.columns), 2):
+            return 0.0
+        return unseen.usual_dependence(self.fitted.products.mixture, self.fitted.pairs)
 
     @cached_property
     def _weights(self) -> Floats:
@@ -146,7 +167,27 @@ class ProductEstimator:
         changes[:, -1] = self._unseen(factors)
         largest = [np.abs(values).max(1) for values in each]
         self._raise(changes, _product([np.where(size > 0, size, 1.0) for size in largest]))  # 0: no draw met it
-        return Estimate(mean, self._placed(changes))
+        return Estimate(mean, self._placed(np.hstack([changes, self._hidden(factors)])))
+
+    def _hidden(self, factors: Sequence[Factor]) -> Floats:
+        """What cells hide, in PER_COLUMN coordinates a column: the change if all draws of a cell sat on one of its
+        values, the root mean square over a few choices of them.
+        """
+        generator, every = np.random.default_rng(len(self.columns)), self.draws(0)
+        codes = {name: every.codes(name)[:REFIT_DRAWS] for name in columns_of(factors)}
+        drawn = Frame(self._schema, codes)
+        mean = product_at(factors, drawn).mean(1)
+        found = np.zeros((len(mean), len(self.columns), PER_COLUMN))
+        for name in codes:
+            column = self.columns.index(name)
+            cells, lumps = self.fitted.cells[column], self.fitted.lumps[column]
+            if lumps > 0:
+                own = cells.cells(codes[name])
+                steps = generator.random((LUMPED, cells.count))[:, own]
+                moved = [Frame(self._schema, codes | {name: codes_in_cells(cells, own, step)}) for step in steps]
+                changes = np.stack([product_at(factors, frame).mean(1) - mean for frame in moved])
+                found[:, column, -1] = unseen.HIDDEN * np.sqrt(lumps * np.mean(changes**2, axis=0))
+        return found.reshape(len(mean), -1)
 
     def _unseen(self, factors: Sequence[Factor]) -> Floats:
         """As of products of single columns, but the parts of two and of more columns are not told apart."""
@@ -159,7 +200,10 @@ class ProductEstimator:
             )
             means = np.stack([np.bincount(place, row) / count for row in values])
             left -= (means - values.mean(1)[:, None]) ** 2 @ (count / count.sum())
-        return (unseen.PAIRS if len(columns) == 2 else unseen.MORE) * np.sqrt(np.maximum(left, 0.0))
+        share = unseen.PAIRS if len(columns) == 2 else unseen.MORE
+        if self._without_table([(name,) for name in columns]):
+            share = self._usual
+        return share * np.sqrt(np.maximum(left, 0.0))
 
     def _raise(self, changes: Floats, sizes: Floats) -> None:
         """Errors to at least those of a count that had the whole budget, times the largest value of each function."""

@@ -21,13 +21,15 @@ from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 @dataclass(frozen=True)
 class ReleasedProducts:
-    """The fitted distribution over the cells of `columns`, in their order, then fits to new noise: `models`. Shares of
-    single cells are known up to `cell_sd` from the marginals; `lumps` is each column's `lumpiness`.
+    """The fitted distribution over the cells of `columns`, in their order, then fits to new noise: `models`.
+
+    `pairs` are the places i < j of columns with a table. Shares of single cells are known up to `cell_sd` from the
+    marginals; `lumps` is each column's `lumpiness`.
     """
 
     columns: tuple[str, ...]
     cells: tuple[Cells, ...]
-    pairs: int
+    pairs: frozenset[tuple[int, int]]
     models: tuple[Products, ...]
     cell_sd: float
     lumps: tuple[float, ...]
@@ -66,23 +68,27 @@ def with_models(released: ReleasedSketch, models: tuple[Products, ...]) -> Relea
     assert isinstance(bound, BoundPairs)
     sd = sqrt(parts[1].noise_variance) / GRID / float(ReleaseNoise(released).rows().value)
     lumps = tuple(lumpiness(summary) for summary in _summaries(bound, parts[1]))
-    return ReleasedProducts(bound.columns, bound.cells, len(bound.pairs), models, sd, lumps)
+    return ReleasedProducts(bound.columns, bound.cells, frozenset(_places(bound)), models, sd, lumps)
 
 
 def noisy_sums(released: ReleasedSketch, pairs: ReleasedPart, marginals: ReleasedPart) -> NoisySums:
     bound = pairs.map
     assert isinstance(bound, BoundPairs)
     summaries = _summaries(bound, marginals)
-    place = {name: index for index, name in enumerate(bound.columns)}
     tables = {}
-    for pair, (one, two) in enumerate(bound.pairs):
+    for pair, (places, (one, two)) in enumerate(zip(_places(bound), bound.pairs, strict=True)):
         table = pairs.sums[bound.table(pair)].reshape(bound.shape(pair)).astype(np.float64)
-        i, j = place[one], place[two]
-        tables[min(i, j), max(i, j)] = table if i < j else table.T
+        tables[places] = table if bound.columns.index(one) < bound.columns.index(two) else table.T
     rows = ReleaseNoise(released).rows()
     groups = bound.description.groups or tuple(tuple(range(own.count)) for own in bound.cells)
     sd = max(sqrt(pairs.noise_variance), 1.0)
     return NoisySums(summaries, float(rows.value), float(rows.stderr), [np.array(each) for each in groups], tables, sd)
+
+
+def _places(pairs: BoundPairs) -> list[tuple[int, int]]:
+    """Of the columns of each pair, the lower first."""
+    place = {name: index for index, name in enumerate(pairs.columns)}
+    return [(min(place[one], place[two]), max(place[one], place[two])) for one, two in pairs.pairs]
 
 
 def _summaries(pairs: BoundPairs, marginals: ReleasedPart) -> list[ColumnSummary]:

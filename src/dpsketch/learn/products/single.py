@@ -36,7 +36,7 @@ def fit_column(noise: ReleaseNoise, part: ReleasedPart, place: int, totals: Grou
             totals_again = None if totals is None else _redrawn_totals(totals, fitted, generator)
             models.append(_fitted(again, max(rows + rows_sd * generator.normal(), 1.0), totals_again))
     column, cells = (bound.columns[place],), (bound.cells[place],)
-    return ReleasedProducts(column, cells, 0, tuple(models), summary.count_sd / rows, (lumpiness(summary),))
+    return ReleasedProducts(column, cells, frozenset(), tuple(models), summary.count_sd / rows, (lumpiness(summary),))
 
 
 def _fitted(summary: ColumnSummary, rows: float, totals: GroupTotals | None) -> Products:

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import reduce
 
 import numpy as np
 
+from dpsketch.learn.products.mixture import Mixture
 from dpsketch.schema import Floats
 
 # How much further off answers about several columns are than refits, which start from a distribution that is smooth
@@ -20,6 +22,7 @@ PAIRS = 0.008
 MORE = 0.03
 # How much further off answers about several columns are by what cells hide than each column's own answers.
 HIDDEN = 1.15
+LEAST = 1e-9  # share of a cell
 
 
 def together(means: Sequence[Floats], variances: Sequence[Floats]) -> tuple[Floats, Floats]:
@@ -39,3 +42,27 @@ def together(means: Sequence[Floats], variances: Sequence[Floats]) -> tuple[Floa
         ]
         whole = whole * (square + variance)
     return orders[2], np.maximum(whole - sum(orders), 0.0)
+
+
+def unmeasured(means: Sequence[Floats], variances: Sequence[Floats], pairs: Iterable[tuple[int, int]]) -> Floats:
+    """As the first of `together`, of these pairs of functions alone."""
+    found = np.zeros(1)
+    for pair in pairs:
+        rest = [mean**2 for place, mean in enumerate(means) if place not in pair]
+        found = found + reduce(np.multiply, rest, variances[pair[0]] * variances[pair[1]])
+    return found
+
+
+def usual_dependence(mixture: Mixture, pairs: Collection[tuple[int, int]]) -> float:
+    """What two functions of different columns usually correlate beyond what other pairs tell of them, on average over
+    pairs that have tables: a pair without one may depend as they do.
+
+    The square is taken as a quarter of the sum of squared canonical correlations: half for functions that are not the
+    best ones, half for what the fit finds anyhow (both held on made-up tables of 50 columns with five hidden causes).
+    """
+    squares = []
+    for i, j in pairs:
+        joint = mixture.grouped_pair(i, j)
+        alone = np.outer(joint.sum(1), joint.sum(0))
+        squares.append(float(((joint - alone) ** 2 / np.maximum(alone, LEAST)).sum()) / 4)
+    return min(float(np.sqrt(np.mean(squares))), 1.0) if squares else 1.0

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from conftest import SEED
+from conftest import SEED, seeded_noise
 from dpsketch.learn.expressions import condition_factors, parse_condition
 from dpsketch.learn.products import cache
 from dpsketch.learn.selection import Selection
@@ -47,7 +47,14 @@ def table() -> pa.Table:
 @pytest.fixture(scope="module")
 def view(table: pa.Table) -> dps.View:
     raw = dps.accumulate(table, dps.Schema.from_dict(FACTS), RECIPE)
-    return dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a"))
+    with seeded_noise():
+        return dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a"))
+
+
+def assert_same(one: dps.Answer, other: dps.Answer) -> None:
+    """But for the last bits, in which sums differ with the place of their numbers in memory."""
+    assert one.value == pytest.approx(other.value, rel=1e-9)
+    assert one.stderr == pytest.approx(other.stderr, rel=1e-9)
 
 
 @pytest.mark.parametrize("where", ["x < 0.001 and y > 0.999 and z = 'a' and not ok", "x > y + 0.999 and z = 'b'"])
@@ -116,11 +123,11 @@ def test_a_fit_is_kept_beside_its_file(view: dps.View, tmp_path: Path, monkeypat
     view.released.save(path)
     where = "x < 0.5 and z = 'a'"
     first = dps.open(path).fraction(where)
-    assert first == view.fraction(where)
+    assert_same(first, view.fraction(where))
     beside = tmp_path / "a.sketch.fit"
     assert beside.stat().st_size < 20_000_000
     monkeypatch.setattr(cache, "fit_released", lambda released: pytest.fail("fitted again"))
-    assert dps.open(path).fraction(where) == first
+    assert_same(dps.open(path).fraction(where), first)
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"\0" * 4096])
@@ -129,7 +136,7 @@ def test_a_damaged_or_foreign_fit_is_not_used(view: dps.View, tmp_path: Path, da
     view.released.save(path)
     (tmp_path / "a.sketch.fit").write_bytes(damage)
     where = "x < 0.5 and z = 'a'"
-    assert dps.open(path).fraction(where) == view.fraction(where)
+    assert_same(dps.open(path).fraction(where), view.fraction(where))
 
 
 def test_the_fit_of_another_file_is_not_used(table: pa.Table, view: dps.View, tmp_path: Path) -> None:
@@ -140,7 +147,7 @@ def test_the_fit_of_another_file_is_not_used(table: pa.Table, view: dps.View, tm
     other.save(tmp_path / "b.sketch")
     (tmp_path / "a.sketch.fit").rename(tmp_path / "b.sketch.fit")
     where = "x < 0.5 and y < 0.5"
-    assert dps.open(tmp_path / "b.sketch").fraction(where) == dps.View(other).fraction(where)
+    assert_same(dps.open(tmp_path / "b.sketch").fraction(where), dps.View(other).fraction(where))
 
 
 @pytest.mark.parametrize("change", ["shape", "nan", "group", "fewer"])
@@ -163,7 +170,7 @@ def test_a_fit_with_wrong_numbers_is_not_used(
     kept = models[:-1] if change == "fewer" else (wrong, *models[1:])
     cache._write(tmp_path / "a.sketch.fit", cache._key(dps.open(path).released), kept)
     monkeypatch.setattr(cache, "fit_released", lambda released: cache.with_models(released, models))
-    assert dps.open(path).fraction(where) == view.fraction(where)
+    assert_same(dps.open(path).fraction(where), view.fraction(where))
 
 
 def test_a_file_may_change_or_its_folder_be_gone_before_the_fit(
@@ -178,7 +185,7 @@ def test_a_file_may_change_or_its_folder_be_gone_before_the_fit(
     opened = dps.open(folder / "a.sketch")
     (folder / "a.sketch").unlink()
     folder.rmdir()
-    assert opened.fraction(where) == view.fraction(where)
+    assert_same(opened.fraction(where), view.fraction(where))
 
 
 def test_what_the_fit_drops_has_an_error(view: dps.View) -> None:
@@ -192,3 +199,21 @@ def test_what_the_fit_drops_has_an_error(view: dps.View) -> None:
     [marginal] = [part for part in view.released.parts if isinstance(part.map, BoundMarginals)]
     assert missing.stderr[0] == pytest.approx(marginal.noise_variance**0.5 / GRID, rel=0.2)
     assert view.mean("x").stderr < 0.01
+
+
+def test_a_pair_without_a_table_is_known_less(seeded: None) -> None:
+    generator = np.random.default_rng(5)
+    hidden = generator.normal(size=20_000)
+    columns = {name: np.clip(hidden + generator.normal(size=20_000), -4, 4) for name in "abc"}
+    schema = dps.Schema.from_dict(
+        {"privacy": {"rows": 20_000}, "columns": {n: {"kind": "number", "lower": -4, "upper": 4} for n in columns}}
+    )
+    pairs = dps.Pairs(("a", "b", "c"), 64, pairs=(("a", "b"), ("a", "c")), pool=True)
+    recipe = dps.Recipe([dps.Part(dps.Count(), 0.03), dps.Part(dps.Marginals(bins=64), 0.42), dps.Part(pairs, 0.55)])
+    raw = dps.accumulate(pa.table(columns), schema, recipe)
+    view = dps.View(dps.release(raw, dps.Budget(epsilon=5.0), dps.Ledger("sqlite://"), "table"))
+    known, unknown = (view.fraction(f"{one} > 0 and {two} > 0") for one, two in ("ab", "bc"))
+    true = np.mean((columns["b"] > 0) & (columns["c"] > 0))
+    assert unknown.stderr > 5 * known.stderr
+    assert abs(unknown.value - true) < 2 * unknown.stderr
+    assert view.fraction("abs(b - c) < 1").stderr > 5 * view.fraction("abs(a - b) < 1").stderr
