@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
 from typing import Any
 
 from dpsketch.errors import RecipeError
@@ -15,7 +14,7 @@ from dpsketch.privacy.budget import Budget
 from dpsketch.ready import density_choices
 from dpsketch.recipe import Part, Recipe, declared_rows
 from dpsketch.schema import Schema
-from dpsketch.sizes import TYPICAL_DENSITY
+from dpsketch.sizes import TYPICAL_DENSITY, default_bandwidth
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,6 @@ def density_plan(
     names = tuple(columns) if columns is not None else tuple(c.name for c in schema.scalars if c.numeric)
     if not names:
         raise RecipeError("density_plan needs a column of numbers", "declare one in the schema, or name columns")
-    family = hash if hash is not None else Euclidean(0.05 * sqrt(len(names)) if bandwidth is None else bandwidth)
+    family = hash if hash is not None else Euclidean(default_bandwidth(len(names)) if bandwidth is None else bandwidth)
     table, race = density_choices(schema, rows, budget, names, family, density)
     return DensityPlan(density, *race, *((None, None) if table is None else table))

@@ -35,6 +35,7 @@ from dpsketch.sizes import (
     WIDEST_CELLS,
     cluster_frequencies,
     count_share,
+    default_bandwidth,
     fine_columns,
     fourier_size,
     graph_rows,
@@ -133,7 +134,7 @@ def density(
     names = _numbers("density", schema, columns)
     if hash is not None and bandwidth is not None:
         raise RecipeError("Recipe.density: the bandwidth is part of the hash", "pass one of them")
-    family = hash if hash is not None else Euclidean(0.05 * sqrt(len(names)) if bandwidth is None else bandwidth)
+    family = hash if hash is not None else Euclidean(default_bandwidth(len(names)) if bandwidth is None else bandwidth)
     table, counters = density_choices(schema, rows, budget, names, family)
     better = table if table is not None and table[1] < counters[1] else counters
     return [(Count(), 0.03), (better[0], 0.97)]
@@ -172,8 +173,9 @@ def anomaly(schema: Schema, rows: int, budget: Budget, columns: Sequence[str] | 
     only = replace(schema, columns=tuple(schema.column(name) for name in names))
     parts: Shares = [(race, 1 - ANOMALY_THRESHOLD)]
     for part, share in general(only, rows, budget, None):
-        named = replace(part, columns=names) if getattr(part, "columns", names) is None else part
-        parts.append((named, round(share * ANOMALY_THRESHOLD, 4)))
+        if getattr(part, "columns", names) is None:
+            part = replace(part, columns=names)  # type: ignore[type-var]
+        parts.append((part, round(share * ANOMALY_THRESHOLD, 4)))
     return parts
 
 

@@ -195,15 +195,20 @@ def counter_noise(schema: Schema, budget: Budget, rows: int = 1) -> float:
     return min(laplace, together * sqrt(rows) * float(gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1)))
 
 
+def default_bandwidth(columns: int) -> float:
+    """Of densities, in widths of the bounds: distances grow with the root of the number of columns."""
+    return 0.05 * sqrt(columns)
+
+
 def race_rows(schema: Schema, rows: int, budget: Budget, columns: int) -> int:
     """Rows of hashed counters for densities. Gaussian noise of an answer does not grow with them: as many as are
     affordable. Under pure ε its variance does, and 0.014·rows·ε balance it with the error of the hashes; of more than
-    eight columns fewer, in proportion, as records lie farther apart. Source: RESEARCH "Kernel densities (race)".
+    twelve columns fewer, in proportion, as records lie farther apart. Source: RESEARCH "Kernel densities (race)".
     """
     if budget.delta or budget.rho is not None or not budget.private:
         return MOST_GAUSSIAN_RACE_ROWS
     single = sqrt(2) / counter_noise(schema, budget)
-    return int(min(max(0.014 * rows * single * min(1, 8 / columns), LEAST_RACE_ROWS), MOST_RACE_ROWS))
+    return int(min(max(0.014 * rows * single * min(1, 12 / columns), LEAST_RACE_ROWS), MOST_RACE_ROWS))
 
 
 def graph_rows(schema: Schema, rows: int, budget: Budget) -> int:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpsketch.errors import QueryError
 from dpsketch.learn.density.estimate import KernelDensity, units_at
 from dpsketch.learn.density.full_table import full_table
-from dpsketch.learn.density.hashed import Hashed, hashed_counters
+from dpsketch.learn.density.hashed import Hashed, hashed_counters, made_up_records
 from dpsketch.maps.base import check_columns
 from dpsketch.schema import Floats
 
@@ -117,10 +117,8 @@ def _offset_of_counters(view: View, hashed: Hashed, share: float) -> float | Non
     """The quantile of scores over made-up records, each weighted by its score in the release over its score in the same
     counters filled with the made-up records themselves: so are they nearer to the records' distribution.
     """
-    if not view.knows(hashed.columns):
-        return None
-    drawn = view.sample(_DRAWN, seed=0)
-    if not set(hashed.columns) <= set(drawn.column_names):
+    drawn = made_up_records(view, hashed.columns, _DRAWN, 0)
+    if drawn is None:
         return None
     records = hashed.records(drawn)
     scores = hashed.mean_logs_of(records, hashed.sums)

@@ -12,17 +12,18 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.density import radial
 from dpsketch.learn.density.convolved import Convolved
-from dpsketch.learn.density.full_table import FullTable, full_table, places_of
+from dpsketch.learn.density.full_table import FullTable, codes_at, full_table, named, places_of
 from dpsketch.learn.density.hashed import Hashed, hashed_counters
 from dpsketch.learn.density.radial import Bandwidth, Radial
+from dpsketch.learn.points import Frame
 from dpsketch.maps.base import check_columns
 from dpsketch.maps.hashes import Euclidean, HashFamily
 from dpsketch.schema import Floats, Schema
+from dpsketch.sizes import default_bandwidth
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
-CELLS_A_BANDWIDTH = 4  # where neither a kernel is asked for nor hashed counters have one
 _COMPARED = 200  # places at which two estimates are compared
 _LOWEST = 0.1  # records: a density is at least that of so much of one
 
@@ -49,7 +50,8 @@ class KernelDensity:
 
     `kernel` is a hash, as `Euclidean(5000, scaled=False)`, or "euclidean" or "gaussian" with `bandwidth`: a number in
     widths of the declared bounds, or a mapping of columns to bandwidths in their units. By default it is that of the
-    hashed counters, or with a table alone "euclidean", four cells wide. `columns` choose the part, and the order of a
+    hashed counters, or with a table alone "euclidean" with the default bandwidth of `Recipe.density`, but no less
+    than a cell. `columns` choose the part, and the order of a
     matrix.
 
     Records with a missing cell count as the middle of the bounds in hashed counters, and are nowhere in a table.
@@ -106,8 +108,8 @@ class KernelDensity:
         return self
 
     def density(self, X: Any) -> Answer:
-        """At each row of a mapping, table or matrix in users' units, with standard errors; `bound` where hashed
-        counters answer.
+        """At each row of a mapping, table or matrix in users' units, at least 0, with standard errors; `bound` where
+        hashed counters answer.
         """
         self._check_fitted()
         rows, unit = self._rows, self._rows.value * self._integral
@@ -122,8 +124,10 @@ class KernelDensity:
         bounds = None
         if answer.bounds is not None:
             of_sum = answer.bounds
-            bounds = lambda delta: of_sum(delta) / unit + 4 * relative * np.abs(value) / unit  # noqa: E731
+            extra = 4 * relative * np.abs(value)
+            bounds = lambda delta: (of_sum(delta) + extra) / unit  # noqa: E731
         considered = self.considered_ if len(self.considered_) > 1 else ()
+        value = np.where(value < 0, 0.0, value)  # nearer to the truth, which is not negative
         return Answer(value / unit, error, self.how_, considered=considered, bounds=bounds)
 
     def score_samples(self, X: Any) -> Floats:
@@ -181,10 +185,7 @@ class KernelDensity:
         names = list(self.feature_names_in_)
         if not isinstance(X, np.ndarray | list) or names == list(self._source.columns):
             return X
-        matrix = np.asarray(X)
-        if matrix.ndim != 2 or matrix.shape[1] != len(names):
-            raise QueryError(f"X must have {len(names)} columns: {', '.join(names)}", "pass one row a record")
-        return dict(zip(names, matrix.T, strict=True))
+        return named(names, X)
 
     def _check(self) -> None:
         if self.kernel is not None and not isinstance(self.kernel, HashFamily | str):
@@ -208,7 +209,7 @@ class KernelDensity:
                 kernel = hashed.hash
             else:
                 assert table is not None
-                kernel = Euclidean(min(CELLS_A_BANDWIDTH * max(axis.step for axis in table.axes), 1.0))
+                kernel = Euclidean(max(default_bandwidth(len(columns)), *(axis.step for axis in table.axes)))
         if isinstance(kernel, HashFamily):
             embedded = hashed is not None and hashed.embedded
             plain = isinstance(kernel, Euclidean) and not embedded and all(schema.column(n).numeric for n in columns)
@@ -258,8 +259,5 @@ def _mean_errors(schema: Schema, found: Sequence[Hashed | Convolved], table: Ful
 
 def units_at(schema: Schema, columns: Sequence[str], places: Floats) -> dict[str, Any]:
     """Columns in users' units of places between the bounds, from 0 to 1; dates as moments."""
-    from dpsketch.learn.density.full_table import codes_at
-    from dpsketch.learn.points import Frame
-
     frame = Frame(schema, dict(zip(columns, codes_at(places), strict=True)))
     return {name: frame.cells(name) for name in columns}

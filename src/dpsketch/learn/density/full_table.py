@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dpsketch.errors import QueryError
 from dpsketch.learn.models.design import frame_of
 from dpsketch.learn.points import Frame
 from dpsketch.maps.histogram import BoundHistogram
@@ -116,15 +117,22 @@ def _ordered(
     return FullTable(chosen, tuple(axes[place] for place in order), present.transpose(order), variance, how)
 
 
+def named(columns: Sequence[str], table: Any) -> Any:
+    """A matrix with one row a record as a mapping of columns; anything else as it is."""
+    if not isinstance(table, np.ndarray | list):
+        return table
+    matrix = np.asarray(table)
+    if matrix.ndim != 2 or matrix.shape[1] != len(columns):
+        raise QueryError(
+            f"X must have {len(columns)} columns: {', '.join(columns)}",
+            "pass a matrix with one row a record, or a table with named columns",
+        )
+    return dict(zip(columns, matrix.T, strict=True))
+
+
 def places_of(schema: Schema, columns: Sequence[str], table: Any) -> Floats:
     """Places between the bounds, from 0 to 1, of rows in users' units, NaN where missing: one matrix row each."""
-    from dpsketch.learn.clusters.places import Places
-
-    if isinstance(table, np.ndarray | list):
-        Places(schema, columns).of(table[:0] if len(table) else np.zeros((0, len(columns))))
-        matrix = np.asarray(table)
-        table = {name: matrix[:, place] for place, name in enumerate(columns)}
-    frame = frame_of(schema, columns, table)
+    frame = frame_of(schema, columns, named(columns, table))
     return np.stack([_place(frame, name) for name in columns], axis=1)
 
 

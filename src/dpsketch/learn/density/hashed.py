@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.kernel_sums import KernelSums
-from dpsketch.maps.base import Sums
+from dpsketch.maps.base import BoundTable, Sums
+from dpsketch.maps.count import BoundCount
 from dpsketch.maps.hashes import HashFamily, Product
 from dpsketch.maps.race import BoundRace
 from dpsketch.maps.registry import map_from_dict
 from dpsketch.records import Records
 from dpsketch.schema import Floats, Schema
 from dpsketch.sketch.released import ReleasedSketch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dpsketch.learn.view import View
 
 
 class Hashed:
@@ -92,6 +98,15 @@ def hashed_counters(released: ReleasedSketch, columns: tuple[str, ...] | None = 
         if columns is None or set(race.columns) == set(columns):
             return Hashed(released.schema, race, part.sums, part.noise_variance)
     return None
+
+
+def made_up_records(view: View, columns: Sequence[str], count: int, seed: int) -> pa.Table | None:
+    """Rows of `view.sample` with all of these columns, if the release has more than counters to draw them from."""
+    others = [part.map for part in view.released.parts if not isinstance(part.map, BoundTable | BoundCount)]
+    if not others or not view.knows(columns):
+        return None
+    drawn = view.sample(count, seed)
+    return drawn if set(columns) <= set(drawn.column_names) else None
 
 
 def _part(records: Records, start: int, stop: int) -> Records:

@@ -11,10 +11,11 @@ import numpy as np
 from dpsketch.errors import QueryError
 from dpsketch.learn.density.estimate import KernelDensity, units_at
 from dpsketch.learn.density.full_table import full_table, places_of
-from dpsketch.learn.density.hashed import hashed_counters
+from dpsketch.learn.density.hashed import hashed_counters, made_up_records
 from dpsketch.learn.density.radial import Radial
-from dpsketch.maps.hashes import Euclidean
+from dpsketch.maps.hashes import Euclidean, SignedProjection
 from dpsketch.schema import Floats, IdSet
+from dpsketch.sizes import default_bandwidth
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
@@ -85,10 +86,10 @@ def find_modes(
             index, _ = hashed.race.entries(records, hashed.race.rows)
             return (np.asarray(hashed.sums)[index] >= heavy).mean(axis=1) + 1e-6 * density(places)
 
-    best = np.argsort(-objective(starts))
-    found = _climbed(starts[best[: min(4 * k + 12, 200)]], objective, generator)
+    spread = _apart(_bandwidths(model, starts), objective(starts), 2.0, min(4 * k + 12, 200))
+    found = _climbed(starts[spread], objective, generator)
     final = model.density(units_at(view.schema, names, found))
-    chosen = _apart(found, np.asarray(final.value), _widths(model, len(names)), k)
+    chosen = _apart(_bandwidths(model, found), np.asarray(final.value), 1.0, k)
     points = units_at(view.schema, names, found[chosen])
     return Modes(names, points, final.value[chosen], final.stderr[chosen], f"{method}: {model.how_}")
 
@@ -106,8 +107,8 @@ def _starts(view: View, names: tuple[str, ...], method: str, generator: np.rando
         return np.stack(middles, axis=1)
     if table is not None:
         return np.concatenate([table.drawn(_CANDIDATES, generator), anywhere])
-    if view.knows(names):
-        drawn = view.sample(_CANDIDATES, seed=int(generator.integers(2**31)))
+    drawn = made_up_records(view, names, _CANDIDATES, int(generator.integers(2**29)))
+    if drawn is not None:
         places = places_of(view.schema, names, {name: drawn[name] for name in names})
         return np.concatenate([np.nan_to_num(places, nan=0.5), anywhere])
     return anywhere
@@ -135,20 +136,24 @@ def _climbed(places: Floats, objective: Callable[[Floats], Floats], generator: n
     return places
 
 
-def _widths(model: KernelDensity, dimension: int) -> Floats:
-    """What counts as one mode, in widths of the bounds: a bandwidth."""
+def _bandwidths(model: KernelDensity, places: Floats) -> Floats:
+    """Places in coordinates in which what is one apart is another mode."""
     kernel = model.kernel_
+    if isinstance(kernel, SignedProjection):  # only the direction counts, and half of the kernel is one apart
+        seen = places - 0.5
+        length = np.linalg.norm(seen, axis=1, keepdims=True)
+        return seen / np.maximum(length, 1e-9) / (np.pi * (1 - 0.5 ** (1 / kernel.bits)))
     if isinstance(kernel, Radial):
-        return 1.0 / np.array(kernel.spans)
-    bandwidth = kernel.bandwidth if isinstance(kernel, Euclidean) and kernel.scaled else 0.05 * dimension**0.5
-    return np.full(dimension, bandwidth)
+        return places * np.array(kernel.spans)
+    scaled = isinstance(kernel, Euclidean) and kernel.scaled
+    return places / (getattr(kernel, "bandwidth", 0.0) if scaled else default_bandwidth(places.shape[1]))
 
 
-def _apart(places: Floats, densities: Floats, widths: Floats, k: int) -> list[int]:
+def _apart(places: Floats, densities: Floats, gap: float, k: int) -> list[int]:
+    """Up to `k` of the densest places, no two nearer than `gap`."""
     chosen: list[int] = []
     for place in np.argsort(-densities):
-        gaps = [np.linalg.norm((places[place] - places[other]) / widths) for other in chosen]
-        if all(gap > 1 for gap in gaps):
+        if not chosen or np.linalg.norm(places[chosen] - places[place], axis=1).min() > gap:
             chosen.append(int(place))
         if len(chosen) == k:
             break
