@@ -6,12 +6,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpsketch.density_plan import density_plan
     from dpsketch.embed import fit_embedding
     from dpsketch.engines.local import Local, accumulate
     from dpsketch.errors import DpsketchError, FitWarning
     from dpsketch.learn.answer import Answer
     from dpsketch.learn.clusters.kmeans import KMeans
     from dpsketch.learn.clusters.mixture import GaussianMixture
+    from dpsketch.learn.density.anomaly import AnomalyScorer
+    from dpsketch.learn.density.estimate import KernelDensity
+    from dpsketch.learn.density.modes import Modes, find_modes
     from dpsketch.learn.models.losses import fit_loss
     from dpsketch.learn.models.pca import PCA
     from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PCA",
+    "AnomalyScorer",
     "Answer",
     "Budget",
     "Count",
@@ -60,12 +65,14 @@ __all__ = [
     "Histogram",
     "InnerProduct",
     "KMeans",
+    "KernelDensity",
     "Ledger",
     "LinearRegression",
     "Local",
     "LogisticRegression",
     "Marginals",
     "MinHash",
+    "Modes",
     "OneBitFourier",
     "Only",
     "Pairs",
@@ -83,6 +90,8 @@ __all__ = [
     "Subsampled",
     "View",
     "accumulate",
+    "density_plan",
+    "find_modes",
     "fit_embedding",
     "fit_loss",
     "fit_sklearn",
@@ -96,6 +105,7 @@ __all__ = [
 
 # Where each name lives. They are imported at first use: asking a sketch needs neither Numba nor the ledger.
 _HOMES = {
+    "AnomalyScorer": "learn.density.anomaly",
     "Answer": "learn.answer",
     "Budget": "privacy.budget",
     "Count": "maps.count",
@@ -111,12 +121,14 @@ _HOMES = {
     "Histogram": "maps.histogram",
     "InnerProduct": "maps.hashes",
     "KMeans": "learn.clusters.kmeans",
+    "KernelDensity": "learn.density.estimate",
     "Ledger": "privacy.ledger",
     "LinearRegression": "learn.models.regression",
     "Local": "engines.local",
     "LogisticRegression": "learn.models.regression",
     "Marginals": "maps.marginals",
     "MinHash": "maps.hashes",
+    "Modes": "learn.density.modes",
     "OneBitFourier": "maps.one_bit",
     "Only": "recipe",
     "PCA": "learn.models.pca",
@@ -135,6 +147,8 @@ _HOMES = {
     "Subsampled": "maps.subsampled",
     "View": "learn.view",
     "accumulate": "engines.local",
+    "density_plan": "density_plan",
+    "find_modes": "learn.density.modes",
     "fit_embedding": "embed",
     "fit_loss": "learn.models.losses",
     "fit_sklearn": "learn.models.wrapped",

@@ -3,30 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import comb, sqrt
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap, check_columns, check_whole
 from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
+from dpsketch.maps.hashes import Euclidean, HashFamily, MinHash, Product
+from dpsketch.maps.histogram import Histogram
 from dpsketch.maps.marginals import Marginals
 from dpsketch.maps.pairs import Pairs
 from dpsketch.maps.quadratic import Quadratic
+from dpsketch.maps.race import Race, bandwidth_spans
 from dpsketch.maps.second_moments import SecondMoments
 from dpsketch.privacy.budget import Budget
 from dpsketch.schema import Datetime, Schema
 from dpsketch.sizes import (
+    ANOMALY_BANDWIDTH,
+    ANOMALY_POWER,
+    ANOMALY_ROWS,
+    ANOMALY_THRESHOLD,
+    DENSITY_RACE_WIDTH,
+    GRAPH_RACE_WIDTH,
     MARGINALS_SHARE,
+    MOST_TABLE_COLUMNS,
     PAIRS_SHARE,
     RADII,
     RADII_OF_MORE,
+    TYPICAL_DENSITY,
+    WIDEST_CELLS,
     cluster_frequencies,
     count_share,
+    default_bandwidth,
     fine_columns,
     fourier_size,
+    graph_rows,
     marginal_bins,
     pair_sizes,
     pca_directions,
+    race_error,
+    race_rows,
+    table_bins,
     whole_number_bins,
 )
 
@@ -102,3 +120,76 @@ def pca(
     if size is not None:
         moments = Quadratic(names, size, radius=ball, directions="hadamard")
     return [(Count(), 0.03), (moments, 0.97)]
+
+
+def density(
+    schema: Schema,
+    rows: int,
+    budget: Budget,
+    columns: Sequence[str] | None,
+    bandwidth: float | None,
+    hash: HashFamily | None,
+) -> Shares:
+    """See `Recipe.density`."""
+    names = _numbers("density", schema, columns)
+    if hash is not None and bandwidth is not None:
+        raise RecipeError("Recipe.density: the bandwidth is part of the hash", "pass one of them")
+    family = hash if hash is not None else Euclidean(default_bandwidth(len(names)) if bandwidth is None else bandwidth)
+    table, counters = density_choices(schema, rows, budget, names, family)
+    better = table if table is not None and table[1] < counters[1] else counters
+    return [(Count(), 0.03), (better[0], 0.97)]
+
+
+def density_choices(
+    schema: Schema, rows: int, budget: Budget, names: tuple[str, ...], family: HashFamily, density: float | None = None
+) -> tuple[tuple[FeatureMap, float] | None, tuple[FeatureMap, float]]:
+    """A table, if these columns can have one, and hashed counters, each with its predicted relative error at places of
+    this density.
+    """
+    density = TYPICAL_DENSITY if density is None else density
+    size = race_rows(schema, rows, budget, len(names))
+    columns = None if isinstance(family, Product) else names
+    race = Race(columns, size, DENSITY_RACE_WIDTH, hash=family)
+    counters = race, race_error(schema, rows, budget, size, density)
+    numeric = all(schema.column(name).numeric for name in names)
+    if not isinstance(family, Euclidean) or len(names) > MOST_TABLE_COLUMNS or not numeric:
+        return None, counters
+    spans = tuple(bandwidth_spans(names, family, schema).values())
+    bins, error = table_bins(schema, rows, budget, spans, density)
+    if max(spans) / bins > WIDEST_CELLS:
+        return None, counters
+    return (Histogram(len(names), names, bins), error), counters
+
+
+def anomaly(schema: Schema, rows: int, budget: Budget, columns: Sequence[str] | None) -> Shares:
+    """See `Recipe.anomaly`."""
+    names = check_columns("Recipe.anomaly", columns) or tuple(column.name for column in schema.scalars)
+    if not names:
+        raise RecipeError("Recipe.anomaly needs a column that is not a set of ids", "declare one in the schema")
+    if len(names) <= MOST_TABLE_COLUMNS and all(schema.column(name).numeric for name in names):
+        return density(schema, rows, budget, names, None, None)
+    family = Euclidean(ANOMALY_BANDWIDTH * sqrt(len(names)), ANOMALY_POWER)
+    race = Race(names, ANOMALY_ROWS, DENSITY_RACE_WIDTH, hash=family)
+    only = replace(schema, columns=tuple(schema.column(name) for name in names))
+    parts: Shares = [(race, 1 - ANOMALY_THRESHOLD)]
+    for part, share in general(only, rows, budget, None):
+        if getattr(part, "columns", names) is None:
+            part = replace(part, columns=names)  # type: ignore[type-var]
+        parts.append((part, round(share * ANOMALY_THRESHOLD, 4)))
+    return parts
+
+
+def graph(schema: Schema, rows: int, budget: Budget) -> Shares:
+    """See `Recipe.graph`."""
+    if len(schema.sets) != 1:
+        raise RecipeError("Recipe.graph needs one column of sets of ids", 'declare neighbours: kind = "set"')
+    size = graph_rows(schema, rows, budget)
+    return [(Race((schema.sets[0].name,), size, GRAPH_RACE_WIDTH, hash=MinHash()), 1.0)]
+
+
+def _numbers(name: str, schema: Schema, columns: Sequence[str] | None) -> tuple[str, ...]:
+    """The named columns, or every number, integer and date."""
+    names = check_columns(f"Recipe.{name}", columns) or tuple(c.name for c in schema.scalars if c.numeric)
+    if not names:
+        raise RecipeError(f"Recipe.{name} needs a column of numbers", "declare one in the schema, or name columns")
+    return names

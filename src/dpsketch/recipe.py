@@ -18,6 +18,7 @@ from dpsketch import ready
 from dpsketch.errors import RecipeError, SchemaError
 from dpsketch.maps.base import BoundMap, FeatureMap, check_whole
 from dpsketch.maps.grouped import BoundGrouped
+from dpsketch.maps.hashes import HashFamily
 from dpsketch.maps.pairs import BoundPairs, marginals_for
 from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.privacy.budget import Budget
@@ -303,6 +304,50 @@ class Recipe:
         """
         rows, budget = _known("pca", schema, rows, budget)
         return cls._of(ready.pca(schema, rows, budget, n_components, columns, radius, of), rows)
+
+    @classmethod
+    def density(
+        cls,
+        schema: Schema,
+        rows: int | None = None,
+        budget: Budget | None = None,
+        columns: Sequence[str] | None = None,
+        bandwidth: float | None = None,
+        hash: HashFamily | None = None,
+    ) -> Recipe:
+        """For `KernelDensity` and `find_modes` of the named columns, by default of every number, integer and date: a
+        count, and a table of up to three columns or hashed counters, whichever is predicted to be nearer
+        (`density_plan` tells by how much).
+
+        `bandwidth` is in widths of the declared bounds, by default 0.05·√columns; `hash` is any other kernel in its
+        place, as Euclidean(5000, scaled=False). Cells of tables (`table_bins`) and rows of hashed counters
+        (`race_rows`) follow from declared rows, budget and bandwidth.
+        """
+        rows, budget = _known("density", schema, rows, budget)
+        return cls._of(ready.density(schema, rows, budget, columns, bandwidth, hash), rows)
+
+    @classmethod
+    def anomaly(
+        cls,
+        schema: Schema,
+        rows: int | None = None,
+        budget: Budget | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Recipe:
+        """For `AnomalyScorer` of the named columns, by default of all that are not sets: hashed counters, and with
+        three tenths of the budget the general recipe, which thresholds are found from; of up to three columns of
+        numbers, as `Recipe.density`.
+        """
+        rows, budget = _known("anomaly", schema, rows, budget)
+        return cls._of(ready.anomaly(schema, rows, budget, columns), rows)
+
+    @classmethod
+    def graph(cls, schema: Schema, rows: int | None = None, budget: Budget | None = None) -> Recipe:
+        """For Jaccard densities of nodes by their neighbour sets: MinHash counters. `schema` is that of
+        `engines.graph.graph_schema`, with one column of sets. What is protected is one list of neighbours, not a node.
+        """
+        rows, budget = _known("graph", schema, rows, budget)
+        return cls._of(ready.graph(schema, rows, budget), rows)
 
     @classmethod
     def _of(cls, shares: ready.Shares, rows: int) -> Recipe:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import comb, sqrt
+from math import comb, pi, sqrt
+
+import numpy as np
 
 from dpsketch.maps.cells import cells_of
 from dpsketch.maps.pairs import MOST_PAIRS
@@ -22,6 +24,16 @@ NOISE, NOISE_OF_FEW = 2.0, 4.0
 FEW_COLUMNS_OF_CLUSTERS = 3  # whose clusters are seldom round, and which have few frequencies anyhow
 RADII = {1: (4.0, 160.0), 2: (4.0, 160.0), 3: (2.0, 40.0)}  # by columns; radians per width of the bounds
 RADII_OF_MORE = (5.0, 50.0)
+DENSITY_RACE_WIDTH, GRAPH_RACE_WIDTH = 1000, 100_000
+MOST_RACE_ROWS, MOST_GAUSSIAN_RACE_ROWS, LEAST_RACE_ROWS = 2000, 4000, 10
+MOST_GRAPH_ROWS, MOST_PURE_GRAPH_ROWS = 2000, 500
+ROW_ERROR = 0.9  # of one row of hashed counters, relative: measured 0.55 to 1.25
+CELL_ERROR = 0.013  # of a table whose cells are a bandwidth wide, relative: measured
+TYPICAL_DENSITY = 0.02  # mean kernel value at a record: measured 0.005 to 0.07
+MOST_TABLE_CELLS, MOST_TABLE_BINS, MOST_TABLE_COLUMNS = 1 << 20, 4096, 3
+WIDEST_CELLS = 2.0  # of a table, in bandwidths: inside of wider ones too much is unknown
+ANOMALY_BANDWIDTH, ANOMALY_POWER = 0.5, 8  # times the root of the number of columns
+ANOMALY_ROWS, ANOMALY_THRESHOLD = 30, 0.3  # the share of what a threshold is found from
 
 
 def pair_sizes(rows: int, budget: Budget, columns: int) -> tuple[int, int | None]:
@@ -166,3 +178,77 @@ def pca_directions(rows: int, budget: Budget, columns: int, n_components: int) -
         return None
     basis = 1 << (columns - 1).bit_length()
     return basis * (2 * n_components + 2)
+
+
+def counter_noise(schema: Schema, budget: Budget, rows: int = 1) -> float:
+    """Standard deviation of a counter's noise with all of the budget, of which a record adds one to `rows`."""
+    from dpsketch.privacy.calibrate import gaussian_deviation
+
+    if not budget.private:
+        return 0.0
+    together = (schema.rows_per_unit or 1) * (2 if schema.relation is Relation.REPLACE_ONE else 1)
+    if budget.rho is not None:
+        return together * sqrt(rows / (2 * budget.rho))
+    laplace = together * sqrt(2) * rows / budget.strength
+    if not budget.delta:
+        return laplace
+    return min(laplace, together * sqrt(rows) * float(gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1)))
+
+
+def default_bandwidth(columns: int) -> float:
+    """Of densities, in widths of the bounds: distances grow with the root of the number of columns."""
+    return 0.05 * sqrt(columns)
+
+
+def race_rows(schema: Schema, rows: int, budget: Budget, columns: int) -> int:
+    """Rows of hashed counters for densities. Gaussian noise of an answer does not grow with them: as many as are
+    affordable. Under pure ε its variance does, and 0.014·rows·ε balance it with the error of the hashes; of more than
+    twelve columns fewer, in proportion, as records lie farther apart. Source: RESEARCH "Kernel densities (race)".
+    """
+    if budget.delta or budget.rho is not None or not budget.private:
+        return MOST_GAUSSIAN_RACE_ROWS
+    single = sqrt(2) / counter_noise(schema, budget)
+    return int(min(max(0.014 * rows * single * min(1, 12 / columns), LEAST_RACE_ROWS), MOST_RACE_ROWS))
+
+
+def graph_rows(schema: Schema, rows: int, budget: Budget) -> int:
+    """As `race_rows` for Jaccard densities of neighbour sets: few sets are alike, so fewer rows under pure ε."""
+    if budget.delta or budget.rho is not None or not budget.private:
+        return MOST_GRAPH_ROWS
+    single = sqrt(2) / counter_noise(schema, budget)
+    return int(min(max(0.0006 * rows * single, LEAST_RACE_ROWS), MOST_PURE_GRAPH_ROWS))
+
+
+def race_error(schema: Schema, rows: int, budget: Budget, table_rows: int, density: float = TYPICAL_DENSITY) -> float:
+    """Predicted relative error of a density from `table_rows` rows of hashed counters."""
+    noise = counter_noise(schema, budget, table_rows) / sqrt(table_rows)
+    return sqrt(ROW_ERROR**2 / table_rows + (noise / (rows * density)) ** 2)
+
+
+def table_noise(spans: Sequence[float]) -> float:
+    """Variance of a density's noise from a table over columns that are `spans` bandwidths wide, in variances of a cell,
+    if cells were a bandwidth wide: the integral of the squared p-stable kernel inside the bounds, from their middle.
+    """
+    from dpsketch.maps.hashes import Euclidean
+
+    radius = max(spans) / 2
+    steps = np.geomspace(1e-3, max(radius, 0.1), 2000)
+    surface = {1: 2.0, 2: 2 * pi, 3: 4 * pi}[len(spans)] * steps ** (len(spans) - 1)
+    return float(np.trapezoid(Euclidean(1.0).kernel(steps) ** 2 * surface, steps))
+
+
+def table_bins(
+    schema: Schema, rows: int, budget: Budget, spans: Sequence[float], density: float = TYPICAL_DENSITY
+) -> tuple[int, float]:
+    """Bins of each column of a table for densities, and the predicted relative error.
+
+    Cells h bandwidths wide have an error of CELL_ERROR·h from records' places in them, and noise in proportion to
+    h^(−d/2): the best h balances the two for a typical density.
+    """
+    columns, noise = len(spans), counter_noise(schema, budget)
+    noise = noise**2 * table_noise(spans) / (rows * density) ** 2
+    width = (columns * noise / (2 * CELL_ERROR**2)) ** (1 / (columns + 2))
+    most = min(int(MOST_TABLE_CELLS ** (1 / columns)) - 3, MOST_TABLE_BINS)
+    bins = int(min(max(max(spans) / min(max(width, 0.02), 1.5), 4), most))
+    width = max(spans) / bins
+    return bins, sqrt((CELL_ERROR * width) ** 2 + noise / width**columns)

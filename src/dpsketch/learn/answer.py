@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from dpsketch.errors import QueryError
 from dpsketch.schema import Floats
 
 
@@ -16,8 +18,8 @@ class Answer:
     """A value and its standard error; both may be arrays.
 
     `how` says which estimate it is, `labels` names the entries of an array answer, `considered` holds every estimate
-    that the release allows with its predicted error, the chosen one first. What the standard error covers:
-    docs/answers.md.
+    that the release allows with its predicted error, the chosen one first; `bounds` is what `bound` asks. What the
+    standard error covers: docs/answers.md.
     """
 
     value: Any
@@ -25,6 +27,7 @@ class Answer:
     how: str = ""
     labels: tuple[str, ...] | None = None
     considered: tuple[tuple[str, float], ...] = ()
+    bounds: Callable[[float], Any] | None = field(default=None, repr=False, compare=False)
 
     def explain(self) -> str:
         """Which estimate the answer is, which others there were, and how far off each was expected to be."""
@@ -38,6 +41,21 @@ class Answer:
     def interval(self, factor: float = 1.96) -> tuple[Any, Any]:
         """value ± factor · stderr; 1.96 holds about 95 % of the noise, 94 % where a single sum's noise dominates."""
         return self.value - factor * self.stderr, self.value + factor * self.stderr
+
+    def bound(self, delta: float) -> Any:
+        """What the error exceeds with a probability of at most `delta`: a theorem, so far above the standard error.
+        Only answers of hashed counters have one. Source: race Thm 3.4; docs/densities.md.
+        """
+        if isinstance(delta, bool) or not isinstance(delta, Real) or not 0 < delta < 1:
+            raise QueryError(
+                f"delta must be a number between 0 and 1, got {delta!r} instead", "0.05 is a common choice"
+            )
+        if self.bounds is None:
+            raise QueryError(
+                "no theorem bounds the error of this answer",
+                "use interval(), or ask hashed counters: view.kernel_sum(points)",
+            )
+        return self.bounds(float(delta))
 
     def __str__(self) -> str:
         if isinstance(self.value, float):

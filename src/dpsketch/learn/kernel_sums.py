@@ -6,9 +6,10 @@ accident, (c − N/W)/(1 − 1/W). The answer is the mean over the rows or the m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from itertools import accumulate
+from math import ceil, log
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from dpsketch.records import IdSets, Records
 from dpsketch.schema import LOWEST, MISSING, Codes, Floats, IdSet, Number, Schema
 
 GROUPS = 8  # of the median of means
+_ERRORS_OF_ROWS = 4.0  # standard errors by which a bound takes the number of records to be more than is counted
 
 
 class KernelSums:
@@ -45,7 +47,8 @@ class KernelSums:
             raise QueryError(f"method must be 'mean' or 'median', got {method!r} instead")
         race = self._race
         rows, groups = race.rows, 1 if method == "mean" else min(GROUPS, race.rows)
-        totals, squares = race.totals(self._records(points), self._sums, groups)
+        records = self.records(points)
+        totals, squares = race.totals(records, self._sums, groups)
         mean = (totals[0] if groups == 1 else totals.sum(axis=0)) / rows
         scale = 1.0 / race.grid if race.direct else race.width / (race.width - 1) / race.grid
         spread = (squares / rows - mean * mean) * (rows / max(rows - 1, 1))
@@ -55,19 +58,55 @@ class KernelSums:
             f"{rows} rows of hashed counters" if rows > 1 else "one row of hashed counters, whose own error is unknown"
         )
         if method == "mean":
-            return Answer((mean - accident) * scale, stderr, f"mean of {how}")
+            value = (mean - accident) * scale
+            return Answer(value, stderr, f"mean of {how}", bounds=self._bounds(records, value))
         sizes = np.bincount(np.arange(rows) * groups // rows)
         median = np.median(totals / sizes[:, None], axis=0)
         # The median of means has up to π/2 times the variance of the mean.
-        return Answer((median - accident) * scale, stderr * np.sqrt(np.pi / 2), f"median of {groups} means of {how}")
+        value, how = (median - accident) * scale, f"median of {groups} means of {how}"
+        return Answer(value, stderr * np.sqrt(np.pi / 2), how, bounds=self._bounds(records, value))
+
+    def _bounds(self, records: Records, value: Floats) -> Callable[[float], Floats] | None:
+        """For `Answer.bound`, of counters to which every record adds one."""
+        return (lambda delta: self._bound(records, value, delta)) if self._race.unit_increments else None
+
+    def _bound(self, records: Records, value: Floats, delta: float) -> Floats:
+        """A counter c has mean g and, by Cauchy and Schwarz, E c² ≤ (Σ√k)² ≤ N·g; its noise adds the variance v. So the
+        error of an estimate of g is at most √(C·(N·g + v)) with probability 1 − δ: with C = 4/m for the median of
+        ⌈8·ln(1/δ)⌉ means of m rows each, with C = 1/(R·δ) for the mean of all R (Chebyshev); the smaller C counts. As g
+        is at most its estimate plus this error, the bound solves a quadratic equation. The distance of `value` to the
+        estimate, and the error of N in what collides by accident, add up.
+
+        Source: race Thm 3.4 with Lemma 3.3, for whole groups, counters that collide and a variance that the release
+        itself bounds (Σ√k is not known).
+        """
+        race, rows = self._race, self._race.rows
+        groups = ceil(8 * log(1 / delta))
+        factor = 1 / (rows * delta)
+        if groups <= rows and 4 / (rows // groups) < factor:
+            factor = 4 / (rows // groups)
+            sizes = np.bincount(np.arange(rows) * groups // rows)
+            centre = np.median(race.totals(records, self._sums, groups)[0] / sizes[:, None], axis=0)
+        else:
+            centre = race.totals(records, self._sums, 1)[0][0] / rows
+        slack = _ERRORS_OF_ROWS * float(np.sqrt(self._noise_variance * race.width / rows))
+        most = self._total + slack
+        inside = factor * most * np.maximum(centre, 0.0) + factor * self._noise_variance
+        bound = factor * most / 2 + np.sqrt((factor * most / 2) ** 2 + inside)
+        if race.direct:
+            return bound + np.abs(value - centre)
+        scale = race.width / (race.width - 1)
+        return scale * (bound + slack / race.width) + np.abs(value - scale * (centre - self._total / race.width))
 
     @cached_property
     def _total(self) -> float:
         """The mean of the rows' totals: the number of records, or the sum of their integer weights."""
         return blockwise_total(self._sums) / self._race.rows
 
-    def _records(self, points: Any) -> Records:
+    def records(self, points: Any) -> Records:
         """Points under the rules of the table's own cells; a matrix of numbers takes a shorter way."""
+        if hasattr(points, "column_names"):  # Arrow
+            points = {name: points[name].to_numpy() for name in points.column_names}
         named = isinstance(points, Mapping) or (hasattr(points, "columns") and hasattr(points, "__getitem__"))
         if named:
             present = points if isinstance(points, Mapping) else list(points.columns)

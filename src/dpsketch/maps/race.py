@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -322,7 +322,7 @@ class _Projection:
         self.offsets = np.zeros(shape[:2], np.int32)
         if isinstance(factor.hash, Euclidean):
             spans = (
-                _spans(factor, factor.hash, schema)
+                bandwidth_spans(factor.columns, factor.hash, schema)
                 if race.embedding is None
                 else _output_spans(race.embedding, factor.hash)
             )
@@ -392,10 +392,10 @@ class _Weigher:
         return self._table[self._column.levels_of(own)]
 
 
-def _spans(factor: Factor, family: Euclidean, schema: Schema) -> dict[str, float]:
+def bandwidth_spans(columns: Sequence[str], family: Euclidean, schema: Schema) -> dict[str, float]:
     """Width of each column's bounds in bandwidths."""
     spans = {}
-    for name in factor.columns:
+    for name in columns:
         column = schema.column(name)
         if isinstance(column, Number) and column.transform is not None and not family.scaled:
             raise RecipeError(

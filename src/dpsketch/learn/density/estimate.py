@@ -1,0 +1,263 @@
+"""Kernel densities of a release, as a model with scikit-learn's methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.answer import Answer
+from dpsketch.learn.density import radial
+from dpsketch.learn.density.convolved import Convolved
+from dpsketch.learn.density.full_table import FullTable, codes_at, full_table, named, places_of
+from dpsketch.learn.density.hashed import Hashed, hashed_counters
+from dpsketch.learn.density.radial import Bandwidth, Radial
+from dpsketch.learn.points import Frame
+from dpsketch.maps.base import check_columns
+from dpsketch.maps.hashes import Euclidean, HashFamily
+from dpsketch.schema import Floats, Schema
+from dpsketch.sizes import default_bandwidth
+
+if TYPE_CHECKING:
+    from dpsketch.learn.view import View
+
+_COMPARED = 200  # places at which two estimates are compared
+_LOWEST = 0.1  # records: a density is at least that of so much of one
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The noisy number of records."""
+
+    value: float
+    stderr: float
+
+
+class KernelDensity:
+    """Kernel densities of the records of a release: `fit(view)`.
+
+    A density is the mean of k(x, point) over the records x: 1 where all are equal to the point. With "gaussian" it is
+    divided by the kernel's integral, as scikit-learn does.
+
+    Two parts of a release hold densities; if it has both, the one with the smaller standard error is taken.
+    Hashed counters (`Race`) have the kernel of their hash and no other: `Euclidean`, `SignedProjection` (angles about
+    the middle of the bounds), `InnerProduct`, `MinHash` (Jaccard similarity to a power) or products. A table of counts
+    over one to three number columns (`Histogram(ways=…)`, or the marginal of one column) answers any kernel of
+    distance whose bandwidth is at least half of a cell.
+
+    `kernel` is a hash, as `Euclidean(5000, scaled=False)`, or "euclidean" or "gaussian" with `bandwidth`: a number in
+    widths of the declared bounds, or a mapping of columns to bandwidths in their units. By default it is that of the
+    hashed counters, or with a table alone "euclidean" with the default bandwidth of `Recipe.density`, but no less
+    than a cell. `columns` choose the part, and the order of a
+    matrix.
+
+    Records with a missing cell count as the middle of the bounds in hashed counters, and are nowhere in a table.
+    After `fit`: `kernel_`, `feature_names_in_`, `n_features_in_`, `how_` and `considered_`, the estimates that there
+    were with their mean standard errors.
+    """
+
+    kernel_: HashFamily | Radial
+    how_: str
+    considered_: tuple[tuple[str, float], ...]
+
+    def __init__(
+        self,
+        kernel: HashFamily | str | None = None,
+        bandwidth: Bandwidth | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        self.kernel, self.bandwidth, self.columns = kernel, bandwidth, columns
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """As scikit-learn does."""
+        return {"kernel": self.kernel, "bandwidth": self.bandwidth, "columns": self.columns}
+
+    def fit(self, view: View) -> KernelDensity:
+        self._check()
+        columns = check_columns("KernelDensity", self.columns)
+        hashed = hashed_counters(view.released, columns)
+        table = full_table(view.released, columns or (None if hashed is None else hashed.columns))
+        if hashed is None and table is None:
+            raise QueryError(
+                f"this release holds no density{'' if columns is None else ' of ' + ', '.join(columns)}",
+                "release one by Recipe.density, or with a part Race(…) or Histogram(ways=…, columns=[…])",
+            )
+        schema, rows = view.schema, view.rows_in_sums()
+        self._rows = _Rows(float(rows.value), float(rows.stderr))
+        self._schema = schema
+        wanted = self._wanted(schema, hashed, table)
+        found: list[Hashed | Convolved] = []
+        if hashed is not None and _has(schema, hashed, wanted):
+            found.append(hashed)
+        if table is not None and isinstance(wanted, Radial):
+            found.append(Convolved(table, wanted))
+        if not found:
+            raise self._refused(schema, hashed, table)
+        errors = [0.0] if len(found) == 1 else _mean_errors(schema, found, table)
+        order = np.argsort(errors, kind="stable")
+        self._source = found[order[0]]
+        names = [_how(source, table) for source in found]
+        self.how_ = names[order[0]]
+        self.considered_ = tuple((names[place], float(errors[place] / self._rows.value)) for place in order)
+        self.kernel_ = self._source.hash if isinstance(self._source, Hashed) else wanted
+        self._integral = wanted.integral if isinstance(wanted, Radial) else 1.0
+        self._tell(columns)
+        return self
+
+    def density(self, X: Any) -> Answer:
+        """At each row of a mapping, table or matrix in users' units, at least 0, with standard errors; `bound` where
+        hashed counters answer.
+        """
+        self._check_fitted()
+        rows, unit = self._rows, self._rows.value * self._integral
+        if isinstance(self._source, Hashed):
+            answer = self._source.at(self._named(X))
+            value, stderr = answer.value, answer.stderr
+        else:
+            value, stderr = self._source.at(places_of(self._schema, self._source.columns, X))
+            answer = Answer(value, stderr)
+        relative = rows.stderr / rows.value
+        error = np.sqrt(stderr**2 + (value * relative) ** 2) / unit
+        bounds = None
+        if answer.bounds is not None:
+            of_sum = answer.bounds
+            extra = 4 * relative * np.abs(value)
+            bounds = lambda delta: (of_sum(delta) + extra) / unit  # noqa: E731
+        considered = self.considered_ if len(self.considered_) > 1 else ()
+        value = np.where(value < 0, 0.0, value)  # nearer to the truth, which is not negative
+        return Answer(value / unit, error, self.how_, considered=considered, bounds=bounds)
+
+    def score_samples(self, X: Any) -> Floats:
+        """Logarithms of the densities, as in scikit-learn; of no less than the least standard error of the noise or a
+        tenth of a record, whichever is more: noise may well make a density negative.
+        """
+        value = self.density(X).value
+        least = max(self._source.least_error, _LOWEST) / (self._rows.value * self._integral)
+        return np.log(np.maximum(value, least))
+
+    def score(self, X: Any) -> float:
+        """The sum of `score_samples`."""
+        return float(self.score_samples(X).sum())
+
+    def to_saved(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What `from_saved` needs to score rows: facts for JSON, and arrays. All of it is in the release."""
+        self._check_fitted()
+        facts, arrays = self._source.to_saved()
+        kernel = self.kernel_.to_dict()
+        return {
+            "model": "kernel_density",
+            "source": "hashed" if isinstance(self._source, Hashed) else "table",
+            "facts": facts,
+            "schema": self._schema.to_dict(),
+            "columns": list(self.feature_names_in_),
+            "kernel": kernel,
+            "rows": [self._rows.value, self._rows.stderr],
+            "integral": self._integral,
+            "how": self.how_,
+            "considered": [list(each) for each in self.considered_],
+        }, arrays
+
+    @classmethod
+    def from_saved(cls, facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> KernelDensity:
+        from dpsketch.maps.hashes import hash_from_dict
+
+        hashed = facts["source"] == "hashed"
+        kernel = hash_from_dict(facts["kernel"]) if hashed else Radial.from_dict(facts["kernel"])
+        found = cls(kernel if isinstance(kernel, HashFamily) else kernel.name)
+        found.kernel_ = kernel
+        found._schema = Schema.from_dict(facts["schema"])
+        found._source = (Hashed if hashed else Convolved).from_saved(facts["facts"], arrays)
+        found._rows = _Rows(*(float(number) for number in facts["rows"]))
+        found._integral, found.how_ = float(facts["integral"]), str(facts["how"])
+        found.considered_ = tuple((str(how), float(error)) for how, error in facts["considered"])
+        found._tell(facts["columns"])
+        return found
+
+    def _tell(self, columns: Sequence[str] | None = None) -> None:
+        self.feature_names_in_ = np.array(columns or self._source.columns, object)
+        self.n_features_in_ = len(self.feature_names_in_)
+
+    def _named(self, X: Any) -> Any:
+        """A matrix with the columns in the order that was asked for, as a mapping where the counters have another."""
+        names = list(self.feature_names_in_)
+        if not isinstance(X, np.ndarray | list) or names == list(self._source.columns):
+            return X
+        return named(names, X)
+
+    def _check(self) -> None:
+        if self.kernel is not None and not isinstance(self.kernel, HashFamily | str):
+            raise QueryError(
+                f"kernel must be one of {', '.join(radial.NAMES)} or a hash such as Euclidean(0.1), "
+                f"got {self.kernel!r} instead"
+            )
+        if isinstance(self.kernel, HashFamily) and self.bandwidth is not None:
+            raise QueryError("the bandwidth is part of the kernel", "write kernel=Euclidean(bandwidth)")
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "_source"):
+            raise QueryError("this KernelDensity is not fitted", "call fit(view) first")
+
+    def _wanted(self, schema: Schema, hashed: Hashed | None, table: FullTable | None) -> HashFamily | Radial:
+        """The kernel that is asked for; of distances, whenever it is one."""
+        columns = table.columns if table is not None else hashed.columns if hashed is not None else ()
+        kernel = self.kernel
+        if kernel is None and self.bandwidth is None:
+            if hashed is not None:
+                kernel = hashed.hash
+            else:
+                assert table is not None
+                kernel = Euclidean(max(default_bandwidth(len(columns)), *(axis.step for axis in table.axes)))
+        if isinstance(kernel, HashFamily):
+            embedded = hashed is not None and hashed.embedded
+            plain = isinstance(kernel, Euclidean) and not embedded and all(schema.column(n).numeric for n in columns)
+            return radial.euclidean(schema, columns, kernel) if plain and isinstance(kernel, Euclidean) else kernel
+        if self.bandwidth is None:
+            raise QueryError(f"kernel '{kernel}' needs a bandwidth", "pass bandwidth=0.05, in widths of the bounds")
+        return radial.named(schema, columns, kernel or radial.EUCLIDEAN, self.bandwidth)
+
+    def _refused(self, schema: Schema, hashed: Hashed | None, table: FullTable | None) -> QueryError:
+        has = []
+        if hashed is not None:
+            has.append(f"hashed counters with {hashed.hash}, which is their only kernel")
+        if table is not None:
+            has.append("a table, for kernels of distance")
+        asked = self.kernel if self.kernel is not None else f"bandwidth {self.bandwidth}"
+        return QueryError(f"this release does not hold {asked}", f"it holds {' and '.join(has)}")
+
+
+def _has(schema: Schema, hashed: Hashed, wanted: HashFamily | Radial) -> bool:
+    if not isinstance(wanted, Radial):
+        return hashed.hash == wanted
+    family = hashed.hash
+    if not isinstance(family, Euclidean) or hashed.embedded or len(hashed.columns) != len(wanted.spans):
+        return False
+    if wanted.name != radial.EUCLIDEAN:
+        return False
+    return radial.euclidean(schema, hashed.columns, family).same(wanted)
+
+
+def _how(source: Hashed | Convolved, table: FullTable | None) -> str:
+    if isinstance(source, Hashed):
+        return f"{source.race.rows} rows of hashed counters"
+    assert table is not None
+    return f"{table.how}, convolved with the kernel"
+
+
+def _mean_errors(schema: Schema, found: Sequence[Hashed | Convolved], table: FullTable | None) -> list[float]:
+    """Mean standard errors at places where the table has records."""
+    assert table is not None
+    places = table.drawn(_COMPARED, np.random.default_rng(0))
+    points = units_at(schema, table.columns, places)
+    return [
+        float(np.mean(source.at(points).stderr if isinstance(source, Hashed) else source.at(places)[1]))
+        for source in found
+    ]
+
+
+def units_at(schema: Schema, columns: Sequence[str], places: Floats) -> dict[str, Any]:
+    """Columns in users' units of places between the bounds, from 0 to 1; dates as moments."""
+    frame = Frame(schema, dict(zip(columns, codes_at(places), strict=True)))
+    return {name: frame.cells(name) for name in columns}

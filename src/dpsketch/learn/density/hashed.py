@@ -1,0 +1,113 @@
+"""Kernel densities from hashed counters: a RACE part of a release, with the kernel of its hash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.answer import Answer
+from dpsketch.learn.kernel_sums import KernelSums
+from dpsketch.maps.base import BoundTable, Sums
+from dpsketch.maps.count import BoundCount
+from dpsketch.maps.hashes import HashFamily, Product
+from dpsketch.maps.race import BoundRace
+from dpsketch.maps.registry import map_from_dict
+from dpsketch.records import Records
+from dpsketch.schema import Floats, Schema
+from dpsketch.sketch.released import ReleasedSketch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dpsketch.learn.view import View
+
+
+class Hashed:
+    """The counters of one RACE part to which every record adds one."""
+
+    def __init__(self, schema: Schema, race: BoundRace, sums: Sums, variance: float) -> None:
+        self.schema, self.race, self.sums, self.variance = schema, race, sums, variance
+        self._sums = KernelSums(schema, race, sums, variance)
+        self.columns = self._sums.columns
+
+    @property
+    def hash(self) -> HashFamily:
+        hashes = self.race.factors
+        return hashes[0].hash if len(hashes) == 1 else Product(hashes)
+
+    @property
+    def embedded(self) -> bool:
+        """Whether outputs of an embedding are hashed in place of the columns."""
+        return getattr(self.race.description, "embedding", None) is not None
+
+    def at(self, points: Any) -> Answer:
+        """Sums of the kernel over the records."""
+        return self._sums.at(points)
+
+    def mean_logs(self, points: Any) -> Floats:
+        """Means over the rows of the table of log(max(c, 0) + a) for a point's counters c, with a = 1 + the standard
+        deviation of the noise: less than zero records cannot be, and noise alone should not decide.
+        Source: RESEARCH "Anomaly scores".
+        """
+        return self.mean_logs_of(self.records(points), self.sums)
+
+    def mean_logs_of(self, records: Records, sums: Sums) -> Floats:
+        """As `mean_logs`, of encoded points and any counters of this map."""
+        noise = 1.0 + np.sqrt(self.variance)
+        found = np.empty(len(records))
+        step = max(1, (1 << 22) // self.race.rows)
+        for start in range(0, len(records), step):
+            part = _part(records, start, start + step)
+            index, _ = self.race.entries(part, self.race.rows)
+            counters = np.maximum(sums[index], 0).astype(np.float64)
+            found[start : start + step] = np.log(counters + noise).mean(axis=1)
+        return found
+
+    def records(self, points: Any) -> Records:
+        """Points as the map sees them."""
+        return self._sums.records(points)
+
+    @property
+    def least_error(self) -> float:
+        """The least standard error of a sum: that of the noise."""
+        return float(np.sqrt(self.variance / self.race.rows))
+
+    def to_saved(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        facts = {"schema": self.schema.to_dict(), "map": self.race.description.to_dict(), "variance": self.variance}
+        return facts, {"sums": np.asarray(self.sums)}
+
+    @classmethod
+    def from_saved(cls, facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> Hashed:
+        schema = Schema.from_dict(facts["schema"])
+        race = map_from_dict(facts["map"]).bind(schema)
+        assert isinstance(race, BoundRace)
+        if np.shape(arrays["sums"]) != (race.size,):
+            raise QueryError("the saved counters do not fit their map", "save the model again")
+        return cls(schema, race, arrays["sums"], float(facts["variance"]))
+
+
+def hashed_counters(released: ReleasedSketch, columns: tuple[str, ...] | None = None) -> Hashed | None:
+    """The first RACE part without weights or groups, of these columns if any are named."""
+    for part in released.parts:
+        race = part.map
+        if not isinstance(race, BoundRace) or not race.unit_increments:
+            continue
+        if columns is None or set(race.columns) == set(columns):
+            return Hashed(released.schema, race, part.sums, part.noise_variance)
+    return None
+
+
+def made_up_records(view: View, columns: Sequence[str], count: int, seed: int) -> pa.Table | None:
+    """Rows of `view.sample` with all of these columns, if the release has more than counters to draw them from."""
+    others = [part.map for part in view.released.parts if not isinstance(part.map, BoundTable | BoundCount)]
+    if not others or not view.knows(columns):
+        return None
+    drawn = view.sample(count, seed)
+    return drawn if set(columns) <= set(drawn.column_names) else None
+
+
+def _part(records: Records, start: int, stop: int) -> Records:
+    return records.take(np.arange(start, min(stop, len(records))))

@@ -1,0 +1,160 @@
+"""Where records gather most: modes of a release's kernel density."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.density.estimate import KernelDensity, units_at
+from dpsketch.learn.density.full_table import full_table, places_of
+from dpsketch.learn.density.hashed import hashed_counters, made_up_records
+from dpsketch.learn.density.radial import Radial
+from dpsketch.maps.hashes import Euclidean, SignedProjection
+from dpsketch.schema import Floats, IdSet
+from dpsketch.sizes import default_bandwidth
+
+if TYPE_CHECKING:
+    from dpsketch.learn.view import View
+
+METHODS = ("restart", "cells")
+MOST_MODES = 1000
+_CANDIDATES = 1000  # of which the best are starts
+_FIRST_STEP, _LAST_STEP = 0.125, 0.002  # in widths of the bounds
+_ROUNDS = 60
+
+
+@dataclass(frozen=True)
+class Modes:
+    """Places in users' units, the densest first: `points` has an array for each column."""
+
+    columns: tuple[str, ...]
+    points: dict[str, Any]
+    densities: Floats
+    stderrs: Floats
+    how: str
+
+    def __len__(self) -> int:
+        return len(self.densities)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One row a mode."""
+        return [
+            {name: self.points[name][place] for name in self.columns}
+            | {"density": float(self.densities[place]), "stderr": float(self.stderrs[place])}
+            for place in range(len(self))
+        ]
+
+
+def find_modes(
+    view: View, k: int = 1, columns: Sequence[str] | None = None, method: str = "restart", random_state: int = 0
+) -> Modes:
+    """Up to `k` places of the highest density, no two within a bandwidth, with densities and standard errors.
+
+    A derivative-free ascent from many starts: coordinates and random directions, with steps that are halved where none
+    rises. "restart" climbs the density itself. "cells" looks for the intersection of the heaviest hash cells: it climbs
+    the number of rows of the table in which a place falls into one of the k heaviest counters, and the density only
+    where these are equal; with a table of counts it starts from the heaviest cells. Errors cover noise and hashes at
+    the place, not the place itself, and the highest of many noisy values is too high on average.
+    """
+    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MOST_MODES:
+        raise QueryError(f"k must be a whole number from 1 to {MOST_MODES}, got {k!r} instead")
+    if method not in METHODS:
+        raise QueryError(f"method must be one of {', '.join(METHODS)}, got {method!r} instead")
+    model = KernelDensity(columns=columns).fit(view)
+    names = tuple(model.feature_names_in_)
+    if any(isinstance(view.schema.column(name), IdSet) for name in names):
+        raise QueryError("modes of sets of ids cannot be climbed", "ask KernelDensity at sets that you know")
+    generator = np.random.default_rng(random_state)
+
+    def density(places: Floats) -> Floats:
+        return np.asarray(model.density(units_at(view.schema, names, places)).value)
+
+    starts = _starts(view, names, method, generator)
+    objective = density
+    hashed = hashed_counters(view.released, names)
+    if method == "cells" and full_table(view.released, names) is None and hashed is not None:
+        table = np.asarray(hashed.sums).reshape(hashed.race.rows, hashed.race.width)
+        heavy = np.partition(table, -min(k, table.shape[1]), axis=1)[:, -min(k, table.shape[1])]
+
+        def objective(places: Floats) -> Floats:
+            assert hashed is not None
+            records = hashed.records(units_at(view.schema, names, places))
+            index, _ = hashed.race.entries(records, hashed.race.rows)
+            return (np.asarray(hashed.sums)[index] >= heavy).mean(axis=1) + 1e-6 * density(places)
+
+    spread = _apart(_bandwidths(model, starts), objective(starts), 2.0, min(4 * k + 12, 200))
+    found = _climbed(starts[spread], objective, generator)
+    final = model.density(units_at(view.schema, names, found))
+    chosen = _apart(_bandwidths(model, found), np.asarray(final.value), 1.0, k)
+    points = units_at(view.schema, names, found[chosen])
+    return Modes(names, points, final.value[chosen], final.stderr[chosen], f"{method}: {model.how_}")
+
+
+def _starts(view: View, names: tuple[str, ...], method: str, generator: np.random.Generator) -> Floats:
+    """Places between the bounds: from the release's own distribution where it has one, and anywhere."""
+    anywhere = generator.random((_CANDIDATES, len(names)))
+    table = full_table(view.released, names)
+    if table is not None and method == "cells":
+        heaviest = np.argsort(-table.counts.ravel())[:_CANDIDATES]
+        index = np.stack(np.unravel_index(heaviest, table.counts.shape), axis=1).astype(np.float64)
+        middles = [
+            np.clip((index[:, j] - 0.5 * axis.binned) * axis.step, 0.0, 1.0) for j, axis in enumerate(table.axes)
+        ]
+        return np.stack(middles, axis=1)
+    if table is not None:
+        return np.concatenate([table.drawn(_CANDIDATES, generator), anywhere])
+    drawn = made_up_records(view, names, _CANDIDATES, int(generator.integers(2**29)))
+    if drawn is not None:
+        places = places_of(view.schema, names, {name: drawn[name] for name in names})
+        return np.concatenate([np.nan_to_num(places, nan=0.5), anywhere])
+    return anywhere
+
+
+def _climbed(places: Floats, objective: Callable[[Floats], Floats], generator: np.random.Generator) -> Floats:
+    places, (count, dimension) = places.copy(), places.shape
+    values, steps = objective(places), np.full(count, _FIRST_STEP)
+    for _ in range(_ROUNDS):
+        active = np.flatnonzero(steps > _LAST_STEP)
+        if not len(active):
+            break
+        random = generator.normal(size=(len(active), dimension, dimension))
+        random /= np.linalg.norm(random, axis=2, keepdims=True)
+        axes = np.broadcast_to(np.eye(dimension), random.shape)
+        moves = np.concatenate([axes, -axes, random], axis=1) * steps[active, None, None]
+        tried = np.clip(places[active, None, :] + moves, 0.0, 1.0)
+        found = objective(tried.reshape(-1, dimension)).reshape(len(active), -1)
+        best = found.argmax(axis=1)
+        every = np.arange(len(active))
+        rises = found[every, best] > values[active]
+        places[active[rises]] = tried[every, best][rises]
+        values[active[rises]] = found[every, best][rises]
+        steps[active[~rises]] /= 2
+    return places
+
+
+def _bandwidths(model: KernelDensity, places: Floats) -> Floats:
+    """Places in coordinates in which what is one apart is another mode."""
+    kernel = model.kernel_
+    if isinstance(kernel, SignedProjection):  # only the direction counts, and half of the kernel is one apart
+        seen = places - 0.5
+        length = np.linalg.norm(seen, axis=1, keepdims=True)
+        return seen / np.maximum(length, 1e-9) / (np.pi * (1 - 0.5 ** (1 / kernel.bits)))
+    if isinstance(kernel, Radial):
+        return places * np.array(kernel.spans)
+    scaled = isinstance(kernel, Euclidean) and kernel.scaled
+    return places / (getattr(kernel, "bandwidth", 0.0) if scaled else default_bandwidth(places.shape[1]))
+
+
+def _apart(places: Floats, densities: Floats, gap: float, k: int) -> list[int]:
+    """Up to `k` of the densest places, no two nearer than `gap`."""
+    chosen: list[int] = []
+    for place in np.argsort(-densities):
+        if not chosen or np.linalg.norm(places[chosen] - places[place], axis=1).min() > gap:
+            chosen.append(int(place))
+        if len(chosen) == k:
+            break
+    return chosen

@@ -1,0 +1,105 @@
+"""Kernels of the distance between two records, in bandwidths of each column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import isclose, pi, prod
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from dpsketch.errors import QueryError
+from dpsketch.maps.hashes import Euclidean
+from dpsketch.maps.race import bandwidth_spans
+from dpsketch.schema import HIGHEST, LOWEST, Datetime, Floats, Number, Schema
+
+GAUSSIAN = "gaussian"
+EUCLIDEAN = Euclidean.family
+NAMES = (EUCLIDEAN, GAUSSIAN)
+Bandwidth = float | Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Radial:
+    """`spans` are the widths of the columns' bounds in bandwidths.
+
+    "euclidean": the collision probability of `power` p-stable hashes, 1 for equal records; it falls so slowly that it
+    has no integral. "gaussian": exp(−r²/2), whose integral in the columns' units is `integral`; a mean kernel value is
+    divided by it and so is a density. Source: race §2.3.
+    """
+
+    name: str
+    power: int
+    spans: tuple[float, ...]
+    integral: float = 1.0
+
+    def __call__(self, squares: Floats) -> Floats:
+        """At squared distances."""
+        if self.name == GAUSSIAN:
+            return np.exp(-0.5 * squares)
+        return Euclidean(1.0, self.power).kernel(np.sqrt(squares))
+
+    def same(self, other: Radial) -> bool:
+        alike = (self.name, self.power, len(self.spans)) == (other.name, other.power, len(other.spans))
+        return alike and all(isclose(*pair, rel_tol=1e-6) for pair in zip(self.spans, other.spans, strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"spans": list(self.spans)}
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Radial:
+        return cls(str(facts["name"]), int(facts["power"]), tuple(facts["spans"]), float(facts["integral"]))
+
+
+def euclidean(schema: Schema, columns: Sequence[str], family: Euclidean) -> Radial:
+    """The kernel of a hash on these columns."""
+    return Radial(EUCLIDEAN, family.power, tuple(bandwidth_spans(columns, family, schema).values()))
+
+
+def named(schema: Schema, columns: Sequence[str], name: str, bandwidth: Bandwidth) -> Radial:
+    """A kernel by its name. The bandwidth is a number in widths of the declared bounds, or each column's in its units
+    (dates: seconds).
+    """
+    if name not in NAMES:
+        raise QueryError(
+            f"kernel must be one of {', '.join(NAMES)} or a hash such as Euclidean(0.1), got {name!r} instead"
+        )
+    if isinstance(bandwidth, Mapping):
+        for column in columns:
+            if column not in bandwidth:
+                raise QueryError(f"bandwidth lacks column '{column}'", f"give {', '.join(columns)}")
+        spans = tuple(units_wide(schema, column) / _checked(bandwidth[column]) for column in columns)
+    else:
+        spans = (1.0 / _checked(bandwidth),) * len(columns)
+    if name == EUCLIDEAN:
+        return Radial(EUCLIDEAN, 1, spans)
+    widths = [_width(schema, column) / span for column, span in zip(columns, spans, strict=True)]
+    return Radial(GAUSSIAN, 1, spans, prod(widths) * (2 * pi) ** (len(columns) / 2))
+
+
+def units_wide(schema: Schema, name: str) -> float:
+    """Width of a column's bounds in its units; dates in seconds."""
+    column = schema.column(name)
+    if isinstance(column, Number) and column.transform is not None:
+        raise QueryError(
+            f"column '{name}' is on a {column.transform} scale, where a bandwidth in its units means nothing",
+            "give the bandwidth as a number, in widths of the bounds",
+        )
+    return _width(schema, name)
+
+
+def _width(schema: Schema, name: str) -> float:
+    """As `units_wide`, but of a transformed column on its transformed scale."""
+    column = schema.column(name)
+    low, high = (float(number) for number in column.values_of(np.array([LOWEST, HIGHEST])))
+    if isinstance(column, Number) and column.transform is not None:
+        low, high = (float(np.log(n) if column.transform == "log" else np.arcsinh(n)) for n in (low, high))
+    return (high - low) / (1e6 if isinstance(column, Datetime) else 1.0)
+
+
+def _checked(bandwidth: object) -> float:
+    if isinstance(bandwidth, bool) or not isinstance(bandwidth, Real) or not 0 < float(bandwidth) < 1e15:
+        raise QueryError(f"bandwidth must be a number above 0, got {bandwidth!r} instead")
+    return float(bandwidth)

@@ -1,0 +1,124 @@
+"""Recipes for densities, anomalies and graphs, and what is predicted of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpsketch as dps
+from dpsketch.engines.graph import graph_schema, neighbour_sets
+from dpsketch.errors import RecipeError
+from dpsketch.maps.base import FeatureMap
+from dpsketch.sizes import counter_noise, graph_rows, race_rows, table_bins
+from dpsketch.task_plan import made_up_columns
+
+
+def chosen(recipe: dps.Recipe) -> FeatureMap:
+    assert recipe.parts[0].map == dps.Count()
+    assert sum(part.exact_share for part in recipe.parts) == 1
+    return recipe.parts[1].map
+
+
+def test_few_columns_get_a_table_and_many_get_counters() -> None:
+    budget = dps.Budget(1.0)
+    table = chosen(dps.Recipe.density(made_up_columns(2), 100_000, budget))
+    assert isinstance(table, dps.Histogram)
+    assert table.columns == ("x1", "x2")
+    race = chosen(dps.Recipe.density(made_up_columns(6), 100_000, budget, bandwidth=0.1))
+    assert race == dps.Race(tuple(f"x{place}" for place in range(1, 7)), 1400, 1000, hash=dps.Euclidean(0.1))
+    angular = chosen(dps.Recipe.density(made_up_columns(2), 100_000, budget, hash=dps.SignedProjection(6)))
+    assert isinstance(angular, dps.Race)
+
+
+def test_cells_are_narrower_with_more_budget() -> None:
+    schema = made_up_columns(3)
+    bins, errors = zip(
+        *(table_bins(schema, 250_000, dps.Budget(e), (50.0,) * 3) for e in (0.1, 1.0, 10.0)), strict=True
+    )
+    assert bins[0] < bins[1] <= bins[2] <= 101
+    assert errors[0] > errors[1] > errors[2]
+
+
+def test_rows_of_counters_follow_the_noise() -> None:
+    schema = made_up_columns(8)
+    assert race_rows(schema, 100_000, dps.Budget(0.1), 8) == 140
+    assert race_rows(schema, 100_000, dps.Budget(0.1), 24) == 70
+    assert race_rows(schema, 10**7, dps.Budget(1.0), 8) == 2000
+    assert race_rows(schema, 100_000, dps.Budget(0.1, 1e-6), 8) == 4000
+    units = dps.Schema.from_dict(
+        {
+            "privacy": {"rows": 1000, "unit": "id", "max_rows_per_unit": 10},
+            "columns": {"x": {"kind": "number", "lower": 0, "upper": 1}},
+        }
+    )
+    assert counter_noise(units, dps.Budget(1.0)) == pytest.approx(10 * counter_noise(schema, dps.Budget(1.0)))
+    assert race_rows(units, 100_000, dps.Budget(1.0), 1) == 140
+
+
+@pytest.mark.usefixtures("seeded")
+def test_the_predicted_error_of_a_table_is_about_what_it_is() -> None:
+    """Within a factor of four, at places of the typical density, which is public knowledge here."""
+    rng = np.random.default_rng(4)
+    schema, budget, family = made_up_columns(2), dps.Budget(0.3), dps.Euclidean(0.05)
+    records = rng.random((50_000, 2))
+    points = records[:200] * 0.6 + 0.2
+    truth = np.array([family.kernel(np.linalg.norm(records - point, axis=1)).mean() for point in points])
+    plan = dps.density_plan(schema, 50_000, budget, hash=family, density=float(truth.mean()))
+    assert plan.better == "table"
+    assert "better: table" in plan.lines()
+    assert plan.to_dict()["table"]["map"] == "histogram"
+    assert isinstance(plan.recipe.parts[1].map, dps.Histogram)
+    recipe = dps.Recipe(dps.Recipe.density(schema, 50_000, budget, hash=family).parts, 50_000)
+    table = pa.table({"x1": records[:, 0], "x2": records[:, 1]})
+    view = dps.View(dps.release(dps.accumulate(table, schema, recipe), budget, dps.Ledger("sqlite://"), "d"))
+    error = np.sqrt(np.mean((dps.KernelDensity(family).fit(view).density(points).value / truth - 1) ** 2))
+    assert plan.table_error is not None
+    assert plan.table_error / 4 < error < plan.table_error * 4
+
+
+def test_anomalies_of_some_columns_get_parts_of_these_alone() -> None:
+    schema = made_up_columns(6)
+    recipe = dps.Recipe.anomaly(schema, 50_000, dps.Budget(1.0), ["x1", "x2", "x3", "x5"])
+    assert sum(part.exact_share for part in recipe.parts) <= 1
+    for bound in recipe.bind(schema):
+        assert set(bound.columns) <= {"x1", "x2", "x3", "x5"}
+    assert isinstance(chosen(dps.Recipe.anomaly(schema, 50_000, dps.Budget(1.0), ["x1"])), dps.Histogram)
+
+
+@pytest.mark.usefixtures("seeded")
+def test_a_graph_of_twins() -> None:
+    """Nodes of a group have the same neighbours: the Jaccard density of one is the group's share."""
+    nodes = 600
+    schema = dps.Schema.from_dict(graph_schema(nodes, False))
+    recipe = dps.Recipe.graph(schema, budget=dps.Budget(10.0))
+    (part,) = recipe.parts
+    assert isinstance(part.map, dps.Race)
+    assert (part.map.width, part.map.hash) == (100_000, dps.MinHash())
+    source = np.repeat(np.arange(nodes), 3)
+    edges = pa.table({"src": source, "dst": (source % 2) * 300 + np.tile([1, 2, 3], nodes)})
+    raw = dps.accumulate(neighbour_sets(edges, nodes), schema, recipe)
+    view = dps.View(dps.release(raw, dps.Budget(10.0), dps.Ledger("sqlite://"), "d"))
+    sums = view.kernel_sum([[1, 2, 3], [301, 302, 303], [1, 2, 303], [7]])
+    exact = np.array([300, 300, 300 * 0.5 + 300 * 0.2, 0])
+    assert (np.abs(sums.value - exact) < 5 * sums.stderr).all()
+
+
+def test_graphs_get_few_rows_under_pure_privacy() -> None:
+    schema = dps.Schema.from_dict(graph_schema(82_000, False))
+    assert graph_rows(schema, 82_000, dps.Budget(1.0)) == 49
+    assert graph_rows(schema, 82_000, dps.Budget(1.0, 1e-6)) == 2000
+
+
+def test_wrong_recipes_are_refused() -> None:
+    schema = made_up_columns(2)
+    with pytest.raises(RecipeError, match="needs a budget"):
+        dps.Recipe.density(schema, 100)
+    with pytest.raises(RecipeError, match="the bandwidth is part of the hash"):
+        dps.Recipe.density(schema, 100, dps.Budget(1.0), bandwidth=0.1, hash=dps.Euclidean(0.1))
+    with pytest.raises(RecipeError, match="needs one column of sets"):
+        dps.Recipe.graph(schema, 100, dps.Budget(1.0))
+    with pytest.raises(RecipeError, match="needs a budget"):
+        dps.density_plan(schema, 100)
+    with pytest.raises(RecipeError, match="density must be above 0"):
+        dps.density_plan(schema, 100, dps.Budget(1.0), density=0.0)
