@@ -25,13 +25,16 @@ from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.selection import Estimator
 from dpsketch.learn.tables import TableEstimator
 from dpsketch.maps.base import BoundMap
+from dpsketch.maps.grid import BoundGrid
 from dpsketch.maps.histogram import BoundHistogram
 from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.maps.pairs import BoundPairs
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 if TYPE_CHECKING:
-    from dpsketch.learn.models.population import Population
+    from dpsketch.learn.models.population import Population, Rows
+
+SAMPLERS = ("auto", "cells", "heap", "rejection")
 
 
 @dataclass(frozen=True)
@@ -169,9 +172,10 @@ class Sources:
 
     @cached_property
     def population(self) -> Population | None:
-        """The joint distribution as rows with weights, if the release tells one: that of the mixture, else points whose
-        weights explain the sums that see the most columns.
+        """The joint distribution as rows with weights, if the release tells one: that of the mixture, else of the sums
+        that see the most columns: the heavy cells of a grid, or points whose weights explain the sums.
         """
+        from dpsketch.learn.grids.population import GridPopulation, searchable
         from dpsketch.learn.models.population import PointPopulation, ProductPopulation
 
         parts = product_parts(self._released)
@@ -182,9 +186,29 @@ class Sources:
         if not telling:
             return None
         widest = max(telling, key=lambda block: len(block.columns))
+        if self._method == "auto" and isinstance(widest.part.map, BoundGrid) and searchable(self._released):
+            return GridPopulation(self._released, self._noise)
         [estimator] = self._regression(set(widest.columns))
         assert isinstance(estimator, MomentEstimator)
         return PointPopulation(self._released.schema, estimator)
+
+    def rows_by(self, method: str) -> Rows:
+        """What `view.sample` draws from, by the name of its method."""
+        if method == "auto":
+            if self.population is None:
+                from dpsketch.learn.models.population import nothing_to_learn_from
+
+                raise nothing_to_learn_from()
+            return self.population
+        if method == "rejection":
+            from dpsketch.learn.grids.rejection import KernelRows
+
+            return KernelRows(self._released, self._noise)
+        if method in ("cells", "heap"):
+            from dpsketch.learn.grids.population import GridPopulation
+
+            return GridPopulation(self._released, self._noise, method)
+        raise QueryError(f"method must be one of {', '.join(SAMPLERS)}, got {method!r} instead")
 
 
 def _error(estimate: Estimate) -> float:
