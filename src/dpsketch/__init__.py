@@ -9,9 +9,11 @@ if TYPE_CHECKING:
     from dpsketch.embed import fit_embedding
     from dpsketch.engines.local import Local, accumulate
     from dpsketch.errors import DpsketchError, FitWarning
+    from dpsketch.grid_plan import plan_grid
     from dpsketch.learn.answer import Answer
     from dpsketch.learn.clusters.kmeans import KMeans
     from dpsketch.learn.clusters.mixture import GaussianMixture
+    from dpsketch.learn.grids.density import GridDensity
     from dpsketch.learn.models.losses import fit_loss
     from dpsketch.learn.models.pca import PCA
     from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
@@ -55,6 +57,7 @@ __all__ = [
     "Fourier",
     "GaussianMixture",
     "Grid",
+    "GridDensity",
     "Grouped",
     "Histogram",
     "InnerProduct",
@@ -87,6 +90,7 @@ __all__ = [
     "fit_sklearn",
     "open",
     "plan",
+    "plan_grid",
     "plan_task",
     "release",
 ]
@@ -104,6 +108,7 @@ _HOMES = {
     "Fourier": "maps.fourier",
     "GaussianMixture": "learn.clusters.mixture",
     "Grid": "maps.grid",
+    "GridDensity": "learn.grids.density",
     "Grouped": "maps.grouped",
     "Histogram": "maps.histogram",
     "InnerProduct": "maps.hashes",
@@ -137,6 +142,7 @@ _HOMES = {
     "fit_sklearn": "learn.models.wrapped",
     "open": "learn.view",
     "plan": "planning",
+    "plan_grid": "grid_plan",
     "plan_task": "task_plan",
     "release": "sketch.release",
 }

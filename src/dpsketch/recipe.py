@@ -305,6 +305,23 @@ class Recipe:
         return cls._of(ready.pca(schema, rows, budget, n_components, columns, radius, of), rows)
 
     @classmethod
+    def synthetic(
+        cls,
+        schema: Schema,
+        rows: int | None = None,
+        budget: Budget | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Recipe:
+        """Count and a grid of the named columns, by default of all: for rows that are as the table's in all columns
+        together (`view.sample`, `GridDensity`). Levels and width follow from the predicted error: `dps.plan_grid`.
+
+        Up to four columns of numbers; of more, a grid's cells hold too few records each, and the recipe has the parts
+        of `Recipe.general` for these columns instead.
+        """
+        rows, budget = _known("synthetic", schema, rows, budget)
+        return cls._of(ready.synthetic(schema, rows, budget, columns), rows)
+
+    @classmethod
     def _of(cls, shares: ready.Shares, rows: int) -> Recipe:
         return cls([Part(each, share) for each, share in shares], rows)
 

@@ -18,6 +18,8 @@ from dpsketch.schema import MISSING, Codes, Floats, IdSet
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 ROUND, MOST_ROUNDS = 1 << 16, 64
+GROUPS = 32  # of rows, whose means' median is taken: shared counters push a mean far up
+FLOOR = 2.0  # standard deviations of the noise that are taken off a kernel sum
 TOP = 1e-3  # of the proposals may have a larger kernel sum than the envelope
 
 
@@ -36,6 +38,7 @@ class KernelRows:
         if not self._race.direct:
             self._accident = blockwise_total(self._part.sums) / self._race.rows / self._race.width
         self._proposals = [_Proposal(released, noise, name) for name in self.columns]
+        self._floor = FLOOR * np.sqrt(self._part.noise_variance / self._race.rows)
         self._envelope: float | None = None
 
     def draw(self, rows: int, seed: int) -> Iterator[Frame]:
@@ -70,8 +73,11 @@ class KernelRows:
         every = np.full((len(self._schema.scalars), len(shares)), MISSING, np.int16)
         for name, own in zip(self.columns, codes, strict=True):
             every[self._schema.index(name)] = own
-        totals, _ = self._race.totals(Records(every), self._part.sums, 1)
-        return np.maximum(totals[0] / self._race.rows - self._accident, 0.0) / shares
+        groups = min(GROUPS, self._race.rows)
+        totals, _ = self._race.totals(Records(every), self._part.sums, groups)
+        sizes = np.bincount(np.arange(self._race.rows) * groups // self._race.rows)
+        found = np.median(totals / sizes[:, None], axis=0) - self._accident
+        return np.maximum(found - self._floor, 0.0) / shares
 
 
 class _Proposal:
