@@ -82,7 +82,9 @@ class GridPlan:
             f"three rows of counters: {self.more_rows.total:.2g}",
         ]
         if not self.suited:
-            found.append("so many columns: Recipe.synthetic takes tables of pairs instead of a grid")
+            found.append(
+                "Recipe.synthetic takes tables of pairs instead: they are expected to tell more of these columns"
+            )
         return found
 
 
@@ -114,7 +116,7 @@ def plan_grid(
     finest = found.levels[-1]
     heavy = ceil(filled_cells(chosen, finest))
     alone = replace(found, levels=(finest,))
-    finer = replace(found, levels=(*found.levels, finest + 1)) if finest < FINEST else None
+    finer = replace(found, levels=(*found.levels, finest + 1)) if finest < FINEST[1] else None
     return GridPlan(
         rows,
         budget,
@@ -125,5 +127,5 @@ def plan_grid(
         error(alone, heavy),
         None if finer is None else error(finer),
         error(replace(found, rows=3)),
-        suits_grid(chosen),
+        suits_grid(schema, chosen, rows, budget),
     )

@@ -12,9 +12,10 @@ from dpsketch.relation import Relation
 from dpsketch.schema import Column, Schema
 
 GRID_SHARE = 0.98
-START = 3  # the coarsest level, unless the finest is coarser
-FINEST = 10
+START = 3  # the coarsest level
+FINEST = (5, 10)  # from, to: a search stops earlier by itself where cells hold too little
 MOST_START_CELLS = 8**4  # beyond, tables of pairs are better: RESEARCH "Density sketch"
+MOST_ERROR = 0.25
 MOST_WIDTH = 1 << 20
 _REFERENCE_SD = 1 / 8  # of a column's records, in widths of its bounds
 _SIZE = 0.75  # of a noise, on average, in its standard deviations
@@ -103,9 +104,18 @@ def counter_deviation(schema: Schema, budget: Budget, grid: Grid, share: float =
     return min(laplace, gaussian) / sqrt(grid.rows)
 
 
-def suits_grid(columns: Sequence[Column]) -> bool:
-    """Whether a grid tells more of these columns together than tables of pairs: up to four columns of numbers."""
-    return prod(min(1 << START, column.levels) for column in columns) <= MOST_START_CELLS
+def suits_grid(schema: Schema, columns: Sequence[Column], rows: int, budget: Budget) -> bool:
+    """Whether a grid is expected to tell more of these columns together than tables of pairs: of up to four columns of
+    numbers, if its predicted error is at most MOST_ERROR. Tables of pairs need two columns.
+
+    Source: RESEARCH "Density sketch"; docs/synthetic.md has the measurements.
+    """
+    if len(columns) == 1:
+        return True
+    if prod(min(1 << START, column.levels) for column in columns) > MOST_START_CELLS:
+        return False
+    grid = best_grid(schema, columns, rows, budget)
+    return grid_error(columns, rows, counter_deviation(schema, budget, grid), grid).total <= MOST_ERROR
 
 
 def best_grid(schema: Schema, columns: Sequence[Column], rows: int, budget: Budget) -> Grid:
@@ -113,12 +123,12 @@ def best_grid(schema: Schema, columns: Sequence[Column], rows: int, budget: Budg
     enough that few cells share one.
     """
     names = tuple(column.name for column in columns)
-    grids = [Grid(names, 1, _width(columns, finest), _levels(finest)) for finest in range(1, FINEST + 1)]
+    grids = [Grid(names, 1, _width(columns, finest), _levels(finest)) for finest in range(FINEST[0], FINEST[1] + 1)]
     return min(grids, key=lambda grid: grid_error(columns, rows, counter_deviation(schema, budget, grid), grid).total)
 
 
 def _levels(finest: int) -> tuple[int, ...]:
-    return tuple(range(min(START, finest), finest + 1))
+    return tuple(range(START, finest + 1))
 
 
 def _width(columns: Sequence[Column], level: int) -> int:

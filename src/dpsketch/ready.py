@@ -86,7 +86,7 @@ def synthetic(schema: Schema, rows: int, budget: Budget, columns: Sequence[str] 
     if not names:
         raise RecipeError("Recipe.synthetic needs a column that is not a set of ids", "declare one in the schema")
     chosen = [schema.scalars[schema.index(name)] for name in names]
-    if suits_grid(chosen):
+    if suits_grid(schema, chosen, rows, budget):
         return [(Count(), 0.02), (best_grid(schema, chosen, rows, budget), GRID_SHARE)]
     parts = general(replace(schema, columns=tuple(chosen)), rows, budget, None)
     return [(_of_columns(each, names), share) for each, share in parts]

@@ -315,8 +315,8 @@ class Recipe:
         """Count and a grid of the named columns, by default of all: for rows that are as the table's in all columns
         together (`view.sample`, `GridDensity`). Levels and width follow from the predicted error: `dps.plan_grid`.
 
-        Up to four columns of numbers; of more, a grid's cells hold too few records each, and the recipe has the parts
-        of `Recipe.general` for these columns instead.
+        With more than four columns of numbers, or with few rows for the budget, a grid's cells hold too few records
+        each: the recipe then has the parts of `Recipe.general` for these columns (`grid_sizes.suits_grid`).
         """
         rows, budget = _known("synthetic", schema, rows, budget)
         return cls._of(ready.synthetic(schema, rows, budget, columns), rows)

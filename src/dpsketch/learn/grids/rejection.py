@@ -10,7 +10,9 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.points import Frame, codes_in_cells
 from dpsketch.learn.products.single import fit_column
 from dpsketch.learn.release_noise import ReleaseNoise, blockwise_total
+from dpsketch.maps.base import BoundMap
 from dpsketch.maps.cells import Cells
+from dpsketch.maps.hashes import Euclidean
 from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.maps.race import BoundRace
 from dpsketch.records import Records
@@ -20,6 +22,7 @@ from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 ROUND, MOST_ROUNDS = 1 << 16, 64
 GROUPS = 32  # of rows, whose means' median is taken: shared counters push a mean far up
 FLOOR = 2.0  # standard deviations of the noise that are taken off a kernel sum
+FEW_COLUMNS, FEW_HASHES = 3, 3
 TOP = 1e-3  # of the proposals may have a larger kernel sum than the envelope
 
 
@@ -27,7 +30,8 @@ class KernelRows:
     """Rows whose density is the release's kernel density estimate: as blurred as the kernel is wide.
 
     Proposals are uniform between the bounds, or follow the noisy marginals of the columns that the release has them
-    of. After MOST_ROUNDS rounds rows repeat. Source: race sec. 4 (sampling by rejection).
+    of; a kernel sum is the median over groups of rows of counters, less FLOOR standard deviations of its noise. After
+    MOST_ROUNDS rounds rows repeat. Source: race sec. 4 (sampling by rejection).
     """
 
     def __init__(self, released: ReleasedSketch, noise: ReleaseNoise) -> None:
@@ -101,6 +105,16 @@ class _Proposal:
         place = generator.choice(len(self._shares), rows, p=self._shares)
         codes = codes_in_cells(self._cells, place, generator.random(rows))
         return codes, (self._shares / np.diff(self._cells.first_levels))[place]
+
+
+def narrow_kernel(bound: BoundMap) -> bool:
+    """Whether a map's kernel is narrow enough that its density is nearer to the table than weights on points are: from
+    three columns and three Euclidean hashes together on. Source: docs/synthetic.md has the measurements.
+    """
+    if not isinstance(bound, BoundRace) or not bound.unit_increments or len(bound.factors) != 1:
+        return False
+    family = bound.factors[0].hash
+    return isinstance(family, Euclidean) and family.power >= FEW_HASHES and len(bound.columns) >= FEW_COLUMNS
 
 
 def _race_part(released: ReleasedSketch) -> tuple[ReleasedPart, BoundRace]:
