@@ -115,7 +115,6 @@ def plan_grid(
 
     finest = found.levels[-1]
     heavy = ceil(filled_cells(chosen, finest))
-    alone = replace(found, levels=(finest,))
     finer = replace(found, levels=(*found.levels, finest + 1)) if finest < FINEST[1] else None
     return GridPlan(
         rows,
@@ -124,7 +123,7 @@ def plan_grid(
         counter_deviation(schema, budget, found, GRID_SHARE),
         error(found),
         heavy,
-        error(alone, heavy),
+        error(found, heavy),
         None if finer is None else error(finer),
         error(replace(found, rows=3)),
         suits_grid(schema, chosen, rows, budget),

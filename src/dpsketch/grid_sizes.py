@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, inf, log, log2, prod, sqrt
+from math import ceil, exp, inf, log, log2, prod, sqrt
 
 from dpsketch.maps.grid import Grid
 from dpsketch.privacy.budget import Budget
@@ -64,9 +64,12 @@ def _heap_error(columns: Sequence[Column], rows: int, deviation: float, grid: Gr
     level = grid.levels[-1]
     filled, every = filled_cells(columns, level), every_cell(columns, level)
     kept, empty = min(filled, heavy), max(min(heavy, every) - filled, 0.0)
-    top = deviation / sqrt(2) * (1 + max(log(every / (2 * empty)), 0.0)) if empty else 0.0  # of Laplace's tail
+    scale = deviation / sqrt(2)
+    top = scale * (1 + max(log(every / (2 * max(empty, filled))), 0.0))  # of as many of Laplace's numbers as are kept
     noise = 0.5 * (kept * _SIZE * deviation + 2 * empty * top) / rows
-    return GridError(_width_error(columns, level), noise, 0.5 * filled / grid.width, 1 - kept / filled)
+    lighter = top * filled / rows  # than the top of the noise: counts of cells taken as exponential
+    lost = 1 - kept / filled * (1 + lighter) * exp(-lighter)
+    return GridError(_width_error(columns, level), noise, 0.5 * filled / grid.width, lost)
 
 
 def _width_error(columns: Sequence[Column], level: int) -> float:
@@ -119,12 +122,16 @@ def suits_grid(schema: Schema, columns: Sequence[Column], rows: int, budget: Bud
 
 
 def best_grid(schema: Schema, columns: Sequence[Column], rows: int, budget: Budget) -> Grid:
-    """One row of counters (more only add noise) for each level from START to the finest that the error allows, wide
-    enough that few cells share one.
+    """One row of counters (more only add noise) for each level from START to the one that is off the least by itself,
+    wide enough that few cells share one.
     """
     names = tuple(column.name for column in columns)
     grids = [Grid(names, 1, _width(columns, finest), _levels(finest)) for finest in range(FINEST[0], FINEST[1] + 1)]
-    return min(grids, key=lambda grid: grid_error(columns, rows, counter_deviation(schema, budget, grid), grid).total)
+
+    def error(grid: Grid) -> float:
+        return _level_error(columns, rows, counter_deviation(schema, budget, grid), grid, grid.levels[-1]).total
+
+    return min(grids, key=error)
 
 
 def _levels(finest: int) -> tuple[int, ...]:

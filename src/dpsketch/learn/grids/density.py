@@ -40,7 +40,7 @@ class GridDensity:
 
     | method | paper | |
     | --- | --- | --- |
-    | "cells" | f_S | heavy cells from coarse to fine, nonnegative, with total one: what rows are drawn from |
+    | "cells" | f_S | heavy cells from coarse to fine, nonnegative, with total one; near in single cells |
     | "heap" | f_S | the `heavy` heaviest cells of one level, as the paper has it |
     | "sketch" | f_C | the counter of the point's cell over rows and volume: unbiased, may be negative |
     | "normalised" | f_C* | the same, no less than zero, over the sum of all cells: a density |
@@ -94,7 +94,7 @@ class GridDensity:
         return float(self.score_samples(X).sum())
 
     def sample(self, n: int, seed: int = 0) -> pa.Table:
-        """`n` rows drawn from the heavy cells, as `view.sample` draws them."""
+        """`n` rows drawn from this density. Those of `view.sample` are nearer to the table in few columns at a time."""
         from dpsketch.learn.models.sampling import sample
 
         self._check_fitted()
@@ -150,7 +150,8 @@ class GridDensity:
             self.method,
             self.recovery,
             self.heavy,
-            None if self.level is None or self.method == "cells" else self.level,
+            None if self.method == "cells" else self.level,
+            smooth=True,
         )
         model = population.model(0)
         numbers, levels, densities, deviations = [], [], [], []

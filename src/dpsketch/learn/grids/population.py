@@ -74,6 +74,7 @@ class GridPopulation:
 
     `method` is "cells" (coarse to fine, projected onto the simplex) or "heap" (the paper's: the `heavy` heaviest
     cells of `level`, by default the finest). `recovery` takes the "mean" or the "median" of the K rows of counters.
+    `smooth` is for densities of single cells: see `search`.
     """
 
     refits = REFITS
@@ -86,6 +87,7 @@ class GridPopulation:
         recovery: str = "mean",
         heavy: int = HEAVIEST,
         level: int | None = None,
+        smooth: bool = False,
     ) -> None:
         if method not in METHODS:
             raise QueryError(f"method must be one of {', '.join(METHODS)}, got {method!r} instead")
@@ -99,7 +101,7 @@ class GridPopulation:
                 f"level {self.cells.levels[0]} of the grid has more than {MOST_CELLS} cells to start from",
                 "hold a coarser level too: Grid(levels=[1, 2, …]), or fewer columns",
             )
-        self._method, self._recovery, self._heavy = method, recovery, heavy
+        self._method, self._recovery, self._heavy, self._smooth = method, recovery, heavy, smooth
         self._level = len(self.tables) - 1 if level is None else self.cells.levels.index(level)
         counted = noise.counted_rows
         self._count = None if counted is None else (float(counted.value), float(counted.stderr) ** 2)
@@ -136,7 +138,7 @@ class GridPopulation:
         if self._method == "heap":
             return [heaviest(self.cells, counts, self._level, self._heavy, variances[self._level])]
         total, variance = (None, 0.0) if self._count is None else self._count
-        return search(self.cells, counts, variances, total, variance)
+        return search(self.cells, counts, variances, total, variance, self._smooth)
 
     def _redrawn(self, number: int) -> list[GridTable]:
         """Counters of rows drawn from the fit, with new noise."""

@@ -23,7 +23,7 @@ ROUND, MOST_ROUNDS = 1 << 16, 64
 GROUPS = 32  # of rows, whose means' median is taken: shared counters push a mean far up
 FLOOR = 2.0  # standard deviations of the noise that are taken off a kernel sum
 FEW_COLUMNS, FEW_HASHES = 3, 3
-TOP = 1e-3  # of the proposals may have a larger kernel sum than the envelope
+TOP = 1e-4  # of the proposals may have a larger kernel sum than the envelope
 
 
 class KernelRows:

@@ -43,16 +43,22 @@ class _Looked:
 
 
 def search(
-    cells: GridCells, counts: Counts, variances: Sequence[float], total: float | None, total_variance: float = 0.0
+    cells: GridCells,
+    counts: Counts,
+    variances: Sequence[float],
+    total: float | None,
+    total_variance: float = 0.0,
+    smooth: bool = False,
 ) -> list[LevelCells]:
     """Split heavy cells level by level; then share out the total from the coarsest level down.
 
     A cell that holds less than the noise of its children keeps its mass. Each cell's estimate is joined with its
     children's by their variances, and what children get are the nearest nonnegative numbers with their parent's sum.
+    `smooth` draws them towards an even spread first: nearer in single cells, farther in sums over many of them.
     Source: density sec. 3 and App. D (a heap of the noisy table); RESEARCH "Density sketch" (coarse to fine, simplex).
     """
     seen = _look(cells, counts, variances, total)
-    return _shared_out(cells, seen, variances, total, total_variance)
+    return _shared_out(cells, seen, variances, total, total_variance, smooth)
 
 
 def _look(cells: GridCells, counts: Counts, variances: Sequence[float], total: float | None) -> list[_Looked]:
@@ -91,7 +97,12 @@ def _worth_splitting(
 
 
 def _shared_out(
-    cells: GridCells, seen: list[_Looked], variances: Sequence[float], total: float | None, total_variance: float
+    cells: GridCells,
+    seen: list[_Looked],
+    variances: Sequence[float],
+    total: float | None,
+    total_variance: float,
+    smooth: bool,
 ) -> list[LevelCells]:
     joined, spread = _joined(seen, variances)
     first, deviation = joined[0].sum(), spread[0].sum()
@@ -101,11 +112,30 @@ def _shared_out(
     masses = np.array([max(first, 1.0)])
     found = []
     for position, looked in enumerate(seen):
-        masses = project_groups(joined[position], looked.parents, masses)
+        wanted = joined[position]
+        if smooth and position:
+            sizes = cells.values(position, looked.ranks)
+            wanted = _shrunk(wanted, spread[position], sizes, looked.parents, masses)
+        masses = project_groups(wanted, looked.parents, masses)
         kept = ~looked.split
         found.append(LevelCells(position, looked.ranks[:, kept], masses[kept], spread[position][kept]))
         masses = masses[looked.split]
     return found
+
+
+def _shrunk(counts: Floats, variances: Floats, sizes: Floats, parents: NDArray[np.int64], masses: Floats) -> Floats:
+    """Children's estimates drawn towards an even spread of their parent's mass, the more the less they differ from it
+    in units of their noise. Source: James and Stein 1961, the positive part.
+    """
+    group = len(masses)
+    children = np.bincount(parents, minlength=group)
+    even = sizes * (masses / np.bincount(parents, sizes, group))[parents]
+    apart = counts - even
+    apart -= (np.bincount(parents, apart, group) / children)[parents]
+    noise = np.bincount(parents, variances, group) * (children - 1) / children
+    square = np.bincount(parents, apart**2, group)
+    kept = np.maximum(1 - noise / np.maximum(square, 1e-300), 0.0)
+    return even + kept[parents] * apart
 
 
 def _joined(seen: list[_Looked], variances: Sequence[float]) -> tuple[list[Floats], list[Floats]]:
