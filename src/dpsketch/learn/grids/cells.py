@@ -25,10 +25,10 @@ class ColumnCells:
     def __init__(self, column: Column, levels: Sequence[int]) -> None:
         self.column, self.levels = column, tuple(levels)
         places = column.codes_of(np.arange(column.levels)).astype(np.int64) + 32768
-        self._missing = getattr(column, "missing", None) is None
+        self.missing = getattr(column, "missing", None) is None
         own = [np.unique(places >> (16 - level)) for level in self.levels]
         self.numbers = [
-            np.append(cells, 1 << at) if self._missing else cells for cells, at in zip(own, levels, strict=True)
+            np.append(cells, 1 << at) if self.missing else cells for cells, at in zip(own, levels, strict=True)
         ]
         # Values before each cell; the missing cell has a place of its own after the last one.
         self._firsts = [
@@ -39,7 +39,7 @@ class ColumnCells:
             np.append(np.searchsorted(own[i + 1], own[i] << (levels[i + 1] - levels[i])), len(own[i + 1]))
             for i in range(len(levels) - 1)
         ]
-        if self._missing:
+        if self.missing:
             self._children = [np.append(starts, starts[-1] + 1) for starts in self._children]
 
     def count(self, position: int) -> int:
@@ -52,7 +52,7 @@ class ColumnCells:
     def values(self, position: int) -> NDArray[np.int64]:
         """How many values of the column each cell holds; the missing cell holds one."""
         inside = np.diff(self._firsts[position])
-        return np.append(inside, 1) if self._missing else inside
+        return np.append(inside, 1) if self.missing else inside
 
     def span(self, position: int, ranks: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """First value of each cell and the one after its last; of the missing cell an empty span."""
@@ -75,7 +75,7 @@ class ColumnCells:
         else:
             step = (column.upper - column.lower) / max(column.levels - 1, 1) if isinstance(column, Integer) else 1.0
             widths = np.diff(firsts) * step
-        return np.append(widths, 1.0) if self._missing else widths
+        return np.append(widths, 1.0) if self.missing else widths
 
 
 def _values_between(column: Number | Datetime, firsts: NDArray[np.int64]) -> Floats:

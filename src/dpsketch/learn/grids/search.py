@@ -16,6 +16,7 @@ MOST_CELLS = 1 << 21  # looked at at one level
 ALWAYS_SPLIT = 3  # levels coarser than this tell too little to stop at
 WORTH = 0.5  # standard deviations of all children's noise together that a cell must hold to be split
 ODD = 6.0  # standard deviations that only shared counters explain: below zero, or between a cell and its children
+STANDS_OUT = 3.0  # standard deviations at which missing values are there
 
 Counts = Callable[[int, Ranks], Floats]
 
@@ -62,7 +63,7 @@ def search(
 
 
 def _look(cells: GridCells, counts: Counts, variances: Sequence[float], total: float | None) -> list[_Looked]:
-    ranks = cells.every(0)
+    ranks = _without_noise(cells, counts, variances[0])
     parents = np.zeros(ranks.shape[1], np.int64)
     masses: Floats | None = None
     seen: list[_Looked] = []
@@ -81,6 +82,22 @@ def _look(cells: GridCells, counts: Counts, variances: Sequence[float], total: f
         masses = masses[split]
         ranks, parents = cells.split(position, ranks[:, split])
     return seen
+
+
+def _without_noise(cells: GridCells, counts: Counts, variance: float) -> Ranks:
+    """The cells of the coarsest level, but for those of missing values of a column where neither all of them together
+    nor any by itself stands out from the noise: a column without missing values then has none in its rows.
+    """
+    ranks = cells.every(0)
+    found = counts(0, ranks)
+    kept = np.ones(len(found), bool)
+    for column, own in zip(cells.columns, ranks, strict=True):
+        if column.missing:
+            here = own == column.count(0) - 1
+            together = STANDS_OUT * np.sqrt(variance * here.sum())
+            if found[here].sum() <= together and found[here].max() <= ODD * np.sqrt(variance):
+                kept &= ~here
+    return ranks[:, kept]
 
 
 def _worth_splitting(

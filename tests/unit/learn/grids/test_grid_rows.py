@@ -64,6 +64,14 @@ def test_rows_obey_the_schema(mixed: dps.View) -> None:
     assert not mixed.sample(50, seed=3).equals(mixed.sample(50, seed=4))
 
 
+def test_a_column_without_missing_cells_has_none_in_its_rows(mixed: dps.View, seeded: None, clusters: pa.Table) -> None:
+    rows = mixed.sample(20_000)
+    assert [rows[name].null_count > 0 for name in rows.column_names] == [True, False, False, False]
+    few = pa.table({"x": [None] * 100 + clusters["x"].to_pylist()[100:], "y": clusters["y"], "z": [0.1] * 20_000})
+    view = released(SQUARE, few, [dps.Part(dps.Count(), 0.1), dps.Part(dps.Grid(None, 1, 1 << 14, (3,)), 0.9)])
+    assert view.sample(20_000)["x"].null_count == pytest.approx(100, abs=60)
+
+
 def test_models_learn_from_the_cells(mixed: dps.View) -> None:
     population = mixed.population
     assert isinstance(population, GridPopulation)
