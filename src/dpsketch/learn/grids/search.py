@@ -16,7 +16,7 @@ MOST_CELLS = 1 << 21  # looked at at one level
 ALWAYS_SPLIT = 3  # levels coarser than this tell too little to stop at
 WORTH = 0.5  # standard deviations of all children's noise together that a cell must hold to be split
 ODD = 6.0  # standard deviations that only shared counters explain: below zero, or between a cell and its children
-STANDS_OUT = 3.0  # standard deviations at which missing values are there
+STANDS_OUT, ALONE = 4.0, 10.0  # standard deviations at which missing values are there: all together, or in one cell
 
 Counts = Callable[[int, Ranks], Floats]
 
@@ -95,7 +95,7 @@ def _without_noise(cells: GridCells, counts: Counts, variance: float) -> Ranks:
         if column.missing:
             here = own == column.count(0) - 1
             together = STANDS_OUT * np.sqrt(variance * here.sum())
-            if found[here].sum() <= together and found[here].max() <= ODD * np.sqrt(variance):
+            if found[here].sum() <= together and found[here].max() <= ALONE * np.sqrt(variance):
                 kept &= ~here
     return ranks[:, kept]
 
