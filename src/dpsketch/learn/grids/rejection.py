@@ -31,7 +31,7 @@ class KernelRows:
 
     Proposals are uniform between the bounds, or follow the noisy marginals of the columns that the release has them
     of; a kernel sum is the median over groups of rows of counters, less FLOOR standard deviations of its noise. After
-    MOST_ROUNDS rounds rows repeat. Source: race sec. 4 (sampling by rejection).
+    MOST_ROUNDS rounds rows repeat. Source: race sec. 4 names sampling; the way is ours.
     """
 
     def __init__(self, released: ReleasedSketch, noise: ReleaseNoise) -> None:
