@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from dpsketch.embed import fit_embedding
     from dpsketch.engines.local import Local, accumulate
     from dpsketch.errors import DpsketchError, FitWarning
+    from dpsketch.grid_plan import plan_grid
     from dpsketch.learn.answer import Answer
     from dpsketch.learn.clusters.kmeans import KMeans
     from dpsketch.learn.clusters.mixture import GaussianMixture
     from dpsketch.learn.density.anomaly import AnomalyScorer
     from dpsketch.learn.density.estimate import KernelDensity
     from dpsketch.learn.density.modes import Modes, find_modes
+    from dpsketch.learn.grids.density import GridDensity
     from dpsketch.learn.models.losses import fit_loss
     from dpsketch.learn.models.pca import PCA
     from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
@@ -61,6 +63,7 @@ __all__ = [
     "Fourier",
     "GaussianMixture",
     "Grid",
+    "GridDensity",
     "Grouped",
     "Histogram",
     "InnerProduct",
@@ -98,6 +101,7 @@ __all__ = [
     "load_model",
     "open",
     "plan",
+    "plan_grid",
     "plan_task",
     "release",
     "save_model",
@@ -117,6 +121,7 @@ _HOMES = {
     "Fourier": "maps.fourier",
     "GaussianMixture": "learn.clusters.mixture",
     "Grid": "maps.grid",
+    "GridDensity": "learn.grids.density",
     "Grouped": "maps.grouped",
     "Histogram": "maps.histogram",
     "InnerProduct": "maps.hashes",
@@ -155,6 +160,7 @@ _HOMES = {
     "load_model": "learn.saved",
     "open": "learn.view",
     "plan": "planning",
+    "plan_grid": "grid_plan",
     "plan_task": "task_plan",
     "release": "sketch.release",
     "save_model": "learn.saved",

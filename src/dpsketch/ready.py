@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import comb, sqrt
 
 from dpsketch.errors import RecipeError
+from dpsketch.grid_sizes import GRID_SHARE, best_grid, suits_grid
 from dpsketch.maps.base import FeatureMap, check_columns, check_whole
 from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
@@ -94,6 +95,25 @@ def clusters(schema: Schema, rows: int, budget: Budget, n_clusters: int, columns
     fourier = Fourier(names, size, radii=RADII.get(len(names), RADII_OF_MORE))
     share = count_share(rows, min(budget.strength, 1000.0), size)
     return [(Count(), share), (fourier, round(1 - share, 4))]
+
+
+def synthetic(schema: Schema, rows: int, budget: Budget, columns: Sequence[str] | None) -> Shares:
+    """See `Recipe.synthetic`."""
+    names = check_columns("Recipe.synthetic", columns) or tuple(column.name for column in schema.scalars)
+    if not names:
+        raise RecipeError("Recipe.synthetic needs a column that is not a set of ids", "declare one in the schema")
+    chosen = [schema.scalars[schema.index(name)] for name in names]
+    if suits_grid(schema, chosen, rows, budget):
+        return [(Count(), 0.02), (best_grid(schema, chosen, rows, budget), GRID_SHARE)]
+    parts = general(replace(schema, columns=tuple(chosen)), rows, budget, None)
+    return [(_of_columns(each, names), share) for each, share in parts]
+
+
+def _of_columns(each: FeatureMap, names: tuple[str, ...]) -> FeatureMap:
+    """A map of all columns as one of the named ones."""
+    if isinstance(each, Marginals | Pairs | Fourier) and each.columns is None:
+        return replace(each, columns=names)
+    return each
 
 
 def pca(

@@ -350,6 +350,23 @@ class Recipe:
         return cls._of(ready.graph(schema, rows, budget), rows)
 
     @classmethod
+    def synthetic(
+        cls,
+        schema: Schema,
+        rows: int | None = None,
+        budget: Budget | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Recipe:
+        """Count and a grid of the named columns, by default of all: for rows that are as the table's in all columns
+        together (`view.sample`, `GridDensity`). Levels and width follow from the predicted error: `dps.plan_grid`.
+
+        With more than four columns of numbers, or with few rows for the budget, a grid's cells hold too few records
+        each: the recipe then has the parts of `Recipe.general` for these columns (`grid_sizes.suits_grid`).
+        """
+        rows, budget = _known("synthetic", schema, rows, budget)
+        return cls._of(ready.synthetic(schema, rows, budget, columns), rows)
+
+    @classmethod
     def _of(cls, shares: ready.Shares, rows: int) -> Recipe:
         return cls([Part(each, share) for each, share in shares], rows)
 

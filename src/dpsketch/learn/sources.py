@@ -25,13 +25,16 @@ from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.selection import Estimator
 from dpsketch.learn.tables import TableEstimator
 from dpsketch.maps.base import BoundMap
+from dpsketch.maps.grid import BoundGrid
 from dpsketch.maps.histogram import BoundHistogram
 from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.maps.pairs import BoundPairs
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 if TYPE_CHECKING:
-    from dpsketch.learn.models.population import Population
+    from dpsketch.learn.models.population import Population, Rows
+
+SAMPLERS = ("auto", "cells", "heap", "rejection")
 
 
 @dataclass(frozen=True)
@@ -169,22 +172,52 @@ class Sources:
 
     @cached_property
     def population(self) -> Population | None:
-        """The joint distribution as rows with weights, if the release tells one: that of the mixture, else points whose
-        weights explain the sums that see the most columns.
+        """The joint distribution as rows with weights, if the release tells one: that of the mixture, else of the sums
+        that see the most columns: the heavy cells of a grid, or points whose weights explain the sums.
         """
+        from dpsketch.learn.grids.population import GridPopulation, searchable
         from dpsketch.learn.models.population import PointPopulation, ProductPopulation
 
         parts = product_parts(self._released)
         if parts is not None and self.products is not None:
             noise = sqrt(parts[0].noise_variance) / float(self._noise.rows().value)
             return ProductPopulation(self._released.schema, self.products.fitted, noise)
-        telling = [block for block in self._blocks if block.telling]
-        if not telling:
+        widest = self._widest
+        if widest is None:
             return None
-        widest = max(telling, key=lambda block: len(block.columns))
+        if self._method == "auto" and isinstance(widest.part.map, BoundGrid) and searchable(self._released):
+            return GridPopulation(self._released, self._noise)
         [estimator] = self._regression(set(widest.columns))
         assert isinstance(estimator, MomentEstimator)
         return PointPopulation(self._released.schema, estimator)
+
+    @cached_property
+    def _widest(self) -> Block | None:
+        """The sums that see the most columns and tell their points apart."""
+        telling = [block for block in self._blocks if block.telling]
+        return max(telling, key=lambda block: len(block.columns)) if telling else None
+
+    def rows_by(self, method: str) -> Rows:
+        """What `view.sample` draws from, by the name of its method; by itself the population, or the kernel density
+        of hashed counters where that is nearer to the table.
+        """
+        from dpsketch.learn.grids.rejection import KernelRows, narrow_kernel
+        from dpsketch.learn.models.population import nothing_to_learn_from
+
+        if method == "rejection":
+            return KernelRows(self._released, self._noise)
+        if method == "auto":
+            widest = None if product_parts(self._released) is not None else self._widest
+            if self._method == "auto" and widest is not None and narrow_kernel(widest.part.map):
+                return KernelRows(self._released, self._noise)
+            if self.population is None:
+                raise nothing_to_learn_from()
+            return self.population
+        if method in ("cells", "heap"):
+            from dpsketch.learn.grids.population import GridPopulation
+
+            return GridPopulation(self._released, self._noise, method)
+        raise QueryError(f"method must be one of {', '.join(SAMPLERS)}, got {method!r} instead")
 
 
 def _error(estimate: Estimate) -> float:

@@ -199,13 +199,16 @@ class View:
             raise nothing_to_learn_from()
         return found
 
-    def sample(self, n: int, seed: int = 0) -> pa.Table:
+    def sample(self, n: int, seed: int = 0, method: str = "auto") -> pa.Table:
         """`n` synthetic rows as an Arrow table that obeys the schema. They cost no privacy, and they are not people:
         no row stands for anyone, and what the release does not know of the table they do not have.
+
+        `method` is "auto", or asks for one way: "cells" (heavy cells of a grid, coarse to fine), "heap" (the heaviest
+        cells of a grid's finest level) or "rejection" (of a RACE part's kernel density).
         """
         from dpsketch.learn.models.sampling import sample
 
-        return sample(self.schema, self.population, n, seed)
+        return sample(self.schema, self._sources.rows_by(method), n, seed)
 
     def sql(self, text: str) -> sql.Table:
         """Answer a select statement; see docs/answers.md for what it may hold."""

@@ -22,15 +22,23 @@ REFIT_ROWS = 1 << 14
 _BLOCK_CELLS = 1 << 21  # of rows that are drawn at once
 
 
-class Population(Protocol):
+class Rows(Protocol):
+    """What rows can be drawn from."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    def draw(self, rows: int, seed: int) -> Iterator[Frame]:
+        """Rows of equal weight, in blocks."""
+        ...
+
+
+class Population(Rows, Protocol):
     """What a release says of its table as a whole: everything that models are trained on.
 
     `noise` is the standard deviation of what the release's noise adds to a share of the rows: it decides how strongly
     models are regularised.
     """
-
-    @property
-    def columns(self) -> tuple[str, ...]: ...
 
     @property
     def refits(self) -> int: ...
@@ -40,10 +48,6 @@ class Population(Protocol):
 
     def points(self, model: int, rows: int | None = None) -> WeightedPoints:
         """Of the fit (model 0) or a refit (1 .. refits), about `rows` of them; always the same."""
-        ...
-
-    def draw(self, rows: int, seed: int) -> Iterator[Frame]:
-        """Rows of equal weight, in blocks."""
         ...
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.models.population import Population
+from dpsketch.learn.models.population import Rows
 from dpsketch.learn.points import Frame
 from dpsketch.schema import Boolean, Category, Column, Datetime, Integer, Number, Schema
 
@@ -22,7 +22,7 @@ _TYPES: dict[str, pa.DataType] = {
 }
 
 
-def sample(schema: Schema, population: Population, rows: int, seed: int) -> pa.Table:
+def sample(schema: Schema, population: Rows, rows: int, seed: int) -> pa.Table:
     """`rows` rows in the order of the schema's columns; missing cells are null. The same seed gives the same rows."""
     for name, value, least in (("n", rows, 1), ("seed", seed, 0)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= MOST_ROWS:

@@ -1,0 +1,284 @@
+"""Densities from the counters of a grid: the estimators of the density sketch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.answer import Answer
+from dpsketch.learn.grids.cells import GridCells
+from dpsketch.learn.grids.heap import HEAVIEST
+from dpsketch.learn.grids.population import CellModel, CellRows, GridPopulation
+from dpsketch.learn.grids.search import LevelCells
+from dpsketch.learn.grids.tables import GridTable, check_recovery, grid_tables
+from dpsketch.learn.models.design import frame_of
+from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.maps.grid import BoundGrid
+from dpsketch.maps.registry import map_from_dict
+from dpsketch.schema import Floats, Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dpsketch.learn.view import View
+
+METHODS = ("cells", "heap", "sketch", "normalised")
+MOST_SUMMED = 1 << 26
+_BLOCK = 1 << 18
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+class GridDensity:
+    """The density of records of a release with a `Grid`: `fit(view)`, `density(X)`, `score_samples(X)`.
+
+    Densities are of the grid's columns together, a unit of each: a number's own, days for dates; labels, booleans and
+    missing cells count as one each. Inside a cell the density is constant.
+
+    | method | paper | |
+    | --- | --- | --- |
+    | "cells" | f_S | heavy cells from coarse to fine, nonnegative, with total one; near in single cells |
+    | "heap" | f_S | the `heavy` heaviest cells of one level, as the paper has it |
+    | "sketch" | f_C | the counter of the point's cell over rows and volume: unbiased, may be negative |
+    | "normalised" | f_C* | the same, no less than zero, over the sum of all cells: a density |
+
+    `level` is the level of all but "cells", by default the finest one. `recovery` is the "mean" or the "median" of the
+    K rows of counters. Standard errors cover the noise and shared counters, not the width of the cells.
+    Source: density sec. 3 (Density Sketch), Theorems 3 to 5.
+    """
+
+    def __init__(
+        self, method: str = "cells", level: int | None = None, recovery: str = "mean", heavy: int = HEAVIEST
+    ) -> None:
+        self.method, self.level, self.recovery, self.heavy = method, level, recovery, heavy
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """As scikit-learn does."""
+        return {"method": self.method, "level": self.level, "recovery": self.recovery, "heavy": self.heavy}
+
+    def fit(self, view: View) -> GridDensity:
+        if self.method not in METHODS:
+            raise QueryError(f"method must be one of {', '.join(METHODS)}, got {self.method!r} instead")
+        check_recovery(self.recovery)
+        if isinstance(self.heavy, bool) or not isinstance(self.heavy, int) or self.heavy < 1:
+            raise QueryError(f"heavy must be a whole number of at least 1, got {self.heavy!r} instead")
+        tables = grid_tables(view.released)
+        table = tables[-1] if self.level is None else _of_level(tables, self.level)
+        self._schema, self._columns = view.schema, table.bound.columns
+        self.feature_names_in_ = np.array(self._columns, object)
+        self.level_ = table.level
+        self._table: GridTable | None = None
+        if self.method in ("cells", "heap"):
+            self._fit_cells(view, table)
+        else:
+            self._fit_counters(view, table)
+        return self
+
+    def density(self, X: Any) -> Answer:
+        """At each row of a mapping or table of columns, or of a matrix with the grid's columns in their order."""
+        codes = self._codes(X)
+        value, deviation = self._of_counters(codes) if self._table is not None else self._of_cells(codes)
+        return Answer(value, deviation, self.how_)
+
+    def score_samples(self, X: Any) -> Floats:
+        """Logarithm of the density at each row; minus infinity where it is not above zero."""
+        value = self.density(X).value
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(value, 0.0))
+
+    def score(self, X: Any) -> float:
+        """Sum of `score_samples`, as in scikit-learn."""
+        return float(self.score_samples(X).sum())
+
+    def sample(self, n: int, seed: int = 0) -> pa.Table:
+        """`n` rows drawn from this density. Those of `view.sample` are nearer to the table in few columns at a time."""
+        from dpsketch.learn.models.sampling import sample
+
+        self._check_fitted()
+        if self._table is not None:
+            raise QueryError(f'method "{self.method}" is no distribution over cells', 'fit method="cells" or "heap"')
+        return sample(self._schema, CellRows(self._schema, self._model()), n, seed)
+
+    def to_saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What scoring new rows takes: facts for a JSON file, and arrays. Nothing beyond the release."""
+        self._check_fitted()
+        facts: dict[str, Any] = {
+            "parameters": self.get_params(),
+            "schema": self._schema.to_dict(),
+            "columns": list(self._columns),
+        }
+        facts |= {"level": self.level_, "how": self.how_}
+        if self._table is None:
+            arrays: dict[str, NDArray[Any]] = {
+                "numbers": self._numbers,
+                "levels": self._levels,
+                "densities": self._densities,
+            }
+            return facts, arrays | {"deviations": self._deviations, "elsewhere": np.array([self._elsewhere])}
+        table = self._table
+        facts |= {"map": table.bound.description.to_dict(), "position": table.position}
+        facts |= {"noise_variance": table.noise_variance, "rows": self._rows, "rows_sd": self._rows_sd}
+        return facts, {"sums": np.asarray(table.sums)}
+
+    @classmethod
+    def from_saved(cls, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> GridDensity:
+        found = cls(**facts["parameters"])
+        found._schema, found._columns = Schema.from_dict(facts["schema"]), tuple(facts["columns"])
+        found.feature_names_in_ = np.array(found._columns, object)
+        found.level_, found.how_ = int(facts["level"]), str(facts["how"])
+        found._table = None
+        if "map" not in facts:
+            found._keep_cells(*(arrays[name] for name in ("numbers", "levels", "densities", "deviations")))
+            found._elsewhere = float(arrays["elsewhere"][0])
+            return found
+        bound = map_from_dict(facts["map"]).bind(found._schema)
+        assert isinstance(bound, BoundGrid)
+        found._table = GridTable(
+            found._schema, bound, int(facts["position"]), arrays["sums"], float(facts["noise_variance"])
+        )
+        found._rows, found._rows_sd = float(facts["rows"]), float(facts["rows_sd"])
+        found._cells = GridCells(found._schema, found._columns, [found.level_])
+        return found
+
+    def _fit_cells(self, view: View, table: GridTable) -> None:
+        population = GridPopulation(
+            view.released,
+            ReleaseNoise(view.released),
+            self.method,
+            self.recovery,
+            self.heavy,
+            None if self.method == "cells" else self.level,
+            smooth=True,
+        )
+        model = population.model(0)
+        numbers, levels, densities, deviations = [], [], [], []
+        for leaf in model.leaves:
+            volume = model.total * model.cells.volumes(leaf.position, leaf.ranks)
+            numbers.append(model.cells.numbers(leaf.position, leaf.ranks))
+            levels.append(np.full(len(leaf.masses), model.cells.levels[leaf.position]))
+            densities.append(leaf.masses / volume)
+            deviations.append(np.sqrt(leaf.variances) / volume)
+        self._keep_cells(
+            np.concatenate(numbers, axis=1).astype(np.int32),
+            np.concatenate(levels).astype(np.int8),
+            np.concatenate(densities),
+            np.concatenate(deviations),
+        )
+        cells = GridCells(self._schema, self._columns, [table.level])
+        share = np.sqrt(table.variance(self.recovery)) / model.total
+        self._elsewhere = float(share / np.median(cells.columns[0].volumes(0)))
+        for column in cells.columns[1:]:
+            self._elsewhere /= float(np.median(column.volumes(0)))
+        self.how_ = f"{len(self._densities)} cells of a grid, " + (
+            "from coarse to fine" if self.method == "cells" else f"the heaviest of level {table.level}"
+        )
+
+    def _fit_counters(self, view: View, table: GridTable) -> None:
+        self._cells = GridCells(self._schema, self._columns, [table.level])
+        counted = ReleaseNoise(view.released).counted_rows
+        if self.method == "normalised" or counted is None:
+            self._rows, self._rows_sd = _summed(self._cells, table, self.recovery, self.method == "normalised")
+        else:
+            self._rows, self._rows_sd = float(counted.value), float(counted.stderr)
+        self._table = table
+        self.how_ = f"{table.rows} rows of counters of level {table.level}, their {self.recovery}" + (
+            ", normalised" if self.method == "normalised" else ""
+        )
+
+    def _keep_cells(
+        self, numbers: NDArray[np.int32], levels: NDArray[np.int8], densities: Floats, deviations: Floats
+    ) -> None:
+        """In the order of their keys, by which points find them."""
+        keys = _keys(numbers.astype(np.int64), levels.astype(np.int64))
+        order = np.argsort(keys)
+        self._numbers, self._levels, self._order_keys = numbers[:, order], levels[order], keys[order]
+        self._densities, self._deviations = densities[order], deviations[order]
+
+    def _model(self) -> CellModel:
+        levels = np.unique(self._levels).tolist()
+        cells, leaves = GridCells(self._schema, self._columns, levels), []
+        for position, level in enumerate(levels):
+            here = self._levels == level
+            ranks = cells.ranks(position, self._numbers[:, here])
+            masses = self._densities[here] * cells.volumes(position, ranks)
+            leaves.append(LevelCells(position, ranks, masses, np.zeros(len(masses))))
+        return CellModel(cells, leaves)
+
+    def _of_cells(self, codes: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        value = np.zeros(codes.shape[1])
+        deviation = np.full(codes.shape[1], self._elsewhere)
+        for level in np.unique(self._levels).tolist():
+            numbers = np.where(codes == 0, 1 << level, codes >> (16 - level))
+            keys = _keys(numbers, np.full(codes.shape[1], level))
+            place = np.minimum(np.searchsorted(self._order_keys, keys), len(self._order_keys) - 1)
+            here = self._order_keys[place] == keys
+            value[here], deviation[here] = self._densities[place[here]], self._deviations[place[here]]
+        return value, deviation
+
+    def _of_counters(self, codes: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        table = self._table
+        assert table is not None
+        numbers = np.where(codes == 0, 1 << table.level, codes >> (16 - table.level))
+        counts = table.counts(numbers, self.recovery)
+        shared = np.maximum(table.collision_variance - counts**2 / table.bound.width, 0.0)
+        more = np.pi / 2 if self.recovery == "median" and table.rows > 2 else 1.0
+        variance = (table.noise_variance + shared) * more / table.rows
+        size = self._rows * self._cells.volumes(0, self._cells.ranks(0, numbers))
+        deviation = np.sqrt(variance + (counts * self._rows_sd / self._rows) ** 2) / size
+        return (np.maximum(counts, 0.0) if self.method == "normalised" else counts) / size, deviation
+
+    def _codes(self, X: Any) -> NDArray[np.int64]:
+        """Codes of the grid's columns plus 32768: 0 is missing. A matrix has the columns in their order."""
+        self._check_fitted()
+        if isinstance(X, np.ndarray | list):
+            matrix = np.asarray(X)
+            if matrix.ndim != 2 or matrix.shape[1] != len(self._columns):
+                raise QueryError(
+                    f"X must have {len(self._columns)} columns: {', '.join(self._columns)}",
+                    "pass a matrix with one row a record, or a table with named columns",
+                )
+            X = {name: matrix[:, place] for place, name in enumerate(self._columns)}
+        frame = frame_of(self._schema, self._columns, X)
+        return np.stack([frame.codes(name).astype(np.int64) for name in self._columns]) + 32768
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "how_"):
+            raise QueryError("this GridDensity is not fitted", "call fit(view) first")
+
+
+def _of_level(tables: list[GridTable], level: int) -> GridTable:
+    for table in tables:
+        if table.level == level:
+            return table
+    held = ", ".join(str(table.level) for table in tables)
+    raise QueryError(f"the grid of this release has no level {level!r}", f"its levels are {held}")
+
+
+def _summed(cells: GridCells, table: GridTable, recovery: str, clipped: bool) -> tuple[float, float]:
+    """n̂: the sum of all cells' estimates, and its standard deviation."""
+    every = cells.count(0)
+    if every > MOST_SUMMED:
+        raise QueryError(
+            f"level {table.level} has {every:.3g} cells, more than {MOST_SUMMED} to sum up",
+            'name a coarser level, or use method="cells"',
+        )
+    shape, total = [column.count(0) for column in cells.columns], 0.0
+    for start in range(0, every, _BLOCK):
+        ranks = np.stack(np.unravel_index(np.arange(start, min(start + _BLOCK, every)), shape)).astype(np.int32)
+        found = table.counts(cells.numbers(0, ranks), recovery)
+        total += float((np.maximum(found, 0.0) if clipped else found).sum())
+    variance = every * (table.noise_variance + table.collision_variance) / table.rows
+    return max(total, 1.0), float(np.sqrt(variance))
+
+
+def _keys(numbers: NDArray[np.int64], levels: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """One word for each cell; 64 mixed bits keep millions of cells apart."""
+    with np.errstate(over="ignore"):
+        key = levels.astype(np.uint64) * _MIX
+        for row in numbers.astype(np.uint64):
+            key = (key ^ row) * _MIX
+            key ^= key >> np.uint64(29)
+    return key

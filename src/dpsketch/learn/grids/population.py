@@ -1,0 +1,169 @@
+"""Rows from the cells of a grid: what a release with grids says of its table as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import sqrt
+
+import numpy as np
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.grids.cells import GridCells, Ranks
+from dpsketch.learn.grids.heap import HEAVIEST, heaviest
+from dpsketch.learn.grids.search import MOST_CELLS, LevelCells, search
+from dpsketch.learn.grids.tables import GridTable, check_recovery, grid_tables, levels_of
+from dpsketch.learn.points import Frame
+from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.learn.weights import WeightedPoints
+from dpsketch.records import Records
+from dpsketch.schema import MISSING, Codes, Floats, Schema
+from dpsketch.sketch.released import ReleasedSketch
+
+ROWS, REFIT_ROWS, REFITS = 1 << 16, 1 << 14, 8
+REDRAWN_ROWS = 1 << 18  # of a refit's table; each stands for as many as it must
+METHODS = ("cells", "heap")
+_BLOCK_CELLS = 1 << 21
+
+
+class CellModel:
+    """A distribution over cells: `leaves` hold masses level by level; inside a cell every value is as likely."""
+
+    def __init__(self, cells: GridCells, leaves: Sequence[LevelCells]) -> None:
+        self.cells, self.leaves = cells, [leaf for leaf in leaves if len(leaf.masses)]
+        masses = np.concatenate([leaf.masses for leaf in self.leaves])
+        self.total = float(masses.sum())
+        if not self.total > 0:
+            raise QueryError("no cell of the grid stands out from the noise", "release with a larger epsilon")
+        self._shares = masses / self.total
+
+    def draw(self, rows: int, generator: np.random.Generator) -> list[Codes]:
+        """Codes of each column, in random order."""
+        counts = generator.multinomial(rows, self._shares)
+        ends = np.cumsum([len(leaf.masses) for leaf in self.leaves])
+        codes = np.empty((len(self.cells.columns), rows), np.int16)
+        filled = 0
+        for leaf, own in zip(self.leaves, np.split(counts, ends[:-1]), strict=True):
+            chosen = np.repeat(np.arange(len(own)), own)
+            for place, column in enumerate(self.cells.columns):
+                steps = generator.random(len(chosen))
+                codes[place, filled : filled + len(chosen)] = column.codes(
+                    leaf.position, leaf.ranks[place][chosen], steps
+                )
+            filled += len(chosen)
+        return list(codes[:, generator.permutation(rows)])
+
+
+class CellRows:
+    """Rows drawn from a distribution over cells, in blocks."""
+
+    def __init__(self, schema: Schema, model: CellModel) -> None:
+        self._schema, self._model, self.columns = schema, model, model.cells.names
+
+    def draw(self, rows: int, seed: int) -> Iterator[Frame]:
+        most = max(_BLOCK_CELLS // len(self.columns), 1)
+        for block, start in enumerate(range(0, rows, most)):
+            yield self.frame(min(most, rows - start), np.random.default_rng([seed, block]))
+
+    def frame(self, rows: int, generator: np.random.Generator) -> Frame:
+        return Frame(self._schema, dict(zip(self.columns, self._model.draw(rows, generator), strict=True)))
+
+
+class GridPopulation:
+    """Rows of the heavy cells of a grid; and of those that tables of such rows would give, with new noise.
+
+    `method` is "cells" (coarse to fine, projected onto the simplex) or "heap" (the paper's: the `heavy` heaviest
+    cells of `level`, by default the finest). `recovery` takes the "mean" or the "median" of the K rows of counters.
+    `smooth` is for densities of single cells: see `search`.
+    """
+
+    refits = REFITS
+
+    def __init__(
+        self,
+        released: ReleasedSketch,
+        noise: ReleaseNoise,
+        method: str = "cells",
+        recovery: str = "mean",
+        heavy: int = HEAVIEST,
+        level: int | None = None,
+        smooth: bool = False,
+    ) -> None:
+        if method not in METHODS:
+            raise QueryError(f"method must be one of {', '.join(METHODS)}, got {method!r} instead")
+        check_recovery(recovery)
+        self._schema: Schema = released.schema
+        self.tables = grid_tables(released)
+        self.columns = self.tables[0].bound.columns
+        self.cells = GridCells(self._schema, self.columns, levels_of(self.tables))
+        if method == "cells" and self.cells.count(0) > MOST_CELLS:
+            raise QueryError(
+                f"level {self.cells.levels[0]} of the grid has more than {MOST_CELLS} cells to start from",
+                "hold a coarser level too: Grid(levels=[1, 2, …]), or fewer columns",
+            )
+        self._method, self._recovery, self._heavy, self._smooth = method, recovery, heavy, smooth
+        self._level = len(self.tables) - 1 if level is None else self.cells.levels.index(level)
+        counted = noise.counted_rows
+        self._count = None if counted is None else (float(counted.value), float(counted.stderr) ** 2)
+        self._models: dict[int, CellModel] = {}
+        self._points: dict[tuple[int, int], WeightedPoints] = {}
+
+    @property
+    def noise(self) -> float:
+        """Of the share of rows in a cell of the finest level."""
+        return sqrt(self.tables[-1].variance(self._recovery)) / self.model(0).total
+
+    def model(self, number: int) -> CellModel:
+        """The fit (0), or one of the refits."""
+        if number not in self._models:
+            tables = self.tables if number == 0 else self._redrawn(number)
+            self._models[number] = CellModel(self.cells, self._fitted(tables))
+        return self._models[number]
+
+    def points(self, model: int, rows: int | None = None) -> WeightedPoints:
+        count = rows or (REFIT_ROWS if model else ROWS)
+        if (model, count) not in self._points:
+            frame = CellRows(self._schema, self.model(model)).frame(count, np.random.default_rng([model, 11]))
+            self._points[model, count] = WeightedPoints(frame, np.full(count, 1 / count))
+        return self._points[model, count]
+
+    def draw(self, rows: int, seed: int) -> Iterator[Frame]:
+        return CellRows(self._schema, self.model(0)).draw(rows, seed)
+
+    def _fitted(self, tables: Sequence[GridTable]) -> list[LevelCells]:
+        def counts(position: int, ranks: Ranks) -> Floats:
+            return tables[position].counts(self.cells.numbers(position, ranks), self._recovery)
+
+        variances = [table.variance(self._recovery) for table in tables]
+        if self._method == "heap":
+            return [heaviest(self.cells, counts, self._level, self._heavy, variances[self._level])]
+        total, variance = (None, 0.0) if self._count is None else self._count
+        return search(self.cells, counts, variances, total, variance, self._smooth)
+
+    def _redrawn(self, number: int) -> list[GridTable]:
+        """Counters of rows drawn from the fit, with new noise."""
+        generator = np.random.default_rng([number, 12])
+        rows = int(min(max(round(self.model(0).total), 1), REDRAWN_ROWS))
+        weight = self.model(0).total / rows
+        records = self._records(self.model(0).draw(rows, generator))
+        return [_redrawn_table(table, records, weight, generator) for table in self.tables]
+
+    def _records(self, codes: list[Codes]) -> Records:
+        every = np.full((len(self._schema.scalars), len(codes[0])), MISSING, np.int16)
+        for name, own in zip(self.columns, codes, strict=True):
+            every[self._schema.index(name)] = own
+        return Records(every)
+
+
+def _redrawn_table(table: GridTable, records: Records, weight: float, generator: np.random.Generator) -> GridTable:
+    bound, each = table.bound, table.rows * table.bound.width
+    index, signs = bound.counters(bound.cells(records.codes, table.level), table.position)
+    own = np.bincount(index.ravel() - table.start, signs.ravel() * weight, each)
+    drawn = generator.laplace(0.0, sqrt(max(table.noise_variance, 1e-300) / 2), each)
+    return replace(table, sums=own + drawn)
+
+
+def searchable(released: ReleasedSketch) -> bool:
+    """Whether the coarsest level of the grids has few enough cells to start from."""
+    tables = grid_tables(released)
+    return GridCells(released.schema, tables[0].bound.columns, levels_of(tables)).count(0) <= MOST_CELLS

@@ -1,0 +1,128 @@
+"""Rows from hashed counters: proposals that are kept as often as their kernel sum is large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.points import Frame, codes_in_cells
+from dpsketch.learn.products.single import fit_column
+from dpsketch.learn.release_noise import ReleaseNoise, blockwise_total
+from dpsketch.maps.base import BoundMap
+from dpsketch.maps.cells import Cells
+from dpsketch.maps.hashes import Euclidean
+from dpsketch.maps.marginals import BoundMarginals
+from dpsketch.maps.race import BoundRace
+from dpsketch.records import Records
+from dpsketch.schema import MISSING, Codes, Floats, IdSet
+from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
+
+ROUND, MOST_ROUNDS = 1 << 16, 64
+GROUPS = 32  # of rows, whose means' median is taken: shared counters push a mean far up
+FLOOR = 2.0  # standard deviations of the noise that are taken off a kernel sum
+FEW_COLUMNS, FEW_HASHES = 3, 3
+TOP = 1e-4  # of the proposals may have a larger kernel sum than the envelope
+
+
+class KernelRows:
+    """Rows whose density is the release's kernel density estimate: as blurred as the kernel is wide.
+
+    Proposals are uniform between the bounds, or follow the noisy marginals of the columns that the release has them
+    of; a kernel sum is the median over groups of rows of counters, less FLOOR standard deviations of its noise. After
+    MOST_ROUNDS rounds rows repeat. Source: race sec. 4 names sampling; the way is ours.
+    """
+
+    def __init__(self, released: ReleasedSketch, noise: ReleaseNoise) -> None:
+        self._schema = released.schema
+        self._part, self._race = _race_part(released)
+        self.columns = self._race.columns
+        self._accident = 0.0
+        if not self._race.direct:
+            self._accident = blockwise_total(self._part.sums) / self._race.rows / self._race.width
+        self._proposals = [_Proposal(released, noise, name) for name in self.columns]
+        self._floor = FLOOR * np.sqrt(self._part.noise_variance / self._race.rows)
+        self._envelope: float | None = None
+
+    def draw(self, rows: int, seed: int) -> Iterator[Frame]:
+        if self._envelope is None:
+            weights = self._weights(*self._proposed(ROUND, np.random.default_rng(0)))
+            self._envelope = float(np.quantile(weights, 1 - TOP))
+        if not self._envelope > 0:
+            raise QueryError("no kernel sum stands out from the noise", "release with a larger epsilon")
+        generator = np.random.default_rng([seed, 21])
+        kept: list[list[Codes]] = []
+        found = 0
+        for _ in range(MOST_ROUNDS):
+            codes, shares = self._proposed(ROUND, generator)
+            keep = generator.random(ROUND) * self._envelope < self._weights(codes, shares)
+            kept.append([own[keep] for own in codes])
+            found += int(keep.sum())
+            if found >= rows:
+                break
+        every = [np.concatenate([block[place] for block in kept]) for place in range(len(self.columns))]
+        if not found:
+            raise QueryError("no proposal was kept", "release with a larger epsilon or a wider bandwidth")
+        chosen = np.arange(rows) if found >= rows else generator.integers(0, found, rows)
+        yield Frame(self._schema, {name: own[chosen] for name, own in zip(self.columns, every, strict=True)})
+
+    def _proposed(self, rows: int, generator: np.random.Generator) -> tuple[list[Codes], Floats]:
+        """Codes of the columns, and how likely each row was proposed, up to a common factor."""
+        drawn = [proposal.draw(rows, generator) for proposal in self._proposals]
+        return [codes for codes, _ in drawn], np.prod([share for _, share in drawn], axis=0)
+
+    def _weights(self, codes: list[Codes], shares: Floats) -> Floats:
+        """Kernel sums over the proposals' own density; none below zero."""
+        every = np.full((len(self._schema.scalars), len(shares)), MISSING, np.int16)
+        for name, own in zip(self.columns, codes, strict=True):
+            every[self._schema.index(name)] = own
+        groups = min(GROUPS, self._race.rows)
+        totals, _ = self._race.totals(Records(every), self._part.sums, groups)
+        sizes = np.bincount(np.arange(self._race.rows) * groups // self._race.rows)
+        found = np.median(totals / sizes[:, None], axis=0) - self._accident
+        return np.maximum(found - self._floor, 0.0) / shares
+
+
+class _Proposal:
+    """Values of one column, none missing: hashes cannot tell a missing cell from the middle."""
+
+    def __init__(self, released: ReleasedSketch, noise: ReleaseNoise, name: str) -> None:
+        self._column = released.schema.column(name)
+        self._cells: Cells | None = None
+        for part in released.parts:
+            if isinstance(part.map, BoundMarginals) and name in part.map.columns:
+                fitted = fit_column(noise, part, part.map.columns.index(name), None)
+                (self._cells,) = fitted.cells
+                shares = np.maximum(fitted.products.marginals[0].shares[:-1], 0.0)
+                self._shares = shares / shares.sum()
+
+    def draw(self, rows: int, generator: np.random.Generator) -> tuple[Codes, Floats]:
+        """Codes, and how likely each was."""
+        column = self._column
+        if self._cells is None:
+            return column.codes_of(generator.integers(0, column.levels, rows)), np.ones(rows)
+        place = generator.choice(len(self._shares), rows, p=self._shares)
+        codes = codes_in_cells(self._cells, place, generator.random(rows))
+        return codes, (self._shares / np.diff(self._cells.first_levels))[place]
+
+
+def narrow_kernel(bound: BoundMap) -> bool:
+    """Whether a map's kernel is narrow enough that its density is nearer to the table than weights on points are: from
+    three columns and three Euclidean hashes together on. Source: docs/synthetic.md has the measurements.
+    """
+    if not isinstance(bound, BoundRace) or not bound.unit_increments or len(bound.factors) != 1:
+        return False
+    family = bound.factors[0].hash
+    return isinstance(family, Euclidean) and family.power >= FEW_HASHES and len(bound.columns) >= FEW_COLUMNS
+
+
+def _race_part(released: ReleasedSketch) -> tuple[ReleasedPart, BoundRace]:
+    for part in released.parts:
+        if isinstance(part.map, BoundRace):
+            columns = [released.schema.column(name) for name in part.map.columns]
+            if part.map.unit_increments and not any(isinstance(column, IdSet) for column in columns):
+                return part, part.map
+    raise QueryError(
+        "this release holds no RACE part of numbers and labels to draw from", "add Part(Race(…), share=…) to the recipe"
+    )

@@ -1,0 +1,175 @@
+"""Heavy cells of a grid, from coarse to fine, and a distribution over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.learn.grids.cells import GridCells, Ranks
+from dpsketch.learn.grids.simplex import project_groups
+from dpsketch.schema import Floats
+
+MOST_CELLS = 1 << 21  # looked at at one level
+ALWAYS_SPLIT = 3  # levels coarser than this tell too little to stop at
+WORTH = 0.5  # standard deviations of all children's noise together that a cell must hold to be split
+ODD = 6.0  # standard deviations that only shared counters explain: below zero, or between a cell and its children
+STANDS_OUT, ALONE = 4.0, 10.0  # standard deviations at which missing values are there: all together, or in one cell
+
+Counts = Callable[[int, Ranks], Floats]
+
+
+@dataclass(frozen=True)
+class LevelCells:
+    """Cells of one level that carry mass by themselves; `masses` are records, `variances` those of their noise."""
+
+    position: int
+    ranks: Ranks
+    masses: Floats
+    variances: Floats
+
+
+@dataclass
+class _Looked:
+    """Cells of a level as the search saw them: the cell at the level before that each is in, what the counters say, and
+    which of them were split.
+    """
+
+    ranks: Ranks
+    parents: NDArray[np.int64]
+    counts: Floats
+    split: NDArray[np.bool_]
+
+
+def search(
+    cells: GridCells,
+    counts: Counts,
+    variances: Sequence[float],
+    total: float | None,
+    total_variance: float = 0.0,
+    smooth: bool = False,
+) -> list[LevelCells]:
+    """Split heavy cells level by level; then share out the total from the coarsest level down.
+
+    A cell that holds less than the noise of its children keeps its mass. Each cell's estimate is joined with its
+    children's by their variances, and what children get are the nearest nonnegative numbers with their parent's sum.
+    `smooth` draws them towards an even spread first: nearer in single cells, farther in sums over many of them.
+    Source: density sec. 3 and App. D (a heap of the noisy table); RESEARCH "Density sketch" (coarse to fine, simplex).
+    """
+    seen = _look(cells, counts, variances, total)
+    return _shared_out(cells, seen, variances, total, total_variance, smooth)
+
+
+def _look(cells: GridCells, counts: Counts, variances: Sequence[float], total: float | None) -> list[_Looked]:
+    ranks = _without_noise(cells, counts, variances[0])
+    parents = np.zeros(ranks.shape[1], np.int64)
+    masses: Floats | None = None
+    seen: list[_Looked] = []
+    for position in range(len(cells.levels)):
+        found = np.maximum(counts(position, ranks), -ODD * np.sqrt(variances[position]))
+        if masses is None:
+            masses = np.array([max(found.sum() if total is None else total, 1.0)])
+        masses = project_groups(found, parents, masses)
+        seen.append(_Looked(ranks, parents, found, np.zeros(len(found), bool)))
+        if position + 1 == len(cells.levels):
+            break
+        split = _worth_splitting(cells, position, ranks, masses, variances[position + 1])
+        seen[-1].split = split
+        if not split.any():
+            break
+        masses = masses[split]
+        ranks, parents = cells.split(position, ranks[:, split])
+    return seen
+
+
+def _without_noise(cells: GridCells, counts: Counts, variance: float) -> Ranks:
+    """The cells of the coarsest level, but for those of missing values of a column where neither all of them together
+    nor any by itself stands out from the noise: a column without missing values then has none in its rows.
+    """
+    ranks = cells.every(0)
+    found = counts(0, ranks)
+    kept = np.ones(len(found), bool)
+    for column, own in zip(cells.columns, ranks, strict=True):
+        if column.missing:
+            here = own == column.count(0) - 1
+            together = STANDS_OUT * np.sqrt(variance * here.sum())
+            if found[here].sum() <= together and found[here].max() <= ALONE * np.sqrt(variance):
+                kept &= ~here
+    return ranks[:, kept]
+
+
+def _worth_splitting(
+    cells: GridCells, position: int, ranks: Ranks, masses: Floats, variance: float
+) -> NDArray[np.bool_]:
+    """Cells with more mass than WORTH times the noise of their children, the heaviest up to MOST_CELLS children."""
+    children = cells.child_counts(position, ranks)
+    least = WORTH * np.sqrt(max(variance, 1.0) * children)
+    worth = masses > (0.0 if cells.levels[position] < ALWAYS_SPLIT else least)
+    order = np.argsort(-masses, kind="stable")
+    fits = np.cumsum(np.where(worth, children, 0)[order]) <= MOST_CELLS
+    worth[order[~fits]] = False
+    return worth
+
+
+def _shared_out(
+    cells: GridCells,
+    seen: list[_Looked],
+    variances: Sequence[float],
+    total: float | None,
+    total_variance: float,
+    smooth: bool,
+) -> list[LevelCells]:
+    joined, spread = _joined(seen, variances)
+    first, deviation = joined[0].sum(), spread[0].sum()
+    if total is not None:
+        weight = deviation / max(deviation + total_variance, 1e-300)
+        first = first + weight * (total - first)
+    masses = np.array([max(first, 1.0)])
+    found = []
+    for position, looked in enumerate(seen):
+        wanted = joined[position]
+        if smooth and position:
+            sizes = cells.values(position, looked.ranks)
+            wanted = _shrunk(wanted, spread[position], sizes, looked.parents, masses)
+        masses = project_groups(wanted, looked.parents, masses)
+        kept = ~looked.split
+        found.append(LevelCells(position, looked.ranks[:, kept], masses[kept], spread[position][kept]))
+        masses = masses[looked.split]
+    return found
+
+
+def _shrunk(counts: Floats, variances: Floats, sizes: Floats, parents: NDArray[np.int64], masses: Floats) -> Floats:
+    """Children's estimates drawn towards an even spread of their parent's mass, the more the less they differ from it
+    in units of their noise. Source: James and Stein 1961, the positive part.
+    """
+    group = len(masses)
+    children = np.bincount(parents, minlength=group)
+    even = sizes * (masses / np.bincount(parents, sizes, group))[parents]
+    apart = counts - even
+    apart -= (np.bincount(parents, apart, group) / children)[parents]
+    noise = np.bincount(parents, variances, group) * (children - 1) / children
+    square = np.bincount(parents, apart**2, group)
+    kept = np.maximum(1 - noise / np.maximum(square, 1e-300), 0.0)
+    return even + kept[parents] * apart
+
+
+def _joined(seen: list[_Looked], variances: Sequence[float]) -> tuple[list[Floats], list[Floats]]:
+    """Every cell's estimate from its own counter and its descendants', and its variance, from fine to coarse.
+    Source: Hay, Rastogi, Miklau and Suciu 2010, sec. 4.1.
+    """
+    joined = [looked.counts.copy() for looked in seen]
+    spread = [np.full(len(looked.counts), variances[position]) for position, looked in enumerate(seen)]
+    for position in range(len(seen) - 2, -1, -1):
+        split = seen[position].split
+        below, count = seen[position + 1].parents, int(split.sum())
+        sums = np.bincount(below, joined[position + 1], count)
+        sums_variance = np.bincount(below, spread[position + 1], count)
+        own, own_variance = joined[position][split], spread[position][split]
+        weight = own_variance / np.maximum(own_variance + sums_variance, 1e-300)
+        both = own + weight * (sums - own)
+        odd = np.abs(sums - own) > ODD * np.sqrt(own_variance + sums_variance + 1.0)
+        joined[position][split] = np.where(odd, np.minimum(own, sums), both)
+        spread[position][split] = own_variance * (1 - weight)
+    return joined, spread
