@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.answer import Answer
     from dpsketch.learn.clusters.kmeans import KMeans
     from dpsketch.learn.clusters.mixture import GaussianMixture
+    from dpsketch.learn.models.classifier import DensityClassifier
     from dpsketch.learn.models.losses import fit_loss
     from dpsketch.learn.models.pca import PCA
     from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
@@ -47,6 +48,7 @@ __all__ = [
     "Answer",
     "Budget",
     "Count",
+    "DensityClassifier",
     "DpsketchError",
     "Embedding",
     "Euclidean",
@@ -96,6 +98,7 @@ _HOMES = {
     "Answer": "learn.answer",
     "Budget": "privacy.budget",
     "Count": "maps.count",
+    "DensityClassifier": "learn.models.classifier",
     "DpsketchError": "errors",
     "Embedding": "maps.embedding",
     "Euclidean": "maps.hashes",

@@ -9,17 +9,24 @@ from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap, check_columns, check_whole
 from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
+from dpsketch.maps.grouped import Grouped
+from dpsketch.maps.hashes import SignedProjection
 from dpsketch.maps.marginals import Marginals
 from dpsketch.maps.pairs import Pairs
 from dpsketch.maps.quadratic import Quadratic
+from dpsketch.maps.race import Race
+from dpsketch.maps.ramps import ramps
 from dpsketch.maps.second_moments import SecondMoments
 from dpsketch.privacy.budget import Budget
-from dpsketch.schema import Datetime, Schema
+from dpsketch.schema import Boolean, Category, Datetime, Integer, Schema
 from dpsketch.sizes import (
+    FEW_NUMBERS,
     MARGINALS_SHARE,
+    OCTAVES,
     PAIRS_SHARE,
     RADII,
     RADII_OF_MORE,
+    classifier_sizes,
     cluster_frequencies,
     count_share,
     fine_columns,
@@ -102,3 +109,25 @@ def pca(
     if size is not None:
         moments = Quadratic(names, size, radius=ball, directions="hadamard")
     return [(Count(), 0.03), (moments, 0.97)]
+
+
+def classify(schema: Schema, target: str, rows: int, budget: Budget, columns: Sequence[str] | None) -> Shares:
+    """See `Recipe.classify`."""
+    column = schema.column(target)
+    if not (isinstance(column, Category | Boolean) or (isinstance(column, Integer) and column.levels == 2)):
+        raise RecipeError(
+            f"Recipe.classify: column '{target}' is a {column.kind}, not a class",
+            "declare it as a category or a boolean",
+        )
+    names = check_columns("Recipe.classify", columns)
+    if names is None:
+        names = tuple(each.name for each in schema.scalars if each.name != target)
+    if not names or target in names:
+        raise RecipeError(
+            f"Recipe.classify needs columns other than the target '{target}'", "name them, without the target"
+        )
+    classes = len(column.values) if isinstance(column, Category) else 2
+    tables, bits = classifier_sizes(schema, rows, budget, classes, 0.97)
+    embedding = ramps(schema, names, OCTAVES if len(names) <= FEW_NUMBERS else 0)
+    race = Race(names, tables, 1 << bits, hash=SignedProjection(bits), embedding=embedding)
+    return [(Grouped(Count(), target), 0.03), (Grouped(race, target), 0.97)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import comb, sqrt
+from math import comb, log2, sqrt
 
 from dpsketch.maps.cells import cells_of
 from dpsketch.maps.pairs import MOST_PAIRS
@@ -22,6 +22,10 @@ NOISE, NOISE_OF_FEW = 2.0, 4.0
 FEW_COLUMNS_OF_CLUSTERS = 3  # whose clusters are seldom round, and which have few frequencies anyhow
 RADII = {1: (4.0, 160.0), 2: (4.0, 160.0), 3: (2.0, 40.0)}  # by columns; radians per width of the bounds
 RADII_OF_MORE = (5.0, 50.0)
+GAUSSIAN_ROWS, PURE_ROWS = 100, (10, 40)  # of hashed counters for classes
+LEAST_BITS, MOST_BITS = 5, 10
+STANDING_OUT = 56.0  # squared records of a class over the noise's variance, for each counter
+OCTAVES, FEW_NUMBERS = 3, 16  # of ramps, up to so many columns
 
 
 def pair_sizes(rows: int, budget: Budget, columns: int) -> tuple[int, int | None]:
@@ -166,3 +170,39 @@ def pca_directions(rows: int, budget: Budget, columns: int, n_components: int) -
         return None
     basis = 1 << (columns - 1).bit_length()
     return basis * (2 * n_components + 2)
+
+
+def classifier_sizes(schema: Schema, rows: int, budget: Budget, classes: int, share: float) -> tuple[int, int]:
+    """Rows and bits of the tables of hashed counters for a classifier, from public numbers.
+
+    Gaussian noise of a sum over all rows does not grow with their number, so that there are many; under pure ε it does,
+    and fewer are better, 40·ε^0.3. Bits: so many counters that the average class, spread evenly over them, has a sum of
+    squares STANDING_OUT times the noise's. Source: RESEARCH "Classifiers (race)"; docs/models.md.
+    """
+    if not budget.private:
+        return GAUSSIAN_ROWS, MOST_BITS
+    if budget.rho is None and not budget.delta:
+        least, most = PURE_ROWS
+        tables = int(min(max(round(most * budget.strength**0.3), least), 2 * most))
+    else:
+        tables = GAUSSIAN_ROWS
+    signal = rows / classes / counter_deviation(schema, budget, tables, share)
+    bits = int(min(max(round(log2(max(signal**2 / STANDING_OUT, 1.0))), LEAST_BITS), MOST_BITS))
+    if tables == GAUSSIAN_ROWS and bits < MOST_BITS:
+        tables *= 2  # in noise log-odds are nearly linear in the counters, and more of them cost nothing
+    return tables, bits
+
+
+def counter_deviation(schema: Schema, budget: Budget, tables: int, share: float) -> float:
+    """The standard deviation of the noise of one counter of as many tables: Laplace or Gaussian, the smaller."""
+    from dpsketch.privacy.calibrate import gaussian_deviation
+
+    together = schema.rows_per_unit or 1
+    replaced = 2 if schema.relation is Relation.REPLACE_ONE else 1
+    if budget.rho is not None:
+        return together * sqrt(replaced * tables / (2 * share * budget.rho))
+    laplace = sqrt(2) * together * replaced * tables / (share * budget.strength)
+    if not budget.delta:
+        return laplace
+    single = gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1)
+    return min(laplace, single * together * sqrt(replaced * tables / share))

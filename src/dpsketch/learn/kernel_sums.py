@@ -45,7 +45,7 @@ class KernelSums:
             raise QueryError(f"method must be 'mean' or 'median', got {method!r} instead")
         race = self._race
         rows, groups = race.rows, 1 if method == "mean" else min(GROUPS, race.rows)
-        totals, squares = race.totals(self._records(points), self._sums, groups)
+        totals, squares = race.totals(self.records(points), self._sums, groups)
         mean = (totals[0] if groups == 1 else totals.sum(axis=0)) / rows
         scale = 1.0 / race.grid if race.direct else race.width / (race.width - 1) / race.grid
         spread = (squares / rows - mean * mean) * (rows / max(rows - 1, 1))
@@ -66,7 +66,7 @@ class KernelSums:
         """The mean of the rows' totals: the number of records, or the sum of their integer weights."""
         return blockwise_total(self._sums) / self._race.rows
 
-    def _records(self, points: Any) -> Records:
+    def records(self, points: Any) -> Records:
         """Points under the rules of the table's own cells; a matrix of numbers takes a shorter way."""
         named = isinstance(points, Mapping) or (hasattr(points, "columns") and hasattr(points, "__getitem__"))
         if named:

@@ -106,7 +106,7 @@ class Classes:
                 f"column '{column.name}' has fewer than two classes that stand out of the noise",
                 "release with a larger epsilon, fewer columns or more rows",
             )
-        self.labels: Labels = _labels(column)[self._levels]
+        self.labels: Labels = labels_of(column)[self._levels]
         if len({type(label) for label in self.labels}) == 1:
             self.labels = np.array(self.labels.tolist())
 
@@ -123,7 +123,7 @@ def _shares(column: Column, population: Population, model: int) -> Floats:
     return np.bincount(levels[levels >= 0], points.weights[levels >= 0], column.levels).astype(np.float64)
 
 
-def _labels(column: Column) -> Labels:
+def labels_of(column: Column) -> Labels:
     """What users call the levels: the schema's values with their types."""
     found: list[Any] = [False, True]
     if isinstance(column, Category):
