@@ -21,6 +21,7 @@ from dpsketch.privacy.budget import Budget
 from dpsketch.schema import Boolean, Category, Datetime, Integer, Schema
 from dpsketch.sizes import (
     FEW_NUMBERS,
+    LINEAR_RADIUS,
     MARGINALS_SHARE,
     OCTAVES,
     PAIRS_SHARE,
@@ -131,3 +132,16 @@ def classify(schema: Schema, target: str, rows: int, budget: Budget, columns: Se
     embedding = ramps(schema, names, OCTAVES if len(names) <= FEW_NUMBERS else 0)
     race = Race(names, tables, 1 << bits, hash=SignedProjection(bits), embedding=embedding)
     return [(Grouped(Count(), target), 0.03), (Grouped(race, target), 0.97)]
+
+
+def linear(schema: Schema, target: str, rows: int, budget: Budget, columns: Sequence[str] | None) -> Shares:
+    """See `Recipe.linear`."""
+    if not schema.column(target).numeric or isinstance(schema.column(target), Datetime):
+        raise RecipeError(f"Recipe.linear: the target '{target}' is not a number", "use Recipe.classify for classes")
+    names = check_columns("Recipe.linear", columns)
+    if names is None:
+        names = tuple(c.name for c in schema.scalars if c.numeric and not isinstance(c, Datetime) and c.name != target)
+    if not names or target in names:
+        raise RecipeError(f"Recipe.linear needs columns other than the target '{target}'", "name them, without it")
+    moments = SecondMoments((*names, target), LINEAR_RADIUS * sqrt(len(names) + 1), means=True)
+    return [(Count(), 0.03), (moments, 0.97)]

@@ -324,6 +324,21 @@ class Recipe:
         return cls._of(ready.classify(schema, target, rows, budget, columns), rows)
 
     @classmethod
+    def linear(
+        cls,
+        schema: Schema,
+        target: str,
+        rows: int | None = None,
+        budget: Budget | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Recipe:
+        """Count, second moments and means, for `LinearRegression(target)` on the named columns, by default on every
+        number and integer. Records longer than three quarters of the longest possible one are shortened.
+        """
+        rows, budget = _known("linear", schema, rows, budget)
+        return cls._of(ready.linear(schema, target, rows, budget, columns), rows)
+
+    @classmethod
     def _of(cls, shares: ready.Shares, rows: int) -> Recipe:
         return cls([Part(each, share) for each, share in shares], rows)
 
