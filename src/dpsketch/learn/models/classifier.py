@@ -37,9 +37,9 @@ class DensityClassifier:
     `"ml"` equally.
 
     After `fit`: `classes_` (the labels that stand out of the noise), `class_count_`, `class_count_stderr_`, `slope_`
-    (what the sum of log-odds over all tables is multiplied by, as tables repeat one another), `calibrated_` (whether
-    the counters themselves told the slope), `feature_names_in_` and `how_`. Source: race §4, RESEARCH "Classifiers
-    (race)"; docs/models.md.
+    (what the sum of log-odds over all tables is multiplied by, as tables repeat one another), `slope_how_` (whether the
+    counters told it), `calibrated_` (false: the slope is a guess that may be off by a factor of several),
+    `feature_names_in_` and `how_`. Source: race §4, RESEARCH "Classifiers (race)"; docs/models.md.
     """
 
     def __init__(self, target: str, prior: str = "map", method: str = "log-odds") -> None:
@@ -79,16 +79,14 @@ class DensityClassifier:
         return value[:, 1] - value[:, 0] if len(self.classes_) == 2 else value
 
     def predict_proba(self, X: Any) -> Floats:
-        """Probabilities of the classes, one column each."""
+        """Probabilities of the classes, one column each: not calibrated, which a warning says."""
         self._check_fitted()
-        if not self.calibrated_:
-            warnings.warn(
-                "DensityClassifier: probabilities are not calibrated: how far tables repeat one another is not known.\n"
-                "Hint: rely on predict and on the order of decision_function; Recipe.classify has tables that tell, "
-                "unless noise hides it",
-                FitWarning,
-                stacklevel=2,
-            )
+        warnings.warn(
+            "DensityClassifier: probabilities are not calibrated: how far tables repeat one another is known roughly.\n"
+            "Hint: rely on the order of decision_function, or calibrate on public records whose classes are known",
+            FitWarning,
+            stacklevel=2,
+        )
         value = np.asarray(self.log_odds(X).value)
         raised = np.exp(value - value.max(axis=1, keepdims=True))
         return np.asarray(raised / raised.sum(axis=1, keepdims=True))
@@ -160,7 +158,8 @@ class DensityClassifier:
         self._odds: LogOdds = log_odds(numbers, totals, variance)
         shared = shared_evidence(numbers, totals, variance) if race.direct else None
         self.slope_ = slope(self._odds, totals, shared) if self.method == "log-odds" else 1.0
-        self.calibrated_ = self.method == "log-odds" and shared is not None
+        self.slope_how_ = "halves of the hashes" if shared is not None else "a rule"
+        self.calibrated_ = False
         what = "summed log-odds" if self.method == "log-odds" else "mean likelihoods"
         self.how_ = f"{what} of {race.rows} rows of hashed counters for each of {len(levels)} classes"
 

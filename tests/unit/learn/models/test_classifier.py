@@ -74,7 +74,7 @@ def test_held_out_rows_are_told_apart(model: dps.DensityClassifier) -> None:
     assert (found == np.where(model.decision_function(test.to_pandas()) > 0, "yes", "no")).all()
 
 
-def test_probabilities_are_calibrated(seeded: None) -> None:
+def test_the_slope_of_weak_columns_is_about_right(seeded: None) -> None:
     """Twenty columns that each say a little: no other slope has a much better log loss on held-out rows."""
     columns = [f"x{place}" for place in range(20)]
     numbers = {name: {"kind": "number", "lower": -5, "upper": 5} for name in columns}
@@ -85,7 +85,7 @@ def test_probabilities_are_calibrated(seeded: None) -> None:
     table["sick"] = sick
     raw = dps.accumulate(table[:ROWS], schema, dps.Recipe.classify(schema, "sick", budget=BUDGET))
     model = dps.DensityClassifier("sick").fit(dps.View(dps.release(raw, BUDGET, dps.Ledger("sqlite://"), "d")))
-    assert model.calibrated_
+    assert model.slope_how_ == "halves of the hashes"
     assert list(model.classes_) == [False, True]
     truth, odds = sick[ROWS:], model.decision_function(table[ROWS:])
     prior = float(np.log(model.class_count_[1] / model.class_count_[0]))
@@ -176,6 +176,7 @@ def test_any_grouped_counters_will_do() -> None:
     race = dps.Race(("x", "small"), 60, 200, hash=dps.Euclidean(0.2, 2))
     view = released(dps.Recipe([dps.Part(dps.Grouped(race, "sick"), 1.0)]), dps.Budget(float("inf")))
     model = dps.DensityClassifier("sick").fit(view)
+    assert model.slope_how_ == "a rule"
     assert not model.calibrated_
     assert auc(model, made_up(3000, 8)) > 0.9
     matrix = np.array([[3.0, 12.0], [-3.0, 1.0]])
