@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.density.estimate import KernelDensity
     from dpsketch.learn.density.modes import Modes, find_modes
     from dpsketch.learn.grids.density import GridDensity
+    from dpsketch.learn.models.classifier import DensityClassifier
     from dpsketch.learn.models.losses import fit_loss
     from dpsketch.learn.models.pca import PCA
     from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
@@ -55,6 +56,7 @@ __all__ = [
     "Answer",
     "Budget",
     "Count",
+    "DensityClassifier",
     "DpsketchError",
     "Embedding",
     "Euclidean",
@@ -113,6 +115,7 @@ _HOMES = {
     "Answer": "learn.answer",
     "Budget": "privacy.budget",
     "Count": "maps.count",
+    "DensityClassifier": "learn.models.classifier",
     "DpsketchError": "errors",
     "Embedding": "maps.embedding",
     "Euclidean": "maps.hashes",

@@ -11,29 +11,35 @@ from dpsketch.grid_sizes import GRID_SHARE, best_grid, suits_grid
 from dpsketch.maps.base import FeatureMap, check_columns, check_whole
 from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
-from dpsketch.maps.hashes import Euclidean, HashFamily, MinHash, Product
+from dpsketch.maps.grouped import Grouped
+from dpsketch.maps.hashes import Euclidean, HashFamily, MinHash, Product, SignedProjection
 from dpsketch.maps.histogram import Histogram
 from dpsketch.maps.marginals import Marginals
 from dpsketch.maps.pairs import Pairs
 from dpsketch.maps.quadratic import Quadratic
 from dpsketch.maps.race import Race, bandwidth_spans
+from dpsketch.maps.ramps import ramps
 from dpsketch.maps.second_moments import SecondMoments
 from dpsketch.privacy.budget import Budget
-from dpsketch.schema import Datetime, Schema
+from dpsketch.schema import Boolean, Category, Datetime, Integer, Schema
 from dpsketch.sizes import (
     ANOMALY_BANDWIDTH,
     ANOMALY_POWER,
     ANOMALY_ROWS,
     ANOMALY_THRESHOLD,
     DENSITY_RACE_WIDTH,
+    FEW_NUMBERS,
     GRAPH_RACE_WIDTH,
+    LINEAR_RADIUS,
     MARGINALS_SHARE,
     MOST_TABLE_COLUMNS,
+    OCTAVES,
     PAIRS_SHARE,
     RADII,
     RADII_OF_MORE,
     TYPICAL_DENSITY,
     WIDEST_CELLS,
+    classifier_sizes,
     cluster_frequencies,
     count_share,
     default_bandwidth,
@@ -213,3 +219,38 @@ def _numbers(name: str, schema: Schema, columns: Sequence[str] | None) -> tuple[
     if not names:
         raise RecipeError(f"Recipe.{name} needs a column of numbers", "declare one in the schema, or name columns")
     return names
+
+
+def classify(schema: Schema, target: str, rows: int, budget: Budget, columns: Sequence[str] | None) -> Shares:
+    """See `Recipe.classify`."""
+    column = schema.column(target)
+    if not (isinstance(column, Category | Boolean) or (isinstance(column, Integer) and column.levels == 2)):
+        raise RecipeError(
+            f"Recipe.classify: column '{target}' is a {column.kind}, not a class",
+            "declare it as a category or a boolean",
+        )
+    names = check_columns("Recipe.classify", columns)
+    if names is None:
+        names = tuple(each.name for each in schema.scalars if each.name != target)
+    if not names or target in names:
+        raise RecipeError(
+            f"Recipe.classify needs columns other than the target '{target}'", "name them, without the target"
+        )
+    classes = len(column.values) if isinstance(column, Category) else 2
+    tables, bits = classifier_sizes(schema, rows, budget, classes, 0.97)
+    embedding = ramps(schema, names, OCTAVES if len(names) <= FEW_NUMBERS else 0)
+    race = Race(names, tables, 1 << bits, hash=SignedProjection(bits), embedding=embedding)
+    return [(Grouped(Count(), target), 0.03), (Grouped(race, target), 0.97)]
+
+
+def linear(schema: Schema, target: str, rows: int, budget: Budget, columns: Sequence[str] | None) -> Shares:
+    """See `Recipe.linear`."""
+    if not schema.column(target).numeric or isinstance(schema.column(target), Datetime):
+        raise RecipeError(f"Recipe.linear: the target '{target}' is not a number", "use Recipe.classify for classes")
+    names = check_columns("Recipe.linear", columns)
+    if names is None:
+        names = tuple(c.name for c in schema.scalars if c.numeric and not isinstance(c, Datetime) and c.name != target)
+    if not names or target in names:
+        raise RecipeError(f"Recipe.linear needs columns other than the target '{target}'", "name them, without it")
+    moments = SecondMoments((*names, target), LINEAR_RADIUS * sqrt(len(names) + 1), means=True)
+    return [(Count(), 0.03), (moments, 0.97)]

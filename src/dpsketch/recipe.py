@@ -367,6 +367,40 @@ class Recipe:
         return cls._of(ready.synthetic(schema, rows, budget, columns), rows)
 
     @classmethod
+    def classify(
+        cls,
+        schema: Schema,
+        target: str,
+        rows: int | None = None,
+        budget: Budget | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Recipe:
+        """Counts and hashed counters of each class, for `DensityClassifier(target)`: by default of all columns but the
+        target.
+
+        A record is in one class, so that classes share no budget. Numbers of tables and counters follow from declared
+        rows, budget and classes (`classifier_sizes`). Hashes are signs of projections; what they see of few columns,
+        booleans and categories: `maps.ramps`.
+        """
+        rows, budget = _known("classify", schema, rows, budget)
+        return cls._of(ready.classify(schema, target, rows, budget, columns), rows)
+
+    @classmethod
+    def linear(
+        cls,
+        schema: Schema,
+        target: str,
+        rows: int | None = None,
+        budget: Budget | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Recipe:
+        """Count, second moments and means, for `LinearRegression(target)` on the named columns, by default on every
+        number and integer. Records longer than three quarters of the longest possible one are shortened.
+        """
+        rows, budget = _known("linear", schema, rows, budget)
+        return cls._of(ready.linear(schema, target, rows, budget, columns), rows)
+
+    @classmethod
     def _of(cls, shares: ready.Shares, rows: int) -> Recipe:
         return cls([Part(each, share) for each, share in shares], rows)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import comb, pi, sqrt
+from math import comb, log2, pi, sqrt
 
 import numpy as np
 
@@ -34,6 +34,11 @@ MOST_TABLE_CELLS, MOST_TABLE_BINS, MOST_TABLE_COLUMNS = 1 << 20, 4096, 3
 WIDEST_CELLS = 2.0  # of a table, in bandwidths: inside of wider ones too much is unknown
 ANOMALY_BANDWIDTH, ANOMALY_POWER = 0.5, 8  # times the root of the number of columns
 ANOMALY_ROWS, ANOMALY_THRESHOLD = 30, 0.3  # the share of what a threshold is found from
+GAUSSIAN_ROWS, PURE_ROWS = 100, (10, 40)  # of hashed counters for classes
+LEAST_BITS, MOST_BITS = 5, 10
+STANDING_OUT = 56.0  # squared records of a class over the noise's variance, for each counter
+LINEAR_RADIUS = 0.75  # of what clips no record: a longer record than that is rare, and noise grows with the square
+OCTAVES, FEW_NUMBERS = 3, 16  # of ramps, up to so many columns
 
 
 def pair_sizes(rows: int, budget: Budget, columns: int) -> tuple[int, int | None]:
@@ -180,21 +185,6 @@ def pca_directions(rows: int, budget: Budget, columns: int, n_components: int) -
     return basis * (2 * n_components + 2)
 
 
-def counter_noise(schema: Schema, budget: Budget, rows: int = 1) -> float:
-    """Standard deviation of a counter's noise with all of the budget, of which a record adds one to `rows`."""
-    from dpsketch.privacy.calibrate import gaussian_deviation
-
-    if not budget.private:
-        return 0.0
-    together = (schema.rows_per_unit or 1) * (2 if schema.relation is Relation.REPLACE_ONE else 1)
-    if budget.rho is not None:
-        return together * sqrt(rows / (2 * budget.rho))
-    laplace = together * sqrt(2) * rows / budget.strength
-    if not budget.delta:
-        return laplace
-    return min(laplace, together * sqrt(rows) * float(gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1)))
-
-
 def default_bandwidth(columns: int) -> float:
     """Of densities, in widths of the bounds: distances grow with the root of the number of columns."""
     return 0.05 * sqrt(columns)
@@ -252,3 +242,41 @@ def table_bins(
     bins = int(min(max(max(spans) / min(max(width, 0.02), 1.5), 4), most))
     width = max(spans) / bins
     return bins, sqrt((CELL_ERROR * width) ** 2 + noise / width**columns)
+
+
+def classifier_sizes(schema: Schema, rows: int, budget: Budget, classes: int, share: float) -> tuple[int, int]:
+    """Rows and bits of the tables of hashed counters for a classifier, from public numbers.
+
+    Gaussian noise of a sum over all rows does not grow with their number, so that there are many; under pure ε it does,
+    and fewer are better, 40·ε^0.3. Bits: so many counters that the average class, spread evenly over them, has a sum of
+    squares STANDING_OUT times the noise's. Source: RESEARCH "Classifiers (race)"; docs/models.md.
+    """
+    if not budget.private:
+        return GAUSSIAN_ROWS, MOST_BITS
+    if budget.rho is None and not budget.delta:
+        least, most = PURE_ROWS
+        tables = int(min(max(round(most * budget.strength**0.3), least), 2 * most))
+    else:
+        tables = GAUSSIAN_ROWS
+    signal = rows / classes / counter_noise(schema, budget, tables, share)
+    bits = int(min(max(round(log2(max(signal**2 / STANDING_OUT, 1.0))), LEAST_BITS), MOST_BITS))
+    if tables == GAUSSIAN_ROWS and bits < MOST_BITS:
+        tables *= 2  # in noise log-odds are nearly linear in the counters, and more of them cost nothing
+    return tables, bits
+
+
+def counter_noise(schema: Schema, budget: Budget, tables: int = 1, share: float = 1.0) -> float:
+    """The standard deviation of the noise of one counter of as many tables: Laplace or Gaussian, the smaller."""
+    from dpsketch.privacy.calibrate import gaussian_deviation
+
+    if not budget.private:
+        return 0.0
+    together = schema.rows_per_unit or 1
+    replaced = 2 if schema.relation is Relation.REPLACE_ONE else 1
+    if budget.rho is not None:
+        return together * sqrt(replaced * tables / (2 * share * budget.rho))
+    laplace = sqrt(2) * together * replaced * tables / (share * budget.strength)
+    if not budget.delta:
+        return laplace
+    single = gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1)
+    return min(laplace, single * together * sqrt(replaced * tables / share))

@@ -106,7 +106,7 @@ class Classes:
                 f"column '{column.name}' has fewer than two classes that stand out of the noise",
                 "release with a larger epsilon, fewer columns or more rows",
             )
-        self.labels: Labels = labels_array(_labels(column)[self._levels].tolist())
+        self.labels: Labels = labels_array(labels_of(column)[self._levels].tolist())
 
     def of(self, frame: Frame) -> NDArray[np.int64]:
         """The class of each point as its place in `labels`; −1 where it is missing or none of them."""
@@ -126,7 +126,7 @@ def labels_array(labels: Sequence[Any]) -> Labels:
     return np.array(labels, None if len({type(label) for label in labels}) == 1 else object)
 
 
-def _labels(column: Column) -> Labels:
+def labels_of(column: Column) -> Labels:
     """What users call the levels: the schema's values with their types."""
     found: list[Any] = [False, True]
     if isinstance(column, Category):

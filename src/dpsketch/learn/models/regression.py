@@ -19,12 +19,13 @@ from dpsketch.learn.models.design import (
     labels_array,
     numbers_of,
 )
+from dpsketch.learn.models.linear_moments import fit_moments, moments_of
 from dpsketch.learn.models.population import Population, known_columns, spread
 from dpsketch.learn.models.scaling import Scaling
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats
 from dpsketch.learn.selection import check_arithmetic
 from dpsketch.learn.weights import WeightedPoints
-from dpsketch.schema import Column, Floats, Schema
+from dpsketch.schema import Column, Floats, Number, Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
@@ -48,10 +49,13 @@ class _Regression:
     def __init__(self, target: str, columns: Sequence[str] | None = None, penalty: float | None = None) -> None:
         self.target, self.columns, self.penalty = target, columns, penalty
 
-    def _start(self, view: View) -> tuple[Column, Population, Design, float]:
-        """Check everything that can be checked before fitting."""
+    def _check_penalty(self) -> None:
         if self.penalty is not None and not 0 <= self.penalty < np.inf:
             raise QueryError(f"penalty must be a number of at least 0, got {self.penalty!r} instead", "leave it out")
+
+    def _start(self, view: View) -> tuple[Column, Population, Design, float]:
+        """Check everything that can be checked before fitting."""
+        self._check_penalty()
         column = find_column(view.schema, self.target)
         self.statement_ = view.statement
         population = view.population
@@ -111,9 +115,20 @@ class LinearRegression(_Regression):
     `coef_` and `intercept_` are in the user's units (of the logarithm or asinh where the schema transforms a column;
     dates in days), `coef_stderr_` and `intercept_stderr_` come from refits to new noise, which take most of the time:
     `fit(view, uncertainty=False)` leaves them out. The loss is half the mean squared error.
+
+    A release with second moments of the target (`Recipe.linear`) is fitted by them, any other by its joint
+    distribution. Second moments are of the logarithm or asinh of a transformed target: so are the coefficients then,
+    and `predict` turns its values back. `how_` says which.
     """
 
     def fit(self, view: View, uncertainty: bool = True) -> LinearRegression:
+        self._check_penalty()
+        column = find_column(view.schema, self.target)
+        if isinstance(self.columns, str):
+            raise QueryError("columns must be a list of names", f"write columns=['{self.columns}']")
+        chosen = moments_of(view, self.target, self.columns)
+        if chosen is not None:
+            return self._fit_moments(view, column, chosen, uncertainty)
         column, population, found, penalty = self._start(view)
         check_arithmetic(column, "regression")
         _check_present(column, population)
@@ -123,13 +138,26 @@ class LinearRegression(_Regression):
             for model in _models(population, uncertainty)
         ]
         assert fits[0] is not None
-        self._column = column
+        self._column, self.how_ = column, "joint distribution"
+        self._transform: str | None = None
         self._finish(found, means, [fit for fit in fits if fit is not None])
+        return self
+
+    def _fit_moments(self, view: View, column: Column, chosen: tuple[str, ...], uncertainty: bool) -> LinearRegression:
+        check_arithmetic(column, "regression")
+        fit = fit_moments(view, self.target, chosen, self.penalty, uncertainty)
+        self._column, self.how_ = column, "second moments"
+        self._transform = column.transform if isinstance(column, Number) else None
+        self._finish(fit.design, fit.means, [(fit.coefficients, fit.intercept)])
+        self.coef_stderr_, self.intercept_stderr_ = fit.coefficients_stderr, fit.intercept_stderr
         return self
 
     def predict(self, X: Any) -> Floats:
         """Expected values for the rows of a mapping or table of columns in the user's units."""
-        return self._scores(X)
+        scores = self._scores(X)
+        if self._transform is None:
+            return scores
+        return np.exp(scores) if self._transform == "log" else np.sinh(scores)
 
     def score(self, X: Any, y: Any) -> float:
         """R² of the predictions on known values."""

@@ -1,0 +1,231 @@
+"""Classes from hashed counters, one sketch for each class."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.encoding import cells_array, encode_column
+from dpsketch.errors import FitWarning, QueryError
+from dpsketch.learn.answer import Answer
+from dpsketch.learn.kernel_sums import KernelSums
+from dpsketch.learn.models.class_tables import LogOdds, log_odds, shared_evidence, slope
+from dpsketch.learn.models.design import STANDS_OUT, Labels, labels_of
+from dpsketch.maps.count import BoundCount
+from dpsketch.maps.grouped import BoundGrouped
+from dpsketch.maps.race import BoundRace
+from dpsketch.maps.registry import map_from_dict
+from dpsketch.schema import Floats, Schema, nearest
+
+if TYPE_CHECKING:
+    from dpsketch.learn.view import View
+
+PRIORS, METHODS = ("map", "ml"), ("log-odds", "likelihood")
+_BLOCK = 1 << 22  # numbers of records times tables times classes that are looked at together
+_LEAST_LIKELIHOOD = 1e-12
+
+
+class DensityClassifier:
+    """The class whose records are densest around a record, from `Grouped(Race(…), target)`: `fit(view)`.
+
+    `method="log-odds"` adds up what each table's counters say for and against a class; `"likelihood"` compares mean
+    counters, as the paper does, which is less accurate. `prior="map"` weighs classes by their noisy numbers of records,
+    `"ml"` equally.
+
+    After `fit`: `classes_` (the labels that stand out of the noise), `class_count_`, `class_count_stderr_`, `slope_`
+    (what the sum of log-odds over all tables is multiplied by, as tables repeat one another), `slope_how_` (whether the
+    counters told it), `calibrated_` (false: the slope is a guess that may be off by a factor of several),
+    `feature_names_in_` and `how_`. Source: race §4, RESEARCH "Classifiers (race)"; docs/models.md.
+    """
+
+    def __init__(self, target: str, prior: str = "map", method: str = "log-odds") -> None:
+        self.target, self.prior, self.method = target, prior, method
+
+    def fit(self, view: View) -> DensityClassifier:
+        self._check()
+        bound, sums, variance = self._part(view)
+        totals, errors = self._totals(view, bound, sums, variance)
+        present = np.flatnonzero((totals > STANDS_OUT * errors) & (totals > 0))
+        if len(present) < 2:
+            raise QueryError(
+                f"column '{self.target}' has fewer than two classes that stand out of the noise",
+                "release with a larger epsilon, fewer counters or more rows",
+            )
+        self._finish(view.schema, bound, present, sums[present], variance, totals[present], errors[present])
+        return self
+
+    def log_odds(self, X: Any) -> Answer:
+        """Of each class against all others together, one column a class, with standard errors.
+
+        Errors come from the spread between tables, which the noise and the choice of hashes cause, and never fall below
+        the noise. They do not cover the table's being a sample, nor the slope.
+        """
+        self._check_fitted()
+        if self.method == "likelihood":
+            return self._likelihoods(X)
+        tables = self._race.rows
+        scores, squares, noise = self._summed(X, (self._odds.value, self._odds.value**2, self._odds.deviation**2))
+        between = np.maximum(squares - scores**2 / tables, 0.0) * (tables / max(tables - 1, 1))
+        value = self.slope_ * scores + self._log_prior
+        return Answer(value, self.slope_ * np.sqrt(np.maximum(between, noise)), self.how_)
+
+    def decision_function(self, X: Any) -> Floats:
+        """Log-odds of the second of two classes against the first, or of each class, as in scikit-learn."""
+        value = np.asarray(self.log_odds(X).value)
+        return value[:, 1] - value[:, 0] if len(self.classes_) == 2 else value
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities of the classes, one column each: not calibrated, which a warning says."""
+        self._check_fitted()
+        warnings.warn(
+            "DensityClassifier: probabilities are not calibrated: how far tables repeat one another is known roughly.\n"
+            "Hint: rely on the order of decision_function, or calibrate on public records whose classes are known",
+            FitWarning,
+            stacklevel=2,
+        )
+        value = np.asarray(self.log_odds(X).value)
+        raised = np.exp(value - value.max(axis=1, keepdims=True))
+        return np.asarray(raised / raised.sum(axis=1, keepdims=True))
+
+    def predict(self, X: Any) -> Labels:
+        """The most probable classes."""
+        best = np.asarray(self.log_odds(X).value).argmax(axis=1)
+        return self.classes_[best]
+
+    def score(self, X: Any, y: Any) -> float:
+        """Share of the rows whose known class is predicted; rows without a class do not count."""
+        found = self.predict(X)
+        column = self._schema.column(self.target)
+        known = column.levels_of(encode_column(column, cells_array(y)))
+        if len(known) != len(found):
+            raise QueryError("X and y have different lengths", "pass one value of y for each row of X")
+        labels = labels_of(column)
+        right = np.array([level >= 0 and labels[level] == label for level, label in zip(known, found, strict=True)])
+        return float(right[known >= 0].mean())
+
+    def to_saved(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """What `from_saved` makes this model of: facts for JSON, and arrays."""
+        self._check_fitted()
+        facts = {
+            "target": self.target,
+            "prior": self.prior,
+            "method": self.method,
+            "schema": self._schema.to_dict(),
+            "race": self._race.description.to_dict(),
+            "levels": self._levels.tolist(),
+            "noise_variance": self._variance,
+        }
+        counted = {"class_count": self.class_count_, "class_count_stderr": self.class_count_stderr_}
+        return facts, {"counters": self._counters} | counted
+
+    @classmethod
+    def from_saved(cls, facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> DensityClassifier:
+        schema = Schema.from_dict(facts["schema"])
+        bound = map_from_dict(facts["race"]).bind(schema)
+        if not isinstance(bound, BoundRace):
+            raise QueryError("a saved DensityClassifier holds hashed counters", "save the model again")
+        model = cls(facts["target"], facts["prior"], facts["method"])
+        model._check()
+        counted = (np.asarray(arrays[name], np.float64) for name in ("class_count", "class_count_stderr"))
+        levels = np.array(facts["levels"], np.int64)
+        model._finish(schema, bound, levels, arrays["counters"], float(facts["noise_variance"]), *counted)
+        return model
+
+    def _finish(
+        self,
+        schema: Schema,
+        race: BoundRace,
+        levels: NDArray[np.int64],
+        counters: np.ndarray,
+        variance: float,
+        totals: Floats,
+        errors: Floats,
+    ) -> None:
+        self._schema, self._race, self._levels, self._variance = schema, race, levels, variance
+        self._counters = counters.reshape(len(levels), race.rows, race.width)
+        self._points = KernelSums(schema, race, self._counters[0].ravel(), variance)
+        self.classes_ = labels_of(schema.column(self.target))[levels]
+        if len({type(label) for label in self.classes_}) == 1:
+            self.classes_ = np.array(self.classes_.tolist())
+        self.class_count_, self.class_count_stderr_ = totals, errors
+        self.feature_names_in_: Labels = np.array(self._points.columns, object)
+        self._log_prior = np.log(totals / totals.sum()) if self.prior == "map" else np.zeros(len(levels))
+        numbers = self._counters.astype(np.float64)
+        self._odds: LogOdds = log_odds(numbers, totals, variance)
+        shared = shared_evidence(numbers, totals, variance) if race.direct else None
+        self.slope_ = slope(self._odds, totals, shared) if self.method == "log-odds" else 1.0
+        self.slope_how_ = "halves of the hashes" if shared is not None else "a rule"
+        self.calibrated_ = False
+        what = "summed log-odds" if self.method == "log-odds" else "mean likelihoods"
+        self.how_ = f"{what} of {race.rows} rows of hashed counters for each of {len(levels)} classes"
+
+    def _likelihoods(self, X: Any) -> Answer:
+        """Mean counters over class totals, corrected for records that share them by accident."""
+        tables, width = self._race.rows, self._race.width
+        numbers = self._counters.astype(np.float64)
+        sums, squares = self._summed(X, (numbers, numbers**2))
+        scale, accident = (1.0, 0.0) if self._race.direct else (width / (width - 1), 1 / width)
+        mean = sums / tables
+        spread = np.maximum(squares / tables - mean**2, self._variance) / tables
+        share = np.maximum((mean / self.class_count_ - accident) * scale, _LEAST_LIKELIHOOD)
+        stderr = scale * np.sqrt(spread) / (self.class_count_ * share)
+        return Answer(np.log(share) + self._log_prior, stderr, self.how_)
+
+    def _summed(self, X: Any, tables: tuple[Floats, ...]) -> list[Floats]:
+        """Of each class and for each record, the entries of its cells, summed over tables: one matrix for each of
+        `tables`.
+        """
+        records = self._points.records(X)
+        classes, rows = len(self.classes_), self._race.rows
+        found = [np.empty((len(records), classes)) for _ in tables]
+        step = max(_BLOCK // (rows * classes), 1)
+        for start in range(0, len(records), step):
+            chosen = np.arange(start, min(start + step, len(records)))
+            places, _ = self._race.entries(records.take(chosen), rows)
+            for sums, table in zip(found, tables, strict=True):
+                sums[chosen] = np.stack([each.ravel()[places].sum(axis=1) for each in table], axis=1)
+        return found
+
+    def _part(self, view: View) -> tuple[BoundRace, np.ndarray, float]:
+        """Hashed counters of every class but the missing ones'."""
+        if self.target not in [column.name for column in view.schema.scalars]:
+            raise QueryError(
+                f"there is no column '{self.target}'",
+                nearest(str(self.target), [column.name for column in view.schema.scalars]),
+            )
+        for part in view.released.parts:
+            bound = part.map
+            if not isinstance(bound, BoundGrouped) or bound.column.name != self.target:
+                continue
+            inner = bound.inner
+            if isinstance(inner, BoundRace) and inner.unit_increments:
+                return inner, part.sums.reshape(bound.groups, -1)[:-1], float(part.noise_variance)
+        raise QueryError(
+            f"this release holds no hashed counters for each class of '{self.target}'",
+            f"release Recipe.classify(schema, '{self.target}', …), or Part(Grouped(Race(…), '{self.target}'), share=…)",
+        )
+
+    def _totals(self, view: View, race: BoundRace, sums: np.ndarray, variance: float) -> tuple[Floats, Floats]:
+        """Numbers of records of the classes, from counts by class or from the tables' totals; the better."""
+        found = sums.sum(axis=1, dtype=np.int64) / race.rows
+        error = float(np.sqrt(variance * race.width / race.rows))
+        for part in view.released.parts:
+            if isinstance(part.map, BoundGrouped) and part.map.column.name == self.target:
+                counted = float(np.sqrt(part.noise_variance))
+                if isinstance(part.map.inner, BoundCount) and counted < error:
+                    found, error = part.sums[:-1].astype(np.float64), counted
+        return np.asarray(found, np.float64), np.full(len(found), max(error, 0.0))
+
+    def _check(self) -> None:
+        if self.prior not in PRIORS:
+            raise QueryError(f"prior must be one of {', '.join(PRIORS)}, got {self.prior!r} instead")
+        if self.method not in METHODS:
+            raise QueryError(f"method must be one of {', '.join(METHODS)}, got {self.method!r} instead")
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "slope_"):
+            raise QueryError("this DensityClassifier is not fitted", "call fit(view) first")

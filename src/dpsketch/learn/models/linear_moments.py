@@ -1,0 +1,89 @@
+"""Least squares from second moments: a linear model needs nothing else of the records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.models.design import Design
+from dpsketch.learn.models.moment_matrix import COVARIANCE, moment_matrix
+from dpsketch.learn.points import Frame
+from dpsketch.maps.second_moments import BoundSecondMoments
+from dpsketch.schema import HIGHEST, LOWEST, Floats
+
+if TYPE_CHECKING:
+    from dpsketch.learn.view import View
+
+_REFITS, _SEED = 24, 17
+
+
+@dataclass(frozen=True)
+class MomentFit:
+    """Coefficients in the user's units, of the logarithm or asinh of a transformed target, with standard errors."""
+
+    design: Design
+    means: Floats
+    coefficients: Floats
+    intercept: Floats
+    coefficients_stderr: Floats
+    intercept_stderr: Floats
+
+
+def moments_of(view: View, target: str, columns: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The columns to learn from, if the release has second moments of them and the target; else None."""
+    for part in view.released.parts:
+        held = part.map.columns if isinstance(part.map, BoundSecondMoments) else ()
+        if target in held and (columns is None or set(columns) <= set(held)):
+            return tuple(columns or [name for name in held if name != target])
+    return None
+
+
+def fit_moments(
+    view: View, target: str, columns: tuple[str, ...], penalty: float | None, uncertainty: bool
+) -> MomentFit:
+    """Ridge regression on the noisy covariances without their negative eigenvalues.
+
+    The default penalty is ½·σ·√(2(d+1)) for each squared coefficient of columns in half-widths of their bounds, where σ
+    is the standard deviation of the noise in a covariance: a fourth of the largest eigenvalue that noise alone has.
+    Errors are what new noise changes. Source: RESEARCH "Regression".
+    """
+    if not columns:
+        raise QueryError("there is no column to learn from", "name at least one in columns")
+    if target in columns:
+        raise QueryError(f"'{target}' is the target and one of the columns", "leave it out of columns")
+    found = moment_matrix(view, (*columns, target), COVARIANCE, 1)
+    draws = [np.random.default_rng([_SEED, each]) for each in range(_REFITS)]
+    redrawn = [found.redraw(found.value, draw) for draw in draws]
+    deviation = float(np.sqrt(np.mean([(each - found.value) ** 2 for each in redrawn])))
+    ridge = 0.5 * deviation * np.sqrt(2 * (len(columns) + 1))
+
+    def solved(matrix: Floats) -> Floats:
+        values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+        possible = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        inner = possible[:-1, :-1]
+        added = np.full(len(columns), ridge) if penalty is None else penalty * np.diag(inner)
+        return np.asarray(np.linalg.lstsq(inner + np.diag(added), possible[:-1, -1], rcond=1e-12)[0])
+
+    design = Design(view.schema, columns)
+    middle, half = _scale(view, design)
+    (middle_y,), (half_y,) = _scale(view, Design(view.schema, (target,)))
+    means, mean_y = middle + half * found.means[:-1], middle_y + half_y * found.means[-1]
+    coefficients = solved(found.value) * half_y / half
+    intercept = mean_y - coefficients @ means
+    errors, intercept_error = np.full(len(columns), np.nan), np.nan
+    if uncertainty:
+        others = np.array([solved(each) * half_y / half for each in redrawn])
+        errors = np.sqrt(np.mean((others - coefficients) ** 2, axis=0))
+        intercept_error = float(np.sqrt(np.mean(((others - coefficients) @ means) ** 2)))
+    return MomentFit(design, means, coefficients, np.array(intercept), errors, np.array(intercept_error))
+
+
+def _scale(view: View, design: Design) -> tuple[Floats, Floats]:
+    """Middle and half-width of the bounds, in the units of the features."""
+    corners = {name: np.array([LOWEST, HIGHEST], np.int16) for name in design.columns}
+    low, high = design.features(Frame(view.schema, corners))
+    return (low + high) / 2, (high - low) / 2
