@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from dpsketch.errors import DpsketchError, FileError, QueryError
-from dpsketch.schema import Floats
+from dpsketch.schema import Floats, Schema
 from dpsketch.sketch import container
 from dpsketch.sketch.container import Array
 from dpsketch.sketch.released import library_version
@@ -27,7 +28,6 @@ MODELS = (
     "DensityClassifier",
     "GaussianMixture",
     "GridDensity",
-    "HashedLinear",
     "KMeans",
     "KernelDensity",
     "LinearRegression",
@@ -133,6 +133,30 @@ def finite(arrays: Mapping[str, Array], name: str, *shape: int) -> Floats:
     if not np.isfinite(found).all():
         raise ValueError(name)
     return found
+
+
+def integers(arrays: Mapping[str, Array], name: str, *shape: int) -> Array:
+    """Whole numbers of any width in just this shape, as sums and counters are."""
+    found = arrays[name]
+    if found.dtype.kind != "i" or found.shape != shape:
+        raise ValueError(name)
+    return found
+
+
+def real(number: object, least: float = -inf) -> float:
+    """A finite number of JSON of at least `least`."""
+    if type(number) not in (int, float) or not least <= number < inf or number == -inf:  # type: ignore[operator]
+        raise ValueError("number")
+    return float(number)  # type: ignore[arg-type]
+
+
+def columns_of(schema: Schema, names: object) -> tuple[str, ...]:
+    """Names of columns of a schema, at least one and each once."""
+    if not isinstance(names, list) or not names or len(set(names)) != len(names):
+        raise ValueError("columns")
+    for name in names:
+        schema.column(name)
+    return tuple(names)
 
 
 def whole(number: object, least: int = 0) -> int:

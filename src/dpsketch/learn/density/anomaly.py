@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.density.estimate import KernelDensity, units_at
 from dpsketch.learn.density.full_table import full_table
 from dpsketch.learn.density.hashed import Hashed, hashed_counters, made_up_records
+from dpsketch.learn.saved import Arrays, Facts, Saved, real
 from dpsketch.maps.base import check_columns
 from dpsketch.schema import Floats
 
@@ -37,6 +38,7 @@ class AnomalyScorer:
     """
 
     offset_: float | None
+    statement_: dict[str, Any]
 
     def __init__(self, contamination: float = 0.01, columns: Sequence[str] | None = None) -> None:
         self.contamination, self.columns = contamination, columns
@@ -46,9 +48,8 @@ class AnomalyScorer:
         return {"contamination": self.contamination, "columns": self.columns}
 
     def fit(self, view: View) -> AnomalyScorer:
+        self._check()
         share = self.contamination
-        if isinstance(share, bool) or not isinstance(share, Real) or not 0 < share <= 0.5:
-            raise QueryError(f"contamination must be above 0 and at most 0.5, got {share!r} instead")
         columns = check_columns("AnomalyScorer", self.columns)
         hashed, table = hashed_counters(view.released, columns), full_table(view.released, columns)
         if hashed is None and table is None:
@@ -62,6 +63,7 @@ class AnomalyScorer:
             drawn = units_at(view.schema, table.columns, table.drawn(_DRAWN, np.random.default_rng(0)))
             self.offset_ = float(np.quantile(self._source.score_samples(drawn), share))
         self._tell()
+        self.statement_ = view.statement
         return self
 
     def score_samples(self, X: Any) -> Floats:
@@ -77,22 +79,30 @@ class AnomalyScorer:
         """−1 for anomalies, 1 for others."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
-    def to_saved(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def to_saved(self) -> Saved:
         """What `from_saved` needs to score rows: facts for JSON, and arrays. All of it is in the release."""
         self._check_fitted()
         facts, arrays = self._source.to_saved()
         source = "hashed" if isinstance(self._source, Hashed) else "table"
-        own = {"model": "anomaly_scorer", "contamination": self.contamination, "offset": self.offset_}
+        columns = None if self.columns is None else [str(name) for name in self.columns]
+        own = {"contamination": float(self.contamination), "columns": columns, "offset": self.offset_}
         return own | {"source": source, "facts": facts}, arrays
 
     @classmethod
-    def from_saved(cls, facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> AnomalyScorer:
-        found = cls(float(facts["contamination"]))
-        kind = Hashed if facts["source"] == "hashed" else KernelDensity
-        found._source = kind.from_saved(facts["facts"], arrays)
-        found.offset_ = None if facts["offset"] is None else float(facts["offset"])
+    def from_saved(cls, facts: Facts, arrays: Arrays) -> AnomalyScorer:
+        found = cls(facts["contamination"], facts["columns"])
+        found._check()
+        found._source = _SOURCES[facts["source"]].from_saved(facts["facts"], arrays)
+        found.offset_ = None if facts["offset"] is None else real(facts["offset"])
         found._tell()
+        if found.columns is not None and set(found.columns) != set(found.feature_names_in_):
+            raise ValueError("columns")
         return found
+
+    def _check(self) -> None:
+        share = self.contamination
+        if isinstance(share, bool) or not isinstance(share, Real) or not 0 < share <= 0.5:
+            raise QueryError(f"contamination must be above 0 and at most 0.5, got {share!r} instead")
 
     def _tell(self) -> None:
         names = self._source.columns if isinstance(self._source, Hashed) else self._source.feature_names_in_
@@ -111,6 +121,9 @@ class AnomalyScorer:
     def _check_fitted(self) -> None:
         if not hasattr(self, "_source"):
             raise QueryError("this AnomalyScorer is not fitted", "call fit(view) first")
+
+
+_SOURCES: dict[str, type[Hashed] | type[KernelDensity]] = {"hashed": Hashed, "table": KernelDensity}
 
 
 def _offset_of_counters(view: View, hashed: Hashed, share: float) -> float | None:

@@ -8,17 +8,17 @@ width of a cell, in bandwidths; with more columns the cusp weighs too little.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
-from typing import Any
 
 import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.density.full_table import Axis, FullTable
 from dpsketch.learn.density.radial import Radial
+from dpsketch.learn.saved import Arrays, Facts, Saved, finite, real, whole
 from dpsketch.schema import Floats
-from dpsketch.sizes import WIDEST_CELLS
+from dpsketch.sizes import MOST_TABLE_COLUMNS, WIDEST_CELLS
 
 _SPREAD = (np.arange(8) + 0.5) / 8 - 0.5
 _INNER, _LOW, _HIGH = range(3)
@@ -72,18 +72,23 @@ class Convolved:
         """The least standard error of the noise at any place."""
         return float(self.noise.min())
 
-    def to_saved(self) -> tuple[dict[str, Any], dict[str, Floats]]:
+    def to_saved(self) -> Saved:
         axes = [[axis.cells, axis.binned] for axis in self.axes]
         facts = {"columns": list(self.columns), "axes": axes, "variance": self.variance}
         return facts, {"value": self.value, "noise": self.noise, "unseen": self.unseen}
 
     @classmethod
-    def from_saved(cls, facts: Mapping[str, Any], arrays: Mapping[str, Floats]) -> Convolved:
+    def from_saved(cls, facts: Facts, arrays: Arrays) -> Convolved:
         found = object.__new__(cls)
         found.columns = tuple(facts["columns"])
-        found.axes = tuple(Axis(int(cells), bool(binned)) for cells, binned in facts["axes"])
-        found.variance = float(facts["variance"])
-        found.value, found.noise, found.unseen = (np.asarray(arrays[name]) for name in ("value", "noise", "unseen"))
+        found.axes = tuple(Axis(whole(cells, 1), bool(binned)) for cells, binned in facts["axes"])
+        if not 1 <= len(found.axes) == len(found.columns) <= MOST_TABLE_COLUMNS:
+            raise ValueError("axes")
+        found.variance = real(facts["variance"], 0)
+        shape = [axis.cells + 2 for axis in found.axes]
+        found.value, found.noise, found.unseen = (finite(arrays, n, *shape) for n in ("value", "noise", "unseen"))
+        if found.noise.min() < 0 or found.unseen.min() < 0:
+            raise ValueError("errors")
         found._prepare()
         return found
 

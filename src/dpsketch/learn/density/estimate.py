@@ -16,8 +16,9 @@ from dpsketch.learn.density.full_table import FullTable, codes_at, full_table, n
 from dpsketch.learn.density.hashed import Hashed, hashed_counters
 from dpsketch.learn.density.radial import Bandwidth, Radial
 from dpsketch.learn.points import Frame
+from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, real
 from dpsketch.maps.base import check_columns
-from dpsketch.maps.hashes import Euclidean, HashFamily
+from dpsketch.maps.hashes import Euclidean, HashFamily, hash_from_dict
 from dpsketch.schema import Floats, Schema
 from dpsketch.sizes import default_bandwidth
 
@@ -61,6 +62,7 @@ class KernelDensity:
 
     kernel_: HashFamily | Radial
     how_: str
+    statement_: dict[str, Any]
     considered_: tuple[tuple[str, float], ...]
 
     def __init__(
@@ -105,6 +107,7 @@ class KernelDensity:
         self.kernel_ = self._source.hash if isinstance(self._source, Hashed) else wanted
         self._integral = wanted.integral if isinstance(wanted, Radial) else 1.0
         self._tell(columns)
+        self.statement_ = view.statement
         return self
 
     def density(self, X: Any) -> Answer:
@@ -142,18 +145,17 @@ class KernelDensity:
         """The sum of `score_samples`."""
         return float(self.score_samples(X).sum())
 
-    def to_saved(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def to_saved(self) -> Saved:
         """What `from_saved` needs to score rows: facts for JSON, and arrays. All of it is in the release."""
         self._check_fitted()
         facts, arrays = self._source.to_saved()
-        kernel = self.kernel_.to_dict()
         return {
-            "model": "kernel_density",
+            "parameters": self._parameters(),
             "source": "hashed" if isinstance(self._source, Hashed) else "table",
             "facts": facts,
             "schema": self._schema.to_dict(),
             "columns": list(self.feature_names_in_),
-            "kernel": kernel,
+            "kernel": self.kernel_.to_dict(),
             "rows": [self._rows.value, self._rows.stderr],
             "integral": self._integral,
             "how": self.how_,
@@ -161,20 +163,45 @@ class KernelDensity:
         }, arrays
 
     @classmethod
-    def from_saved(cls, facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> KernelDensity:
-        from dpsketch.maps.hashes import hash_from_dict
-
-        hashed = facts["source"] == "hashed"
-        kernel = hash_from_dict(facts["kernel"]) if hashed else Radial.from_dict(facts["kernel"])
-        found = cls(kernel if isinstance(kernel, HashFamily) else kernel.name)
-        found.kernel_ = kernel
+    def from_saved(cls, facts: Facts, arrays: Arrays) -> KernelDensity:
+        parameters, hashed = dict(facts["parameters"]), _SOURCES[facts["source"]] is Hashed
+        if isinstance(parameters["kernel"], Mapping):
+            parameters["kernel"] = hash_from_dict(parameters["kernel"])
+        found = cls(**parameters)
+        found._check()
         found._schema = Schema.from_dict(facts["schema"])
-        found._source = (Hashed if hashed else Convolved).from_saved(facts["facts"], arrays)
-        found._rows = _Rows(*(float(number) for number in facts["rows"]))
-        found._integral, found.how_ = float(facts["integral"]), str(facts["how"])
-        found.considered_ = tuple((str(how), float(error)) for how, error in facts["considered"])
-        found._tell(facts["columns"])
+        found._source = _SOURCES[facts["source"]].from_saved(facts["facts"], arrays)
+        kernel = hash_from_dict(facts["kernel"]) if hashed else Radial.from_dict(facts["kernel"])
+        columns = columns_of(found._schema, facts["columns"])
+        if set(columns) != set(found._source.columns):
+            raise ValueError("columns")
+        if isinstance(found._source, Hashed):
+            if found._source.hash != kernel or found._source.schema != found._schema:
+                raise ValueError("kernel")
+        elif not isinstance(kernel, Radial) or len(kernel.spans) != len(columns):
+            raise ValueError("kernel")
+        found.kernel_ = kernel
+        rows, error = facts["rows"]
+        found._rows = _Rows(real(rows, 1), real(error, 0))
+        found._integral, found.how_ = real(facts["integral"], 0), str(facts["how"])
+        if found._integral == 0:
+            raise ValueError("integral")
+        found.considered_ = tuple((str(how), real(error, 0)) for how, error in facts["considered"])
+        found._tell(columns)
         return found
+
+    def _parameters(self) -> Facts:
+        """Those of the constructor, in plain values."""
+        kernel, bandwidth, columns = self.kernel, self.bandwidth, self.columns
+        if isinstance(bandwidth, Mapping):
+            plain: Any = {str(name): _plain(number) for name, number in bandwidth.items()}
+        else:
+            plain = None if bandwidth is None else _plain(bandwidth)
+        return {
+            "kernel": kernel.to_dict() if isinstance(kernel, HashFamily) else kernel,
+            "bandwidth": plain,
+            "columns": None if columns is None else [str(name) for name in columns],
+        }
 
     def _tell(self, columns: Sequence[str] | None = None) -> None:
         self.feature_names_in_ = np.array(columns or self._source.columns, object)
@@ -226,6 +253,13 @@ class KernelDensity:
             has.append("a table, for kernels of distance")
         asked = self.kernel if self.kernel is not None else f"bandwidth {self.bandwidth}"
         return QueryError(f"this release does not hold {asked}", f"it holds {' and '.join(has)}")
+
+
+def _plain(number: float) -> float:
+    return number if type(number) is int else float(number)
+
+
+_SOURCES: dict[str, type[Hashed] | type[Convolved]] = {"hashed": Hashed, "table": Convolved}
 
 
 def _has(schema: Schema, hashed: Hashed, wanted: HashFamily | Radial) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.kernel_sums import KernelSums
+from dpsketch.learn.saved import Arrays, Facts, Saved, integers, real
 from dpsketch.maps.base import BoundTable, Sums
 from dpsketch.maps.count import BoundCount
 from dpsketch.maps.hashes import HashFamily, Product
@@ -75,18 +75,17 @@ class Hashed:
         """The least standard error of a sum: that of the noise."""
         return float(np.sqrt(self.variance / self.race.rows))
 
-    def to_saved(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def to_saved(self) -> Saved:
         facts = {"schema": self.schema.to_dict(), "map": self.race.description.to_dict(), "variance": self.variance}
         return facts, {"sums": np.asarray(self.sums)}
 
     @classmethod
-    def from_saved(cls, facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> Hashed:
+    def from_saved(cls, facts: Facts, arrays: Arrays) -> Hashed:
         schema = Schema.from_dict(facts["schema"])
         race = map_from_dict(facts["map"]).bind(schema)
-        assert isinstance(race, BoundRace)
-        if np.shape(arrays["sums"]) != (race.size,):
-            raise QueryError("the saved counters do not fit their map", "save the model again")
-        return cls(schema, race, arrays["sums"], float(facts["variance"]))
+        if not isinstance(race, BoundRace) or not race.unit_increments:
+            raise ValueError("map")
+        return cls(schema, race, integers(arrays, "sums", race.size), real(facts["variance"], 0))
 
 
 def hashed_counters(released: ReleasedSketch, columns: tuple[str, ...] | None = None) -> Hashed | None:

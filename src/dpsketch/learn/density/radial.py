@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import isclose, pi, prod
+from math import inf, isclose, pi, prod
 from numbers import Real
 from typing import Any
 
@@ -50,7 +50,11 @@ class Radial:
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Radial:
-        return cls(str(facts["name"]), int(facts["power"]), tuple(facts["spans"]), float(facts["integral"]))
+        name, power, spans = facts["name"], facts["power"], tuple(facts["spans"])
+        positive = all(type(number) in (int, float) and 0 < number < inf for number in (*spans, facts["integral"]))
+        if name not in NAMES or type(power) is not int or power < 1 or not spans or not positive:
+            raise ValueError("kernel")
+        return cls(name, power, tuple(float(span) for span in spans), float(facts["integral"]))
 
 
 def euclidean(schema: Schema, columns: Sequence[str], family: Euclidean) -> Radial:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from dpsketch.learn.grids.search import LevelCells
 from dpsketch.learn.grids.tables import GridTable, check_recovery, grid_tables
 from dpsketch.learn.models.design import frame_of
 from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, finite, integers, real, whole
 from dpsketch.maps.grid import BoundGrid
 from dpsketch.maps.registry import map_from_dict
 from dpsketch.schema import Floats, Schema
@@ -50,6 +50,8 @@ class GridDensity:
     Source: density sec. 3 (Density Sketch), Theorems 3 to 5.
     """
 
+    statement_: dict[str, Any]
+
     def __init__(
         self, method: str = "cells", level: int | None = None, recovery: str = "mean", heavy: int = HEAVIEST
     ) -> None:
@@ -60,11 +62,7 @@ class GridDensity:
         return {"method": self.method, "level": self.level, "recovery": self.recovery, "heavy": self.heavy}
 
     def fit(self, view: View) -> GridDensity:
-        if self.method not in METHODS:
-            raise QueryError(f"method must be one of {', '.join(METHODS)}, got {self.method!r} instead")
-        check_recovery(self.recovery)
-        if isinstance(self.heavy, bool) or not isinstance(self.heavy, int) or self.heavy < 1:
-            raise QueryError(f"heavy must be a whole number of at least 1, got {self.heavy!r} instead")
+        self._check()
         tables = grid_tables(view.released)
         table = tables[-1] if self.level is None else _of_level(tables, self.level)
         self._schema, self._columns = view.schema, table.bound.columns
@@ -75,6 +73,7 @@ class GridDensity:
             self._fit_cells(view, table)
         else:
             self._fit_counters(view, table)
+        self.statement_ = view.statement
         return self
 
     def density(self, X: Any) -> Answer:
@@ -102,11 +101,11 @@ class GridDensity:
             raise QueryError(f'method "{self.method}" is no distribution over cells', 'fit method="cells" or "heap"')
         return sample(self._schema, CellRows(self._schema, self._model()), n, seed)
 
-    def to_saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def to_saved(self) -> Saved:
         """What scoring new rows takes: facts for a JSON file, and arrays. Nothing beyond the release."""
         self._check_fitted()
         facts: dict[str, Any] = {
-            "parameters": self.get_params(),
+            "parameters": self.get_params() | {"level": None if self.level is None else int(self.level)},
             "schema": self._schema.to_dict(),
             "columns": list(self._columns),
         }
@@ -124,24 +123,45 @@ class GridDensity:
         return facts, {"sums": np.asarray(table.sums)}
 
     @classmethod
-    def from_saved(cls, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> GridDensity:
+    def from_saved(cls, facts: Facts, arrays: Arrays) -> GridDensity:
         found = cls(**facts["parameters"])
-        found._schema, found._columns = Schema.from_dict(facts["schema"]), tuple(facts["columns"])
+        found._check()
+        found._schema = Schema.from_dict(facts["schema"])
+        found._columns = columns_of(found._schema, facts["columns"])
         found.feature_names_in_ = np.array(found._columns, object)
-        found.level_, found.how_ = int(facts["level"]), str(facts["how"])
+        found.level_, found.how_ = whole(facts["level"]), str(facts["how"])
         found._table = None
-        if "map" not in facts:
-            found._keep_cells(*(arrays[name] for name in ("numbers", "levels", "densities", "deviations")))
-            found._elsewhere = float(arrays["elsewhere"][0])
-            return found
-        bound = map_from_dict(facts["map"]).bind(found._schema)
-        assert isinstance(bound, BoundGrid)
-        found._table = GridTable(
-            found._schema, bound, int(facts["position"]), arrays["sums"], float(facts["noise_variance"])
-        )
-        found._rows, found._rows_sd = float(facts["rows"]), float(facts["rows_sd"])
-        found._cells = GridCells(found._schema, found._columns, [found.level_])
+        if found.method in ("cells", "heap"):
+            found._restore_cells(arrays)
+        else:
+            found._restore_counters(facts, arrays)
         return found
+
+    def _restore_cells(self, arrays: Arrays) -> None:
+        densities = finite(arrays, "densities", -1)
+        numbers = integers(arrays, "numbers", len(self._columns), len(densities))
+        levels, deviations = integers(arrays, "levels", len(densities)), finite(arrays, "deviations", len(densities))
+        (elsewhere,) = finite(arrays, "elsewhere", 1).tolist()
+        if min(densities.min(), deviations.min(), elsewhere, levels.min(), numbers.min()) < 0 or levels.max() > 16:
+            raise ValueError("cells")
+        self._keep_cells(numbers, levels, densities, deviations)
+        self._elsewhere = elsewhere
+
+    def _restore_counters(self, facts: Facts, arrays: Arrays) -> None:
+        bound, position = map_from_dict(facts["map"]).bind(self._schema), whole(facts["position"])
+        if not isinstance(bound, BoundGrid) or bound.columns != self._columns or bound.levels[position] != self.level_:
+            raise ValueError("map")
+        sums = integers(arrays, "sums", bound.size // len(bound.levels))
+        self._table = GridTable(self._schema, bound, position, sums, real(facts["noise_variance"], 0))
+        self._rows, self._rows_sd = real(facts["rows"], 1), real(facts["rows_sd"], 0)
+        self._cells = GridCells(self._schema, self._columns, [self.level_])
+
+    def _check(self) -> None:
+        if self.method not in METHODS:
+            raise QueryError(f"method must be one of {', '.join(METHODS)}, got {self.method!r} instead")
+        check_recovery(self.recovery)
+        if isinstance(self.heavy, bool) or not isinstance(self.heavy, int) or self.heavy < 1:
+            raise QueryError(f"heavy must be a whole number of at least 1, got {self.heavy!r} instead")
 
     def _fit_cells(self, view: View, table: GridTable) -> None:
         population = GridPopulation(
@@ -193,7 +213,7 @@ class GridDensity:
     ) -> None:
         """In the order of their keys, by which points find them."""
         keys = _keys(numbers.astype(np.int64), levels.astype(np.int64))
-        order = np.argsort(keys)
+        order = np.argsort(keys, kind="stable")
         self._numbers, self._levels, self._order_keys = numbers[:, order], levels[order], keys[order]
         self._densities, self._deviations = densities[order], deviations[order]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from dpsketch.learn.answer import Answer
 from dpsketch.learn.kernel_sums import KernelSums
 from dpsketch.learn.models.class_tables import LogOdds, log_odds, shared_evidence, slope
 from dpsketch.learn.models.design import STANDS_OUT, Labels, labels_of
+from dpsketch.learn.saved import Arrays, Facts, Saved, finite, integers, real, whole
 from dpsketch.maps.count import BoundCount
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.race import BoundRace
@@ -42,6 +42,8 @@ class DensityClassifier:
     `feature_names_in_` and `how_`. Source: race §4, RESEARCH "Classifiers (race)"; docs/models.md.
     """
 
+    statement_: dict[str, Any]
+
     def __init__(self, target: str, prior: str = "map", method: str = "log-odds") -> None:
         self.target, self.prior, self.method = target, prior, method
 
@@ -56,6 +58,7 @@ class DensityClassifier:
                 "release with a larger epsilon, fewer counters or more rows",
             )
         self._finish(view.schema, bound, present, sums[present], variance, totals[present], errors[present])
+        self.statement_ = view.statement
         return self
 
     def log_odds(self, X: Any) -> Answer:
@@ -107,7 +110,7 @@ class DensityClassifier:
         right = np.array([level >= 0 and labels[level] == label for level, label in zip(known, found, strict=True)])
         return float(right[known >= 0].mean())
 
-    def to_saved(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def to_saved(self) -> Saved:
         """What `from_saved` makes this model of: facts for JSON, and arrays."""
         self._check_fitted()
         facts = {
@@ -123,16 +126,21 @@ class DensityClassifier:
         return facts, {"counters": self._counters} | counted
 
     @classmethod
-    def from_saved(cls, facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> DensityClassifier:
+    def from_saved(cls, facts: Facts, arrays: Arrays) -> DensityClassifier:
         schema = Schema.from_dict(facts["schema"])
         bound = map_from_dict(facts["race"]).bind(schema)
-        if not isinstance(bound, BoundRace):
-            raise QueryError("a saved DensityClassifier holds hashed counters", "save the model again")
+        if not isinstance(bound, BoundRace) or not bound.unit_increments:
+            raise ValueError("race")
         model = cls(facts["target"], facts["prior"], facts["method"])
         model._check()
-        counted = (np.asarray(arrays[name], np.float64) for name in ("class_count", "class_count_stderr"))
-        levels = np.array(facts["levels"], np.int64)
-        model._finish(schema, bound, levels, arrays["counters"], float(facts["noise_variance"]), *counted)
+        levels = np.array([whole(level) for level in facts["levels"]], np.int64)
+        if len(levels) < 2 or (np.diff(levels) <= 0).any() or levels[-1] >= len(labels_of(schema.column(model.target))):
+            raise ValueError("levels")
+        counters = integers(arrays, "counters", len(levels), bound.rows, bound.width)
+        totals, errors = (finite(arrays, name, len(levels)) for name in ("class_count", "class_count_stderr"))
+        if totals.min() <= 0 or errors.min() < 0:
+            raise ValueError("class_count")
+        model._finish(schema, bound, levels, counters, real(facts["noise_variance"], 0), totals, errors)
         return model
 
     def _finish(
