@@ -51,11 +51,12 @@ def fitted() -> dict[str, Any]:
         "second moments": dps.PCA(1, ["c", "a"], "second_moments").fit(moments),
         "linear": dps.LinearRegression("c", ["label"]).fit(joint),
         "no errors": dps.LinearRegression("c", penalty=0.1).fit(joint, uncertainty=False),
+        "from moments": dps.LinearRegression("c").fit(moments),
         "logistic": dps.LogisticRegression("label").fit(joint),
     }
 
 
-KINDS = ("kmeans", "clompr", "mixture", "pca", "second moments", "linear", "no errors", "logistic")
+KINDS = ("kmeans", "clompr", "mixture", "pca", "second moments", "linear", "no errors", "from moments", "logistic")
 
 
 def same(left: Any, right: Any) -> bool:
@@ -250,7 +251,7 @@ def test_a_newer_file_says_what_to_do(small: bytes, tmp_path: Path) -> None:
         dps.load_model(tmp_path / "a.model")
 
 
-@pytest.mark.parametrize("kind", ["mixture", "pca", "linear", "logistic"])
+@pytest.mark.parametrize("kind", ["mixture", "pca", "linear", "from moments", "logistic"])
 def test_every_array_of_every_model_is_needed_in_its_shape(kind: str, fitted: dict[str, Any], tmp_path: Path) -> None:
     dps.save_model(fitted[kind], tmp_path / "good.model")
     header, tensors = opened((tmp_path / "good.model").read_bytes(), tmp_path / "good.model")
