@@ -60,6 +60,7 @@ def fitted() -> dict[str, Any]:
         "second moments": dps.PCA(1, ["c", "a"], "second_moments").fit(moments),
         "linear": dps.LinearRegression("c", ["label"]).fit(joint),
         "no errors": dps.LinearRegression("c", penalty=0.1).fit(joint, uncertainty=False),
+        "from moments": dps.LinearRegression("c").fit(moments),
         "logistic": dps.LogisticRegression("label").fit(joint),
         "density": dps.KernelDensity(dps.Euclidean(0.2), columns=["a", "b"]).fit(hashed),
         "density of a table": dps.KernelDensity("gaussian", {"a": 3, "c": 5.5}, ("c", "a")).fit(table),
@@ -75,7 +76,7 @@ def fitted() -> dict[str, Any]:
 
 
 KINDS = (
-    *("kmeans", "clompr", "mixture", "pca", "second moments", "linear", "no errors", "logistic"),
+    *("kmeans", "clompr", "mixture", "pca", "second moments", "linear", "no errors", "from moments", "logistic"),
     *("density", "density of a table", "density of products"),
     *("anomaly", "anomaly of a table", "anomaly without threshold"),
     *("classifier", "likelihood", "grid", "grid counters"),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _LEAST_PENALTY = 1e-8
 _MOST_STEPS = 1000
 _ARRAYS = ("coef", "coef_stderr", "intercept", "intercept_stderr")
+_JOINT, _MOMENTS = "joint distribution", "second moments"
 Coefficients = tuple[Floats, Floats]
 
 
@@ -138,19 +139,33 @@ class LinearRegression(_Regression):
             for model in _models(population, uncertainty)
         ]
         assert fits[0] is not None
-        self._column, self.how_ = column, "joint distribution"
-        self._transform: str | None = None
+        self._column, self.how_ = column, _JOINT
         self._finish(found, means, [fit for fit in fits if fit is not None])
         return self
 
     def _fit_moments(self, view: View, column: Column, chosen: tuple[str, ...], uncertainty: bool) -> LinearRegression:
         check_arithmetic(column, "regression")
         fit = fit_moments(view, self.target, chosen, self.penalty, uncertainty)
-        self._column, self.how_ = column, "second moments"
-        self._transform = column.transform if isinstance(column, Number) else None
+        self._column, self.how_ = column, _MOMENTS
+        self.statement_ = view.statement
         self._finish(fit.design, fit.means, [(fit.coefficients, fit.intercept)])
         self.coef_stderr_, self.intercept_stderr_ = fit.coefficients_stderr, fit.intercept_stderr
         return self
+
+    def to_saved(self) -> Saved:
+        facts, arrays = super().to_saved()
+        return facts | {"how": self.how_}, arrays
+
+    def _restored_lines(self, facts: Facts) -> tuple[int, ...]:
+        if facts["how"] not in (_JOINT, _MOMENTS):
+            raise ValueError("how")
+        self.how_ = facts["how"]
+        return ()
+
+    @property
+    def _transform(self) -> str | None:
+        """Of the target, where the scores are of its logarithm or asinh."""
+        return self._column.transform if self.how_ == _MOMENTS and isinstance(self._column, Number) else None
 
     def predict(self, X: Any) -> Floats:
         """Expected values for the rows of a mapping or table of columns in the user's units."""
