@@ -2,6 +2,7 @@
 
 `python -m benchmarks.compressive --quick` runs a small part. Figures are the median (worst) of runs with fresh tables
 and fresh noise, with public bounds only; sketch sizes, laws and mechanisms are those of `Recipe.clusters`, and printed.
+Every part keeps its text in a file of its own, so that one can be run again alone: benchmarks/results/compressive.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import secrets
 import time
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import matplotlib
@@ -71,17 +73,21 @@ def main() -> None:
     matplotlib.use("Agg")
     RESULTS.mkdir(parents=True, exist_ok=True)
     options = Options(given.runs or (1 if given.quick else 5), given.seed, given.quick, RESULTS, tuple(given.skip))
+    for name in given.parts:
+        _run(name, options)
+
+
+def _run(name: str, options: Options) -> None:
     start = time.perf_counter()
-    with (RESULTS / "results.txt").open("w") as file:
+    with (options.results / f"{name}.txt").open("w") as file:
 
         def say(line: str) -> None:
             print(line, flush=True)
             print(line, file=file, flush=True)
 
-        say(f"compressive study, seed {options.seed}, {options.runs} runs")
-        for name in given.parts:
-            PARTS[name](options, say)
-            say(f"{name} done after {time.perf_counter() - start:.0f} s")
+        say(f"compressive study, {name}: {date.today()}, seed {options.seed}, {options.runs} runs")
+        PARTS[name](options, say)
+        say(f"{name} took {time.perf_counter() - start:.0f} s")
 
 
 if __name__ == "__main__":

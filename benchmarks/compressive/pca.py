@@ -155,7 +155,7 @@ def lines(folder: Path, seed: int, runs: int = 5) -> Iterator[str]:
                 centred = _fresh(name, epsilon, delta, runs, seed, "covariance", False)
                 yield "    covariance: " + _line(name, epsilon, delta, centred)
     _draw(curves, folder / "pca.png")
-    yield f"plot: {folder / 'pca.png'}"
+    yield "plot: pca.png"
 
 
 def _fresh(name: str, epsilon: float, delta: float, runs: int, seed: int, of: str, other: bool) -> Found:
