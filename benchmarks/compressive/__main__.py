@@ -16,6 +16,7 @@ import secrets
 import time
 from collections.abc import Callable
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import matplotlib
@@ -50,19 +51,20 @@ def sizes(options: Options, say: Say) -> None:
 
 PARTS: dict[str, Callable[[Options, Say], None]] = {
     "speed": speed.run,
-    "synthetic": synthetic.run,
-    "real": real.run,
+    **{f"mixtures-{clusters}": partial(synthetic.run, clusters) for clusters in synthetic.SIZES},
+    **{name: partial(real.run, name) for name in real.TABLES},
     "components": components,
     "ratios": ratios,
     "sizes": sizes,
 }
+QUICK = ("speed", "mixtures-4", "skin", "components", "ratios", "sizes")
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "compressive"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compressive", description="The compressive study.")
     parser.add_argument("--quick", action="store_true", help="one run of a few cases")
-    parser.add_argument("--parts", nargs="*", choices=tuple(PARTS), default=tuple(PARTS))
+    parser.add_argument("--parts", nargs="*", choices=tuple(PARTS))
     parser.add_argument("--runs", type=int, help="with fresh noise, of every case")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31), help="of made-up tables and baselines")
     parser.add_argument("--skip", nargs="*", default=[], choices=("diffprivlib",))
@@ -73,7 +75,7 @@ def main() -> None:
     matplotlib.use("Agg")
     RESULTS.mkdir(parents=True, exist_ok=True)
     options = Options(given.runs or (1 if given.quick else 5), given.seed, given.quick, RESULTS, tuple(given.skip))
-    for name in given.parts:
+    for name in given.parts or (QUICK if given.quick else PARTS):
         _run(name, options)
 
 
