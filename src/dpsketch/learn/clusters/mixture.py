@@ -50,7 +50,9 @@ class GaussianMixture(SketchModel):
         self.weights_ = atoms.weights
         self.weights_stderr_, centres = _errors(atoms, decoded.solver.covariance(atoms) * max(decoded.quality, 1.0))
         self.means_stderr_ = centres * widths
-        self._told(decoded)
+        self._told(
+            decoded, float(atoms.weights @ (centres**2).sum(1) / (atoms.weights @ atoms.variances * atoms.dimension))
+        )
         return self
 
     def score_samples(self, X: Any) -> Floats:
