@@ -24,6 +24,7 @@ import matplotlib
 import dpsketch as dps
 from benchmarks.compressive import nsr, pca, phase, real, speed, synthetic
 from benchmarks.compressive.options import Options, Say
+from benchmarks.compressive.sketches import fitted
 from benchmarks.m2m import environments
 from dpsketch.schema import Floats
 
@@ -40,7 +41,7 @@ def ratios(options: Options, say: Say) -> None:
 
 def sizes(options: Options, say: Say) -> None:
     def fit(view: dps.View, clusters: int) -> Floats:
-        return dps.KMeans(clusters).fit(view).cluster_centers_
+        return fitted(dps.KMeans(clusters), view)[0].cluster_centers_
 
     for line in phase.lines(options.results, options.seed, fit, min(options.runs, 3)):
         say(line)
