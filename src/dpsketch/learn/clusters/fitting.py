@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
 MOST_CLUSTERS = 1000
-MOST_HARM = 0.07
+MOST_HARM = 0.05
 
 
 class SketchModel:
