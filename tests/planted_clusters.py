@@ -39,3 +39,4 @@ Released = Callable[..., dps.View]
 FOURIER = dps.Fourier(("a", "b", "c"), size=48, radii=(2, 40))
 ONE_BIT = dps.OneBitFourier(("a", "b", "c"), size=48, radii=(2, 40))
 STRUCTURED = dps.Fourier(("a", "b", "c"), size=64, radii=(2, 40), structure="hadamard")
+SUBSAMPLED = dps.Subsampled(FOURIER, size=12)

@@ -2,6 +2,7 @@
 
 `python -m benchmarks.compressive --quick` runs a small part. Figures are the median (worst) of runs with fresh tables
 and fresh noise, with public bounds only; sketch sizes, laws and mechanisms are those of `Recipe.clusters`, and printed.
+Every part keeps its text in a file of its own, so that one can be run again alone: benchmarks/results/compressive.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import argparse
 import secrets
 import time
 from collections.abc import Callable
+from datetime import date
+from functools import partial
 from pathlib import Path
 
 import matplotlib
@@ -21,6 +24,7 @@ import matplotlib
 import dpsketch as dps
 from benchmarks.compressive import nsr, pca, phase, real, speed, synthetic
 from benchmarks.compressive.options import Options, Say
+from benchmarks.compressive.sketches import fitted
 from benchmarks.m2m import environments
 from dpsketch.schema import Floats
 
@@ -37,7 +41,7 @@ def ratios(options: Options, say: Say) -> None:
 
 def sizes(options: Options, say: Say) -> None:
     def fit(view: dps.View, clusters: int) -> Floats:
-        return dps.KMeans(clusters).fit(view).cluster_centers_
+        return fitted(dps.KMeans(clusters), view)[0].cluster_centers_
 
     for line in phase.lines(options.results, options.seed, fit, min(options.runs, 3)):
         say(line)
@@ -48,19 +52,20 @@ def sizes(options: Options, say: Say) -> None:
 
 PARTS: dict[str, Callable[[Options, Say], None]] = {
     "speed": speed.run,
-    "synthetic": synthetic.run,
-    "real": real.run,
+    **{f"mixtures-{clusters}": partial(synthetic.run, clusters) for clusters in synthetic.SIZES},
+    **{name: partial(real.run, name) for name in real.TABLES},
     "components": components,
     "ratios": ratios,
     "sizes": sizes,
 }
+QUICK = ("speed", "mixtures-4", "skin", "components", "ratios", "sizes")
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "compressive"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compressive", description="The compressive study.")
     parser.add_argument("--quick", action="store_true", help="one run of a few cases")
-    parser.add_argument("--parts", nargs="*", choices=tuple(PARTS), default=tuple(PARTS))
+    parser.add_argument("--parts", nargs="*", choices=tuple(PARTS))
     parser.add_argument("--runs", type=int, help="with fresh noise, of every case")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31), help="of made-up tables and baselines")
     parser.add_argument("--skip", nargs="*", default=[], choices=("diffprivlib",))
@@ -71,17 +76,21 @@ def main() -> None:
     matplotlib.use("Agg")
     RESULTS.mkdir(parents=True, exist_ok=True)
     options = Options(given.runs or (1 if given.quick else 5), given.seed, given.quick, RESULTS, tuple(given.skip))
+    for name in given.parts or (QUICK if given.quick else PARTS):
+        _run(name, options)
+
+
+def _run(name: str, options: Options) -> None:
     start = time.perf_counter()
-    with (RESULTS / "results.txt").open("w") as file:
+    with (options.results / f"{name}.txt").open("w") as file:
 
         def say(line: str) -> None:
             print(line, flush=True)
             print(line, file=file, flush=True)
 
-        say(f"compressive study, seed {options.seed}, {options.runs} runs")
-        for name in given.parts:
-            PARTS[name](options, say)
-            say(f"{name} done after {time.perf_counter() - start:.0f} s")
+        say(f"compressive study, {name}: {date.today()}, seed {options.seed}, {options.runs} runs")
+        PARTS[name](options, say)
+        say(f"{name} took {time.perf_counter() - start:.0f} s")
 
 
 if __name__ == "__main__":

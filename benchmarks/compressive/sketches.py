@@ -64,7 +64,7 @@ def error_of(points: Floats, centres: Floats) -> float:
     return float(nearest(points, centres)[1].sum())
 
 
-def best_error(points: Floats, count: int, seed: int, starts: Floats | None = None, most: int = 200_000) -> float:
+def best_error(points: Floats, count: int, seed: int, starts: Floats | None = None, most: int = 50_000) -> float:
     """Of scikit-learn's k-means: ten starts, on `most` of the rows if there are more, then all rows from the best."""
     from sklearn.cluster import KMeans
 

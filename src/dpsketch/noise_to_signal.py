@@ -172,23 +172,6 @@ def _rounded_up(number: float) -> float:
     return float(-(-Fraction(number) // unit) * unit)
 
 
-def sums_share(count: float, rest: float, noise: float, squares: bool = False) -> float:
-    """γ*, the share of a budget for the sums that makes (1 + count/(1−γ)²)·(rest + noise/γ²) least: `count` and `noise`
-    are what the count's and the sums' noise would add with all of the budget, `rest` is 1 and all other noise. With
-    `squares`, shares divide a squared budget, as those of Gaussian noise do, and the exponents are 1.
-
-    Source: compressive App. E, whose cubic is solved here as it stands: with its term AB/C, which the paper leaves out
-    and so finds 1 − (nε)^(−2/3), right only where the sums are lost in noise.
-    """
-    from dpsketch.sizes import exact_count_share
-
-    if min(count, rest, noise) <= 0:
-        raise RecipeError("count, rest and noise must be above 0")
-    if squares:
-        return 1 / (1 + (count * (rest + noise) / (noise * (1 + count))) ** 0.5)
-    return 1 - exact_count_share(count * rest / noise, count)
-
-
 def amplified(epsilon: float, rate: float) -> float:
     """ε' for the sample with which rows sampled at this rate keep ε for the table: compressive (22)."""
     return float(np.log1p(np.expm1(epsilon) / rate)) if rate > 0 else inf

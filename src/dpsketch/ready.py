@@ -99,7 +99,7 @@ def clusters(schema: Schema, rows: int, budget: Budget, n_clusters: int, columns
         raise RecipeError("Recipe.clusters needs a column of numbers", "declare one in the schema")
     size = cluster_frequencies(schema, rows, budget, n_clusters, len(names))
     fourier = Fourier(names, size, radii=RADII.get(len(names), RADII_OF_MORE))
-    share = count_share(rows, min(budget.strength, 1000.0), size)
+    share = count_share(schema, rows, budget, size)
     return [(Count(), share), (fourier, round(1 - share, 4))]
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import comb, log2, pi, sqrt
 
 import numpy as np
 
+from dpsketch.errors import RecipeError
 from dpsketch.maps.cells import cells_of
 from dpsketch.maps.pairs import MOST_PAIRS
 from dpsketch.privacy.budget import Budget
+from dpsketch.privacy.variances import disc_variance
 from dpsketch.relation import Relation
 from dpsketch.schema import Column, Integer, Schema
 
@@ -18,7 +20,7 @@ FEW_COLUMNS = 16
 PAIR_SD = 0.01  # as a share of the rows: `fitting.groups.groups_wanted` is 4 there
 MOST_FINE_CELLS = 40_000_000  # of a raw sketch's pair tables: 160 MB in counters of four bytes
 FEW_WHOLE_NUMBERS = 130
-LEAST_COUNT_SHARE, MOST_COUNT_SHARE = 0.01, 0.3
+LEAST_COUNT_SHARE = 0.001
 LEAST_FREQUENCIES, MOST_FREQUENCIES = 2, 10  # of clusters: times clusters times columns
 NOISE, NOISE_OF_FEW = 2.0, 4.0
 FEW_COLUMNS_OF_CLUSTERS = 3  # whose clusters are seldom round, and which have few frequencies anyhow
@@ -138,21 +140,60 @@ def cluster_frequencies(schema: Schema, rows: int, budget: Budget, clusters: int
     return int(min(max(wanted, least), most))
 
 
-def count_share(rows: int, strength: float, frequencies: int | None = None) -> float:
-    """The count's share s of a budget ε that it divides with m Fourier sums, from public numbers alone.
+def count_share(schema: Schema, rows: int, budget: Budget, frequencies: int) -> float:
+    """The count's share of a budget that it divides with m Fourier sums, from public numbers alone: the one with which
+    the sums divided by the count have the least noise-to-signal ratio, by the noises that they get from a release, for
+    the strongest signal, to which the count matters most.
 
-    Minimises the noise-to-signal ratio of the sums divided by the count, (1 + A/s²)·(1 + 8m²A/(1−s)²) with
-    A = 1/(rows·ε)², for the strongest signal, to which the count matters most. The result is kept between
-    LEAST_COUNT_SHARE and MOST_COUNT_SHARE and has four decimals.
+    Sums get disc or Gaussian noise, the count Laplace or Gaussian noise; of the pairs that a release may choose the one
+    with the least ratio counts. The result has four decimals and is at least LEAST_COUNT_SHARE. Where neighbouring
+    tables have as many rows the count needs no noise, and a release gives its share to the sums.
 
-    Source: compressive L. 27, 28 and App. E, with the clean sums as reference and no subsampling. The paper leaves the
-    term (1−s)³/8m² out of s³ = (1−s)³/8m² + A·(1−2s) and finds (rows·ε)^(−2/3). That holds only as long as rows·ε is
-    well below m, where the sums are lost in noise; beyond, the best share stays near (8m²)^(−1/3) however many rows.
+    Source: compressive L. 27, 28 and App. E, with the clean sums as reference and no subsampling. The paper leaves a
+    term out and finds (rows·ε)^(−2/3). That holds only as long as rows·ε is well below m, where the sums are lost in
+    noise; beyond, the best share stays near m^(−2/3) however many rows, and with Gaussian noise near (2m)^(−1/2).
     """
-    if frequencies is None:
-        frequencies = fourier_size(rows * strength)
-    share = exact_count_share(1 / (8 * frequencies**2), (rows * strength) ** -2)
-    return round(min(max(share, LEAST_COUNT_SHARE), MOST_COUNT_SHARE), 4)
+    if schema.relation is Relation.REPLACE_ONE or not budget.private:
+        return LEAST_COUNT_SHARE
+    unit = ((schema.rows_per_unit or 1) / rows) ** 2
+    found: list[tuple[float, float]] = []
+    for count, sums, squares in _noises(budget, frequencies):
+        share = 1 - sums_share(count * unit, 1.0, sums * unit, squares)
+        power = 1 if squares else 2
+        found.append(((1 + count * unit / share**power) * (1 + sums * unit / (1 - share) ** power), share))
+    return max(round(min(found)[1], 4), LEAST_COUNT_SHARE)
+
+
+def _noises(budget: Budget, frequencies: int) -> Iterator[tuple[float, float, bool]]:
+    """Variance of a count, energy of the noise of m Fourier sums over m, each with all of the budget, and whether
+    shares divide its square: for every pair of noises that a release may choose.
+    """
+    from dpsketch.privacy.calibrate import gaussian_deviation
+
+    if budget.rho is not None:
+        yield 0.5 / budget.rho, frequencies / budget.rho, True
+        return
+    laplace, disc = 2 / budget.strength**2, 2 * disc_variance(frequencies, 1 / budget.strength)
+    yield laplace, disc, False
+    if budget.delta:
+        single = gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1) ** 2
+        yield laplace, 2 * frequencies * single, False  # σ falls with ε about as a Laplace scale does
+        yield single, 2 * frequencies * single, True
+
+
+def sums_share(count: float, rest: float, noise: float, squares: bool = False) -> float:
+    """γ*, the share of a budget for the sums that makes (1 + count/(1−γ)²)·(rest + noise/γ²) least: `count` and `noise`
+    are what the count's and the sums' noise would add with all of the budget, `rest` is 1 and all other noise. With
+    `squares`, shares divide a squared budget, as those of Gaussian noise do, and the exponents are 1.
+
+    Source: compressive App. E, whose cubic is solved here as it stands: with its term AB/C, which the paper leaves out
+    and so finds 1 − (nε)^(−2/3), right only where the sums are lost in noise.
+    """
+    if min(count, rest, noise) <= 0:
+        raise RecipeError("count, rest and noise must be above 0")
+    if squares:
+        return 1 / (1 + (count * (rest + noise) / (noise * (1 + count))) ** 0.5)
+    return 1 - exact_count_share(count * rest / noise, count)
 
 
 def exact_count_share(relative: float, absolute: float) -> float:

@@ -16,11 +16,11 @@ from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
 from dpsketch.maps.quadratic import BoundQuadratic
 from dpsketch.maps.subsampled import MOST_BLOCKS, Subsampled
-from dpsketch.noise_to_signal import NoiseToSignal, SumsNoise, sums_share
+from dpsketch.noise_to_signal import NoiseToSignal, SumsNoise
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe import Part, Recipe, RowSampling, declared_rows
 from dpsketch.schema import Number, Schema
-from dpsketch.sizes import LEAST_FREQUENCIES, count_share
+from dpsketch.sizes import LEAST_FREQUENCIES, count_share, sums_share
 
 GOOD = 1e-3  # of NSR_max = GOOD·m/(k·d), and the share of variance that components may lose
 _HALVINGS = 12
@@ -94,7 +94,7 @@ class TaskPlan:
                 f"or from {self.rows_needed:,} rows on at this budget"
             )
         if self.count_share:
-            found.append(f"best share of the count, for sums divided by it: {100 * self.count_share:.2g} %")
+            found.append(f"best share of the count, for sums divided by it: {100 * self.count_share:.3g} %")
         for what, rates in (("features of each record", self.feature_rates), ("the rows", self.row_rates)):
             if rates is not None and rates[0] < 1:
                 free = "any fewer than all" if rates[1] == 1 else f"fewer than {_share(rates[1])}"
@@ -157,7 +157,10 @@ def best_sums_share(found: SumsNoise, budget: Budget, rows: int) -> float:
     ratio = found.at(budget, rows)
     if not counts or not ratio.count:
         return 1.0
-    every, squares = part + counts[0], found.noises(budget)[0].epsilon is None
+    every, squares = (
+        part + counts[0],
+        all(noise is not None and noise.epsilon is None for noise in found.noises(budget)),
+    )
     power = 1 if squares else 2
     rest = ratio.total - ratio.count + 1
     count, noise = (ratio.count / rest) * (counts[0] / every) ** power, ratio.noise * (part / every) ** power
@@ -216,7 +219,7 @@ def _fewest(schema: Schema, k: int, columns: Sequence[str] | None, rows: int, bu
     assert isinstance(sums, Fourier)
     assert sums.columns is not None
     size = LEAST_FREQUENCIES * k * len(sums.columns)
-    share = count_share(rows, budget.strength, size)
+    share = count_share(schema, rows, budget, size)
     return Recipe([Part(Count(), share), Part(replace(sums, size=size), round(1 - share, 4))], rows)
 
 

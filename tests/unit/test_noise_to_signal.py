@@ -11,9 +11,10 @@ import pytest
 import dpsketch as dps
 from dpsketch.encoding import encode
 from dpsketch.errors import BudgetError, RecipeError
-from dpsketch.noise_to_signal import POPULATION, RECORDS, SumsNoise, amplified, sums_share
+from dpsketch.noise_to_signal import POPULATION, RECORDS, SumsNoise, amplified
 from dpsketch.recipe import RowSampling
 from dpsketch.schema import Schema
+from dpsketch.sizes import sums_share
 
 ROWS = 2000
 FOURIER = dps.Fourier(size=40)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
-from scipy.optimize import minimize_scalar
 
 import dpsketch as dps
 from conftest import MIXED
 from dpsketch.errors import RecipeError
+from dpsketch.noise_to_signal import SumsNoise
 from dpsketch.sizes import (
     LEAST_COUNT_SHARE,
-    MOST_COUNT_SHARE,
     MOST_FINE_CELLS,
     PAIR_SD,
     PAIRS_SHARE,
@@ -24,52 +23,47 @@ from dpsketch.sketch.calibration import noise_variance
 from dpsketch.sketch.release import planned
 
 
-def noise_to_signal(share: float, signal: float, frequencies: int) -> float:
-    """compressive L. 27 with its L. 28: A/s² of the count, C/γ² of the sums with ‖z‖² = m, less their product's 1."""
-    count, sums = (signal * share) ** -2, 8 * frequencies**2 * (signal * (1 - share)) ** -2
-    return count + sums + count * sums
+def ratio(schema: dps.Schema, budget: dps.Budget, rows: int, frequencies: int, share: float) -> float:
+    """By the noise that a release would have."""
+    share = round(share, 4)
+    parts = [dps.Part(dps.Count(), share), dps.Part(dps.Fourier(size=frequencies), round(1 - share, 4))]
+    return SumsNoise(schema, dps.Recipe(parts)).at(budget, rows).total
 
 
-@pytest.mark.parametrize("frequencies", [1, 3, 20, 150, 300])
-@pytest.mark.parametrize("signal", [0.01, 1, 5, 30, 1e3, 1e5, 1e9])
-def test_the_counts_share_minimises_the_noise_to_signal_ratio(signal: float, frequencies: int) -> None:
-    least = minimize_scalar(
-        lambda share: math.log(noise_to_signal(share, signal, frequencies)),
-        bounds=(LEAST_COUNT_SHARE, MOST_COUNT_SHARE),
-        method="bounded",
-        options={"xatol": 1e-9},
-    )
-    share = count_share(1000, signal / 1000, frequencies)
-    assert share == pytest.approx(least.x, abs=2e-4)
-    assert LEAST_COUNT_SHARE <= share <= MOST_COUNT_SHARE
-
-
-@pytest.mark.parametrize("signal", [10, 30, 100, 500])
-def test_the_papers_rule_holds_where_the_sums_are_lost_in_noise(signal: float) -> None:
-    """Its closed form (App. E), and its approximation for many rows, come out with more frequencies than rows·ε."""
-    a = signal**-2
-    e = ((27 * a + 3 * math.sqrt(81 * a**2 + 96 * a**3)) / 2) ** (1 / 3)
-    share = count_share(1, signal, frequencies=10**6)
-    assert share == pytest.approx(e / 3 - 2 * a / e, abs=1e-4)
-    assert share == pytest.approx(signal ** (-2 / 3), rel=0.2)
+@pytest.mark.parametrize("facts", [{}, {"unit": "person", "max_rows_per_unit": 3}], ids=["rows", "units"])
+@pytest.mark.parametrize(("rows", "frequencies"), [(3000, 20), (10**6, 100)])
+def test_the_counts_share_minimises_the_noise_to_signal_ratio(
+    rows: int, frequencies: int, facts: dict[str, object]
+) -> None:
+    schema = numbers(3, **facts)
+    for budget in (dps.Budget(1.0), dps.Budget(0.01), dps.Budget(0.01, 1e-6), dps.Budget(rho=1e-3)):
+        best = count_share(schema, rows, budget, frequencies)
+        less, found, more = (ratio(schema, budget, rows, frequencies, best * each) for each in (0.7, 1, 1.4))
+        assert found < min(less, more)
 
 
 def test_more_rows_than_the_paper_needs_do_not_take_the_count_away() -> None:
-    few, many = count_share(10**4, 1.0, 100), count_share(10**9, 1.0, 100)
+    few, many = (count_share(numbers(3), rows, dps.Budget(1.0), 100) for rows in (10**4, 10**9))
     assert few == pytest.approx(many, rel=0.01)
     assert many > 100 * 1e9 ** (-2 / 3)
 
 
-def test_frequencies_follow_from_rows_and_epsilon() -> None:
-    assert count_share(100_000, 1.0) == count_share(100_000, 1.0, 500) == 0.01
-    assert count_share(1000, 1.0) == count_share(1000, 1.0, 20)
-    assert count_share(1000, math.inf, 20) == count_share(10**9, 100.0, 20)
+@pytest.mark.parametrize("signal", [10, 30, 100, 500])
+def test_the_papers_rule_holds_where_the_sums_are_lost_in_noise(signal: float) -> None:
+    """Its approximation for many rows comes out with more frequencies than rows·ε, but for Laplace noise's 2."""
+    share = count_share(numbers(3), round(10 * signal), dps.Budget(0.1), 10**6)
+    assert share == pytest.approx((signal**2 / 2) ** (-1 / 3), rel=0.2)
+
+
+def test_a_count_without_noise_has_little_of_the_budget() -> None:
+    for schema, budget in ((numbers(3, relation="replace-one"), dps.Budget(1.0)), (numbers(3), dps.Budget(math.inf))):
+        assert count_share(schema, 1000, budget, 20) == LEAST_COUNT_SHARE
 
 
 def test_the_counts_share_adds_up_with_the_rest() -> None:
     for rows in (10, 100, 1000, 10_000):
-        share = count_share(rows, 1.0)
-        dps.Recipe([dps.Part(dps.Count(), share), dps.Part(dps.Fourier(size=20), round(1 - share, 4))])
+        recipe = dps.Recipe.clusters(numbers(3), rows, dps.Budget(1.0), 2)
+        assert sum(part.exact_share for part in recipe.parts) == 1
 
 
 def test_the_general_recipe_takes_every_kind_of_budget() -> None:

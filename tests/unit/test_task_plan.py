@@ -44,6 +44,15 @@ def test_a_plan_says_whether_and_with_what_a_task_succeeds() -> None:
     assert again.acceptable
 
 
+@pytest.mark.parametrize("budget", [dps.Budget(1.0), dps.Budget(0.01), dps.Budget(0.1, 1e-6), dps.Budget(rho=0.01)])
+def test_the_recipe_uses_the_share_that_the_plan_finds_best(budget: dps.Budget) -> None:
+    plan = dps.plan_task(made_up_columns(8), "kmeans", 4, 10**5, budget)
+    used = plan.recipe.parts[0].share
+    assert plan.count_share == pytest.approx(used, abs=1e-4)
+    assert f"count ({100 * used:.3g} %)" in plan.lines()[1]
+    assert f"best share of the count, for sums divided by it: {100 * used:.3g} %" in plan.lines()
+
+
 def test_the_region_falls_with_epsilon() -> None:
     schema = made_up_columns(4)
     plan = dps.plan_task(schema, "kmeans", 3, 10**4, dps.Budget(0.1, 1e-6))

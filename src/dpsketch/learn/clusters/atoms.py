@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ class Atoms:
         width, dimension = self.spreads.shape[1], self.dimension
         return "spherical" if width == 1 else "diag" if width == dimension else "full"
 
-    @property
+    @cached_property
     def weights(self) -> Floats:
         raised = np.exp(self.logits - self.logits.max())
         return np.asarray(raised / raised.sum())
@@ -92,7 +92,7 @@ class Atoms:
         first, second = 1 + self.count, 1 + self.count + self.centres.size
         logits = flat[1:first]
         return Atoms(
-            logits - logits.mean(),
+            logits - logits.sum() / self.count,
             flat[first:second].reshape(self.centres.shape),
             flat[second:].reshape(self.spreads.shape),
             float(flat[0]),
@@ -118,7 +118,10 @@ class Atoms:
         ends = np.rint(np.cumsum(self.weights) * (count // 2)).astype(np.int64)
         places = np.repeat(np.arange(self.count), np.diff(ends, prepend=0))
         normal = generator.normal(size=(len(places), self.dimension))
-        aside = np.einsum("nij,nj->ni", self.roots[places], normal)
+        if self.shape == "full":
+            aside = np.einsum("nij,nj->ni", self.roots[places], normal)
+        else:
+            aside = np.exp(0.5 * self.spreads)[places] * normal
         return np.clip(np.vstack([self.centres[places] + aside, self.centres[places] - aside]), -0.5, 0.5)
 
 

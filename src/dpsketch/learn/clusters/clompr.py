@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpsketch.learn.clusters.atoms import Atoms, Model
-from dpsketch.learn.clusters.decoder import Decoded, Progress, quality
+from dpsketch.learn.clusters.decoder import Decoded, Progress, decoded
 from dpsketch.learn.clusters.solver import EDGE, Priors, Solver
 from dpsketch.learn.clusters.sums import Complex, FourierSums
 from dpsketch.schema import Floats
@@ -45,7 +45,7 @@ def clompr(sums: FourierSums, count: int, generator: np.random.Generator, progre
     logits = np.log(np.maximum(weights, 1e-6 * max(weights.max(), 1e-9)))
     scale = float(np.log(max(weights.sum(), 1e-9)))
     atoms = Atoms(logits - logits.mean(), centres, np.full((len(centres), 1), POINT), scale)
-    return Decoded(atoms, Solver(model, Priors()), quality(model, atoms), not interrupted, interrupted)
+    return decoded(Solver(model, Priors()), atoms, not interrupted, interrupted)
 
 
 def _waves(model: Model, centres: Floats) -> Complex:

@@ -25,16 +25,21 @@ FEW = 3  # frequencies for each atom and column that a search needs
 SAME = 1.5  # costs closer than this are the same
 GAIN = 0.5  # that a replacement must bring
 SPREAD = 1.6  # χ² of noise of m frequencies has a relative standard deviation of at most SPREAD/√m
-GOOD, BAD = 1.5, 4.0  # such standard deviations: the search may stop; the fit fails
+GOOD, BAD = 1.5, 4.0  # such standard deviations: the search may stop; the fit shows that it is not exact
+MOST_UNEXPLAINED = 0.05
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """The best atoms. `quality` is χ² over its degrees of freedom: about 1 for a fit as good as the noise allows."""
+    """The best atoms. `quality` is χ² over its degrees of freedom: about 1 for a fit as good as the noise allows.
+    `unexplained` is the squared misfit beyond noise, over that of a single atom for all records: how much of what tells
+    clusters from one round heap the atoms leave out.
+    """
 
     atoms: Atoms
     solver: Solver
     quality: float
+    unexplained: float
     converged: bool
     interrupted: bool = False
 
@@ -42,6 +47,11 @@ class Decoded:
     def fits(self) -> bool:
         """Whether noise can explain the residuals."""
         return self.quality <= _limit(BAD, self.solver.model)
+
+    @property
+    def useful(self) -> bool:
+        """Whether what noise cannot explain is little beside what the atoms do."""
+        return self.fits or self.unexplained <= MOST_UNEXPLAINED
 
 
 class Decoder:
@@ -89,8 +99,7 @@ class Decoder:
         except KeyboardInterrupt:
             interrupted = True
         self._report(1.0)
-        atoms, full = self.best.atoms, self._full
-        return Decoded(atoms, full, quality(full.model, atoms), self._hits(found) > 1 and not interrupted, interrupted)
+        return decoded(self._full, self.best.atoms, self._hits(found) > 1 and not interrupted, interrupted)
 
     def freed(self, found: Decoded, shape: str) -> Decoded:
         """What was found, with atoms of more freedom."""
@@ -99,7 +108,7 @@ class Decoder:
             fit = self._replaced(self._full, fit, 6)
         except KeyboardInterrupt:
             return replace(found, interrupted=True, converged=False)
-        return replace(found, atoms=fit.atoms, quality=quality(self._full.model, fit.atoms))
+        return decoded(self._full, fit.atoms, found.converged)
 
     def _hits(self, found: list[float]) -> int:
         """How often the least cost was found."""
@@ -163,6 +172,19 @@ def single_atom(solver: Solver) -> Fit:
     return solver.minimise(start, 20)
 
 
+def decoded(solver: Solver, atoms: Atoms, converged: bool, interrupted: bool = False) -> Decoded:
+    """Atoms with what the sums say of them."""
+    model = solver.model
+    left, alone = misfit(model, atoms), misfit(model, single_atom(solver).atoms)
+    return Decoded(atoms, solver, quality(model, atoms), left / alone if alone else 0.0, converged, interrupted)
+
+
+def misfit(model: Model, atoms: Atoms) -> float:
+    """Squared residuals beyond what noise makes of them."""
+    variances, left = model.sums.deviations**2, np.abs(model.residuals(atoms)) ** 2
+    return max(float(left @ variances) - float(variances.sum()) * _freedom(model, atoms) / model.sums.size, 0.0)
+
+
 def _limit(deviations: float, model: Model) -> float:
     """`quality` of noise alone, so many standard deviations up."""
     return 1 + deviations * SPREAD / float(np.sqrt(model.sums.size))
@@ -170,5 +192,8 @@ def _limit(deviations: float, model: Model) -> float:
 
 def quality(model: Model, atoms: Atoms) -> float:
     """χ² over its degrees of freedom."""
-    freedom = max(2 * model.sums.size - atoms.parameters, 1)
-    return model.chi_squared(atoms) / freedom
+    return model.chi_squared(atoms) / _freedom(model, atoms)
+
+
+def _freedom(model: Model, atoms: Atoms) -> int:
+    return max(2 * model.sums.size - atoms.parameters, 1)

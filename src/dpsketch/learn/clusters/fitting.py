@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
 MOST_CLUSTERS = 1000
+MOST_HARM = 0.05
 
 
 class SketchModel:
@@ -33,6 +34,7 @@ class SketchModel:
     _atoms: Atoms
     _centres: Floats  # places of what is drawn, and their shares of the records
     _sizes: Floats
+    _asked: int  # clusters
 
     def __init__(self, **parameters: Any) -> None:
         for name, value in parameters.items():
@@ -51,25 +53,34 @@ class SketchModel:
         sums = fourier_sums(view.released)
         self._set_places(Places(view.schema, sums.columns))
         self.statement_ = view.statement
-        return sums, int(count)
+        self._asked = int(count)
+        return sums, self._asked
 
     def _set_places(self, places: Places) -> None:
         self._places = places
         self.feature_names_in_ = np.array(places.columns, object)
         self.n_features_in_ = len(places.columns)
 
-    def _told(self, decoded: Decoded) -> None:
-        """Keep what the search says of itself, and warn where the result should not be relied on."""
+    def _told(self, decoded: Decoded, harm: float) -> None:
+        """Keep what the search says of itself, and warn where the result should not be relied on. `harm` is by how much
+        of themselves the errors of the centres are expected to raise squared distances to them.
+        """
         self.converged_, self.goodness_of_fit_ = decoded.converged, decoded.quality
         name = type(self).__name__
         if decoded.interrupted:
             _warn(f"{name}: interrupted; this is the best fit so far.", "fit again for a better one")
-        elif not decoded.fits:
+        elif not decoded.useful:
             _warn(
-                f"{name}: the sums are {decoded.quality:.1f} times as far from the fit as their noise explains.",
+                f"{name}: the fit leaves out {decoded.unexplained:.0%} of what tells clusters from a single one: sums "
+                f"are {decoded.quality:.1f} times as far from it as their noise explains.",
                 "try more clusters or freer covariances; or release with a larger epsilon or more frequencies",
             )
-        elif not decoded.converged:
+        elif harm > MOST_HARM:
+            _warn(
+                f"{name}: noise has moved the centres: squared distances to them are about {harm:.0%} larger by it.",
+                "ask for fewer clusters, or release with a larger epsilon; dpsketch plan --task says which",
+            )
+        elif not decoded.converged and decoded.atoms.count == self._asked:
             _warn(f"{name}: no two searches agree on the best fit.", "try another random_state, or fewer clusters")
 
     def plot(self, path: str | Path) -> None:

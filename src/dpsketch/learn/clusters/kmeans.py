@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 METHODS = ("gaussian", "clompr")
 POINTS = 20_000
-MORE_ATOMS = 4  # for each cluster, where one does not describe it
+TWO_ATOMS, MORE_ATOMS = 2, 4  # for each cluster: of few columns; and where fewer do not describe it
+FEW_COLUMNS = 3
 REDRAWS, REDRAWN = 24, 4000  # fits within their errors, and points of each
 
 
@@ -50,7 +52,7 @@ class KMeans(SketchModel):
         if self.method == "clompr":
             decoded = clompr(sums, count, generator, progress)
             found, weights = decoded.atoms.centres, decoded.atoms.weights
-            errors = np.full_like(found, np.nan)
+            errors, harm = np.full_like(found, np.nan), 0.0
         else:
             decoded = _decoded(sums, count, generator, progress)
             points = decoded.atoms.drawn(POINTS, generator)
@@ -58,10 +60,11 @@ class KMeans(SketchModel):
             found = lloyd(points, count, start, self.random_state)
             weights = moved(points, found)[1]
             errors = _errors(decoded, found, generator)
+            harm = float(weights @ (errors**2).sum(1) / max(nearest(points, found)[1].mean(), 1e-12))
         order = np.argsort(-weights, kind="stable")
         self._atoms = decoded.atoms
         self._set_clusters(found[order], errors[order], weights[order])
-        self._told(decoded)
+        self._told(decoded, harm)
         return self
 
     def _set_clusters(self, centres: Floats, errors: Floats, weights: Floats) -> None:
@@ -101,18 +104,23 @@ class KMeans(SketchModel):
 def _decoded(sums: FourierSums, count: int, generator: np.random.Generator, progress: Progress | None) -> Decoded:
     """A round atom a cluster. If noise cannot explain what these leave: one with a variance for each column; if that
     is not enough either, several atoms a cluster. Only what the sums can tell: half of their numbers stay free.
+
+    Clusters of few columns are seldom round, and noise that hides it spoils the centres: they get two atoms anyway.
     """
-    decoder = Decoder(sums, count, generator, _part(progress, 0.0, 0.5))
-    decoded = decoder.run()
+    decoder = Decoder(sums, count, generator, _part(progress, 0.0, 0.4))
+    first = decoded = decoder.run()
+    few = sums.dimension <= FEW_COLUMNS
     round_, aligned = sums.dimension + 2, 2 * sums.dimension + 1  # numbers an atom
-    if not decoded.fits and not decoded.interrupted and count * aligned <= sums.size:
+    if not decoded.fits and not decoded.interrupted and not few and count * aligned <= sums.size:
         decoded = decoder.freed(decoded, "diag")
-    more = min(MORE_ATOMS * count, sums.size // round_)
-    if not decoded.fits and not decoded.interrupted and more > count:
-        shape = "diag" if more * aligned <= sums.size else "spherical"
-        found = Decoder(sums, more, generator, _part(progress, 0.5, 1.0)).run(shape, restarts=2)
+    for times in (TWO_ATOMS, MORE_ATOMS) if few else (MORE_ATOMS,):
+        more = min(times * count, sums.size // round_)
+        if decoded.interrupted or (decoded.fits and times == MORE_ATOMS) or more <= count:
+            break
+        shape = "diag" if times == MORE_ATOMS and more * aligned <= sums.size else "spherical"
+        found = Decoder(sums, more, generator, _part(progress, 0.2 + 0.1 * times, 0.4 + 0.15 * times)).run(shape, 2)
         if found.quality < decoded.quality or found.interrupted:
-            decoded = found
+            decoded = replace(found, converged=first.converged and not found.interrupted)
     _part(progress, 0.0, 1.0)(1.0)
     return decoded
 

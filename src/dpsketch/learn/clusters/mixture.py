@@ -46,7 +46,8 @@ class GaussianMixture(SketchModel):
         self._set_atoms(atoms)
         self.weights_stderr_, centres = _errors(atoms, decoded.solver.covariance(atoms) * max(decoded.quality, 1.0))
         self.means_stderr_ = centres * self._places.widths
-        self._told(decoded)
+        harm = atoms.weights @ (centres**2).sum(1) / (atoms.weights @ atoms.variances * atoms.dimension)
+        self._told(decoded, float(harm))
         return self
 
     def _set_atoms(self, atoms: Atoms) -> None:

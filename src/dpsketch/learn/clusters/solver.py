@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -43,6 +44,7 @@ class Solver:
 
     def __init__(self, model: Model, priors: Priors) -> None:
         self.model, self.priors = model, priors
+        self._known: dict[tuple[int, ...], Floats] = {}  # precisions, by the shape of the spreads
 
     def cost(self, atoms: Atoms) -> float:
         return 0.5 * self.model.chi_squared(atoms) + self.penalty(atoms)
@@ -54,60 +56,66 @@ class Solver:
 
     def penalty(self, atoms: Atoms) -> float:
         departures, precisions = self._departures(atoms)
-        return 0.5 * float(departures**2 @ precisions)
+        return 0.5 * float(departures * departures @ precisions)
 
     def _departures(self, atoms: Atoms) -> tuple[Floats, Floats]:
         """From what the priors expect, for each number of `flat()`, and the priors' precisions."""
-        priors, dimension = self.priors, atoms.dimension
-        own = atoms.spreads[:, :dimension]
-        spreads = np.hstack([own - own.mean(), atoms.spreads[:, dimension:]])
-        centres = np.zeros_like(atoms.centres) if priors.centre is None else atoms.centres - priors.centre
-        departures = np.concatenate(
-            [[atoms.log_scale], atoms.logits - atoms.logits.mean(), centres.ravel(), spreads.ravel()]
-        )
-        each = np.full(atoms.spreads.shape, priors.spreads**-2)
-        each[:, dimension:] = priors.correlations**-2
-        precisions = np.concatenate(
-            [
-                [max(self.model.sums.scale_deviation, 1e-6) ** -2],
-                np.full(atoms.count, priors.logits**-2),
-                np.full(atoms.centres.size, 0.0 if priors.centre is None else 1 / priors.centre_variance),
-                each.ravel(),
-            ]
-        )
-        return departures, precisions
+        first, second = 1 + atoms.count, 1 + atoms.count + atoms.centres.size
+        departures = atoms.flat()
+        departures[1:first] -= departures[1:first].sum() / atoms.count
+        if self.priors.centre is not None:
+            departures[first:second].reshape(atoms.centres.shape)[:] -= self.priors.centre
+        own = departures[second:].reshape(atoms.spreads.shape)[:, : atoms.dimension]
+        own -= own.sum() / own.size
+        return departures, self._precisions(atoms)
+
+    def _precisions(self, atoms: Atoms) -> Floats:
+        shape = atoms.spreads.shape
+        if shape not in self._known:
+            priors = self.priors
+            each = np.full(shape, priors.spreads**-2)
+            each[:, atoms.dimension :] = priors.correlations**-2
+            self._known[shape] = np.concatenate(
+                [
+                    [max(self.model.sums.scale_deviation, 1e-6) ** -2],
+                    np.full(atoms.count, priors.logits**-2),
+                    np.full(atoms.centres.size, 0.0 if priors.centre is None else 1 / priors.centre_variance),
+                    each.ravel(),
+                ]
+            )
+        return self._known[shape]
 
     def minimise(self, atoms: Atoms, steps: int = 30, tolerance: float = 1e-3) -> Fit:
         """At most so many steps, or until one gains less than `tolerance`."""
-        from scipy.linalg import LinAlgError, cho_factor, cho_solve
+        from scipy.linalg.lapack import dposv
 
-        low, high = _bounds(atoms)
+        low, high = _bounds(atoms.count, atoms.dimension, atoms.spreads.shape[1])
         damping, cost = DAMPING, None
         for _ in range(steps):
             residuals, rows = self.model.linearised(atoms)
             departures, precisions = self._departures(atoms)
             if cost is None:
-                cost = 0.5 * float(np.vdot(residuals, residuals).real) + 0.5 * float(departures**2 @ precisions)
+                cost = 0.5 * float(np.vdot(residuals, residuals).real + departures * departures @ precisions)
             hessian = rows @ rows.T
             slope = rows @ residuals.view(np.float64) - departures * precisions
             here = atoms.flat()
             held = ((here <= low + 1e-12) & (slope < 0)) | ((here >= high - 1e-12) & (slope > 0))
             diagonal = np.diag_indices(len(here))
             hessian[diagonal] += precisions
-            hessian[held] = 0.0
-            hessian[:, held] = 0.0
-            hessian[held, held] = 1.0
-            slope[held] = 0.0
+            if held.any():
+                hessian[held] = 0.0
+                hessian[:, held] = 0.0
+                hessian[held, held] = 1.0
+                slope[held] = 0.0
             own = hessian[diagonal].copy()
             found = None
             for _ in range(STEPS):
                 hessian[diagonal] = own * (1 + damping) + 1e-9 * own.max()
-                try:
-                    step = cho_solve(cho_factor(hessian, check_finite=False), slope, check_finite=False)
-                except LinAlgError:
+                _, step, failed = dposv(hessian, slope)
+                if failed:
                     damping *= 10
                     continue
-                tried = atoms.like(np.clip(here + _limited(step, atoms), low, high))
+                tried = atoms.like(np.minimum(np.maximum(here + _limited(step, atoms), low), high))
                 reached = self.cost(tried)
                 if reached < cost:
                     found = tried
@@ -131,19 +139,21 @@ class Solver:
         return np.asarray(pinvh(hessian))
 
 
-def _bounds(atoms: Atoms) -> tuple[Floats, Floats]:
-    highest = np.full(atoms.spreads.shape, np.log(MOST_VARIANCE))
-    lowest = np.full(atoms.spreads.shape, np.log(LEAST_VARIANCE))
-    highest[:, atoms.dimension :], lowest[:, atoms.dimension :] = 3.0, -3.0
+@lru_cache(256)
+def _bounds(count: int, dimension: int, width: int) -> tuple[Floats, Floats]:
+    """Of the numbers of `flat()`, for spreads of so many numbers an atom."""
+    highest = np.full((count, width), np.log(MOST_VARIANCE))
+    lowest = np.full((count, width), np.log(LEAST_VARIANCE))
+    highest[:, dimension:], lowest[:, dimension:] = 3.0, -3.0
     sides = []
     for sign, spreads in ((-1, lowest), (1, highest)):
-        head = np.concatenate([[sign * 1.0], np.full(atoms.count, sign * MOST_LOGIT)])
-        sides.append(np.concatenate([head, np.full(atoms.centres.size, sign * EDGE), spreads.ravel()]))
+        head = np.concatenate([[sign * 1.0], np.full(count, sign * MOST_LOGIT)])
+        sides.append(np.concatenate([head, np.full(count * dimension, sign * EDGE), spreads.ravel()]))
     return sides[0], sides[1]
 
 
 def _limited(step: Floats, atoms: Atoms) -> Floats:
     first, second = 1 + atoms.count, 1 + atoms.count + atoms.centres.size
-    step[1:first] = np.clip(step[1:first], -LOGIT_STEP, LOGIT_STEP)
-    step[second:] = np.clip(step[second:], -SPREAD_STEP, SPREAD_STEP)
+    for part, most in ((step[1:first], LOGIT_STEP), (step[second:], SPREAD_STEP)):
+        np.minimum(np.maximum(part, -most, out=part), most, out=part)
     return step

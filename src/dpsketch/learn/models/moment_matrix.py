@@ -38,6 +38,8 @@ class MomentMatrix:
 
     `redraw` is what another release would give, were a matrix the truth. `goodness` is the mean squared distance of the
     sums to those of the nearest possible matrix, over the noise's variance: about 1 or below it if all is well.
+    `length` is the mean squared length of records, as clipped, over the squared radius of the ball that clips them; 0
+    where none does.
     """
 
     columns: tuple[str, ...]
@@ -47,6 +49,7 @@ class MomentMatrix:
     how: str
     converged: bool
     goodness: float
+    length: float = 0.0
 
 
 def moment_matrix(view: View, columns: Sequence[str] | None, of: str, rank: int) -> MomentMatrix:
@@ -123,7 +126,11 @@ def _from_part(view: View, part: ReleasedPart, names: tuple[str, ...], of: str, 
         return np.asarray(drawn[chosen] * radius**2 - np.outer(moved, moved))
 
     goodness = _misfit(value, redraw) if fit.goodness is None else fit.goodness
-    return MomentMatrix(names, value, means, redraw, fit.how, fit.converged, goodness)
+    how, length, every = fit.how, 0.0, len(part.map.columns)
+    if radius < every**0.5 * (1 - 1e-3):
+        how += f" of records clipped to a ball of {radius:.3g} half-widths"
+        length = float(np.trace(fit.matrix[:every, :every]))
+    return MomentMatrix(names, value, means, redraw, how, fit.converged, goodness, length)
 
 
 class _Triangle:

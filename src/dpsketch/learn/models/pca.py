@@ -20,6 +20,7 @@ from dpsketch.schema import HIGHEST, LOWEST, Floats, Schema
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
+MOST_LENGTH = 0.5  # mean squared length of records over that of the ball's radius, from which on many are clipped
 GOOD_FIT, CHANCE = 1.5, 6.0  # of the mean squared residual over the noise's variance, and over the root of the sums
 _REFITS, _FEW_REFITS = 24, 8
 _MANY_COLUMNS = 200
@@ -78,7 +79,7 @@ class PCA:
         left = result.total - float(result.variance.sum())
         self.noise_variance_ = max(left, 0.0) / max(dimension - self.n_components, 1)
         self.how_, self.converged_, self.goodness_of_fit_ = found.how, found.converged, found.goodness
-        self._warn()
+        self._warn(found.length if self.of == COVARIANCE else 0.0)
         return self
 
     def _set_columns(self, schema: Schema, columns: Sequence[str]) -> None:
@@ -191,7 +192,8 @@ class PCA:
         if not hasattr(self, "components_"):
             raise QueryError("this PCA is not fitted", "call fit(view) first")
 
-    def _warn(self) -> None:
+    def _warn(self, length: float) -> None:
+        """`length` is that of records whose clipping to a ball changes what is asked for."""
         if not self.converged_:
             warnings.warn(
                 "PCA: the fit did not come to its end; components may still change.\n"
@@ -204,6 +206,14 @@ class PCA:
                 f"PCA: sums are off the fit by {self.goodness_of_fit_:.1f} times the variance of the noise.\n"
                 "Hint: squares of projections miss what is not of low rank: release more of them, or SecondMoments; "
                 "covariances need records that the ball does not clip: raise its radius, or ask for second_moments",
+                FitWarning,
+                stacklevel=3,
+            )
+        elif length > MOST_LENGTH:
+            warnings.warn(
+                f"PCA: records have a mean squared length of {length:.0%} of the ball's that clips them: many are "
+                "shortened, covariances are too small, and standard errors do not cover it.\n"
+                "Hint: release with a larger radius, or ask for of='second_moments', which are of clipped records",
                 FitWarning,
                 stacklevel=3,
             )

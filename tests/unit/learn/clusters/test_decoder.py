@@ -44,10 +44,15 @@ def test_noise_that_is_larger_than_stated_fails_the_fit(view: dps.View) -> None:
     wrong = decoded(replace(sums, deviations=sums.deviations / 3))
     assert wrong.quality > 2
     assert not wrong.fits
+    assert wrong.unexplained < 0.02
+    assert wrong.useful  # the atoms are right, and what they leave is little
 
 
 def test_too_few_atoms_do_not_fit(view: dps.View) -> None:
-    assert not decoded(fourier_sums(view.released), 1).fits
+    found = decoded(fourier_sums(view.released), 1)
+    assert not found.fits
+    assert found.unexplained == pytest.approx(1, abs=1e-3)
+    assert not found.useful
 
 
 def test_the_same_sums_give_the_same_atoms(view: dps.View) -> None:

@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from benchmarks.compressive.tables import made_up
 
 import dpsketch as dps
 from dpsketch.errors import QueryError
-from planted_clusters import CENTRES, COLUMNS, FOURIER, ROWS, SCHEMA, SHARES, SPREAD, Released, matrix, planted
+from planted_clusters import (
+    CENTRES,
+    COLUMNS,
+    FOURIER,
+    ONE_BIT,
+    ROWS,
+    SCHEMA,
+    SHARES,
+    SPREAD,
+    STRUCTURED,
+    SUBSAMPLED,
+    Released,
+    matrix,
+    planted,
+)
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +72,41 @@ def test_points_of_the_paper_find_the_clusters_too(released: Released) -> None:
 
 def test_a_fit_that_the_noise_does_not_explain_is_told(released: Released) -> None:
     few = dps.Fourier(("a", "b", "c"), size=6, radii=(2, 40))  # too few sums for more atoms
-    with pytest.warns(dps.FitWarning, match=r"times as far from the fit as their noise explains\.\nHint: try more"):
+    with pytest.warns(dps.FitWarning, match=r"leaves out \d+% .* as their noise explains\.\nHint: try more"):
         dps.KMeans(1).fit(released(few, 10.0))
+
+
+def test_clusters_that_noise_has_moved_are_told() -> None:
+    """Rows·ε of 100 for four clusters in eight columns: sums are fitted as well as their noise allows."""
+    with pytest.warns(dps.FitWarning, match=r"noise has moved the centres: .* larger by it\.\nHint: ask for fewer"):
+        dps.KMeans(4).fit(mixture_view("isotropic", 4, 8, 10_000, 0.01))
+
+
+def test_tight_clusters_of_few_frequencies_and_little_budget_are_told() -> None:
+    with pytest.warns(dps.FitWarning, match="larger by it"):
+        dps.KMeans(4).fit(mixture_view("0.01", 4, 8, 100_000, 0.02))
+
+
+def view_of(table: pa.Table, columns: Any, epsilon: float, clusters: int) -> dps.View:
+    schema = dps.Schema.from_dict({"privacy": {"rows": len(table)}, "columns": columns})
+    budget = dps.Budget(epsilon)
+    raw = dps.accumulate(table, schema, dps.Recipe.clusters(schema, len(table), budget, clusters))
+    return dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "a"))
+
+
+def mixture_view(kind: str, clusters: int, dimension: int, rows: int, epsilon: float) -> dps.View:
+    generator = np.random.default_rng(5)
+    mixture = made_up(kind, clusters, dimension, generator)
+    points = np.clip(mixture.drawn(rows, generator), mixture.low, mixture.high)
+    columns = {f"c{j}": {"kind": "number", "lower": mixture.low, "upper": mixture.high} for j in range(dimension)}
+    return view_of(pa.table({f"c{j}": points[:, j] for j in range(dimension)}), columns, epsilon, clusters)
+
+
+@pytest.mark.parametrize("map_", [SUBSAMPLED, ONE_BIT, STRUCTURED], ids=["subsampled", "one bit", "hadamard"])
+def test_other_fourier_sums_find_the_clusters(released: Released, map_: Any) -> None:
+    view = released(map_, 3.0)
+    for centres in (dps.KMeans(2).fit(view).cluster_centers_, dps.GaussianMixture(2).fit(view).means_):
+        assert np.abs((centres - CENTRES) / SPREAD).max() < 0.3
 
 
 def test_more_atoms_than_clusters_where_one_is_not_enough(view: dps.View) -> None:

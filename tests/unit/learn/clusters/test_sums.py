@@ -12,9 +12,7 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.clusters.places import Places
 from dpsketch.learn.clusters.sums import FourierSums, fourier_sums
 from dpsketch.sketch.released import ReleasedSketch
-from planted_clusters import FOURIER, ONE_BIT, SCHEMA, STRUCTURED, Released, planted
-
-SUBSAMPLED = dps.Subsampled(FOURIER, size=12)
+from planted_clusters import FOURIER, ONE_BIT, SCHEMA, STRUCTURED, SUBSAMPLED, Released, planted
 
 
 def empirical(sums: FourierSums) -> Any:

@@ -6,6 +6,7 @@ import csv
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,19 @@ def test_clipped_records_and_other_means_are_told() -> None:
     view = dps.View(dps.release(raw, dps.Budget(50.0), dps.Ledger("sqlite://"), "t"))
     with pytest.warns(UserWarning, match="raise its radius"):
         dps.PCA(2).fit(view)
+
+
+def test_covariances_of_records_that_a_ball_shortens_are_told() -> None:
+    """Their standard errors do not cover it. Second moments are of clipped records by definition."""
+    lengths = np.sqrt((((points() - 10) / 90) ** 2).sum(axis=1))
+    short, long = (dps.SecondMoments(radius=float(np.quantile(lengths, each)), means=True) for each in (0.6, 0.999))
+    with pytest.warns(dps.FitWarning, match=r"many are shortened.*do not cover it\.\nHint: release with a larger"):
+        found = dps.PCA(2).fit(view_of(short))
+    assert found.how_.startswith("second moments of records clipped to a ball of 0.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dps.FitWarning)
+        dps.PCA(2, of="second_moments").fit(view_of(short))
+        assert "clipped to a ball" in dps.PCA(2).fit(view_of(long)).how_
 
 
 def test_what_a_release_does_not_tell_is_refused_by_name() -> None:
