@@ -18,6 +18,7 @@ from rich.table import Table as RichTable
 from dpsketch.cli_fit import fit_app
 from dpsketch.cli_ledger import ledger_app, spent_text
 from dpsketch.cli_plan import audit, plan
+from dpsketch.cli_recipe import Clusters, Columns, Frequencies, OnlyRows, Purpose, chosen_recipe, next_steps
 from dpsketch.cli_rows import sample, score
 from dpsketch.console import (
     Delta,
@@ -33,7 +34,7 @@ from dpsketch.console import (
     out,
     progress_bar,
 )
-from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError, RecipeError
+from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget
 from dpsketch.schema import Schema
 from dpsketch.sketch.file import read_header
@@ -57,18 +58,6 @@ app.add_typer(ledger_app, name="ledger")
 app.add_typer(fit_app, name="fit")
 
 Plan = Annotated[str | None, typer.Option(help="A plan declared in the ledger, of which this release is an entry.")]
-OnlyRows = Annotated[
-    str | None, typer.Option("--only", metavar="COLUMN=VALUE", help="Use only the rows of one part of a partition.")
-]
-Frequencies = Annotated[
-    int | None, typer.Option(help="Add as many Fourier frequencies to the general recipe; by default none.")
-]
-Clusters = Annotated[
-    int | None, typer.Option(help="Sketch for `dpsketch fit` with about as many clusters, not for general questions.")
-]
-Columns = Annotated[
-    str | None, typer.Option(help="Columns of the clusters, with commas between them; by default all numbers.")
-]
 GroupsFrom = Annotated[
     Path | None,
     typer.Option(
@@ -103,6 +92,7 @@ def accumulate(
     recipe: RecipePath = None,
     rows: Rows = None,
     frequencies: Frequencies = None,
+    purpose: Purpose = None,
     clusters: Clusters = None,
     columns: Columns = None,
     only: OnlyRows = None,
@@ -117,7 +107,7 @@ def accumulate(
     facts = Schema.load(schema)
     unknown = epsilon is None and rho is None and not delta
     budget = None if unknown and recipe is not None else Budget(epsilon, delta, rho)
-    chosen = _recipe(facts, budget, recipe, rows, frequencies, only, clusters=clusters, columns=columns)
+    chosen = chosen_recipe(facts, budget, recipe, rows, frequencies, only, None, purpose, clusters, columns)
     if budget is not None:
         planned(facts, chosen, budget)
     _accumulated(table, facts, chosen).save(output, force)
@@ -140,6 +130,7 @@ def release(
     plan: Plan = None,
     rows: Rows = None,
     frequencies: Frequencies = None,
+    purpose: Purpose = None,
     clusters: Clusters = None,
     columns: Columns = None,
     groups_from: GroupsFrom = None,
@@ -155,19 +146,20 @@ def release(
     budget, book = _spending(Budget(epsilon, delta, rho), ledger, not_private)
     name = dataset or table.name.split(".")[0]
     if table.suffix == ".raw":
-        if any(option is not None for option in (schema, recipe, rows, frequencies, clusters, columns, only)):
+        described = (schema, recipe, rows, frequencies, purpose, clusters, columns, only)
+        if any(option is not None for option in described):
             raise FileError("a raw sketch brings its own schema and recipe", "leave out the options that describe them")
         raw = RawSketch.load(table)
     else:
         if schema is None:
             raise FileError("a table needs --schema", "dpsketch init TABLE > schema.toml writes a template")
         facts = Schema.load(schema)
-        chosen = _recipe(facts, budget, recipe, rows, frequencies, only, other, clusters, columns)
+        chosen = chosen_recipe(facts, budget, recipe, rows, frequencies, only, other, purpose, clusters, columns)
         event = planned(facts, chosen, budget, mechanism)
         if book is not None and event is not None:
             book.check(name, facts.accounted, event, partition(facts, chosen), plan)
         raw = _accumulated(table, facts, chosen)
-    _release(raw, budget, book, name, output, force, mechanism, plan, other)
+    _release(raw, budget, book, name, output, force, mechanism, plan, other, next_steps(output, purpose))
 
 
 @app.command()
@@ -179,7 +171,10 @@ def graph(
     delta: Delta = 0.0,
     rho: Rho = None,
     mechanism: Mechanism = "auto",
-    repetitions: Annotated[int, typer.Option(help="Rows of the table of counters.")] = 200,
+    repetitions: Annotated[
+        int | None,
+        typer.Option(help="Rows of the table of counters; by default by nodes and budget: up to 2000, of 400 kB each."),
+    ] = None,
     width: Annotated[int, typer.Option(help="Counters in a row of the table.")] = 100_000,
     seed: Annotated[int, typer.Option(help="Public seed of the hashes.")] = 0,
     source: Annotated[str, typer.Option(help="Column of the node whose list an edge belongs to.")] = "src",
@@ -192,11 +187,12 @@ def graph(
     force: Force = False,
 ) -> None:
     """Release the neighbour sets of a graph, for Jaccard densities. One neighbour list is protected, not a node."""
-    from dpsketch.engines.graph import check_nodes, graph_schema, neighbour_sets
+    from dpsketch.engines.graph import COLUMN, check_nodes, graph_schema, neighbour_sets
     from dpsketch.engines.local import accumulate as accumulate_table
     from dpsketch.maps.hashes import MinHash
     from dpsketch.maps.race import Race
     from dpsketch.recipe import Part, Recipe
+    from dpsketch.sizes import graph_rows
     from dpsketch.sketch.release import planned
 
     check_free(output, force, edges, ledger)
@@ -204,14 +200,16 @@ def graph(
     name = dataset or edges.name.split(".")[0]
     check_nodes(nodes)
     facts = Schema.from_dict(graph_schema(nodes, undirected))
-    recipe = Recipe([Part(Race(rows=repetitions, width=width, seed=seed, hash=MinHash()), 1.0)])
+    if repetitions is None:
+        repetitions = graph_rows(facts, nodes, budget)
+    recipe = Recipe([Part(Race((COLUMN,), repetitions, width, seed, MinHash()), 1.0)])
     event = planned(facts, recipe, budget, mechanism)
     if book is not None and event is not None:
         book.check(name, facts.accounted, event, None, plan)
     with progress_bar() as report:
         sets = neighbour_sets(edges, nodes, source, target, undirected, report)
         raw = accumulate_table(sets, facts, recipe)
-    _release(raw, budget, book, name, output, force, mechanism, plan)
+    _release(raw, budget, book, name, output, force, mechanism, plan, None, next_steps(output, "graph"))
 
 
 @app.command()
@@ -308,54 +306,6 @@ def demo(folder: Annotated[Path, typer.Argument(help="Where to write the demo's 
     run_demo(folder, out)
 
 
-def _recipe(
-    facts: Schema,
-    budget: Budget | None,
-    recipe: Path | None,
-    rows: int | None,
-    frequencies: int | None,
-    only: str | None,
-    other: ReleasedSketch | None = None,
-    clusters: int | None = None,
-    columns: str | None = None,
-) -> Recipe:
-    """The named recipe, with `other` the one that goes with its groups, or that for clusters, or the general one."""
-    from dpsketch.recipe import Only, Recipe
-    from dpsketch.sketch.agreement import agreed_pairs, check_source
-
-    if other is not None:
-        check_source(facts, other)
-    if clusters is None and columns is not None:
-        raise RecipeError("--columns is for clusters", "pass --clusters 8, or name the columns in a recipe file")
-    if clusters is not None:
-        if any(option is not None for option in (recipe, frequencies, other)):
-            raise RecipeError(
-                "--clusters is a recipe of its own", "leave out --recipe, --frequencies and --groups-from"
-            )
-        names = None if columns is None else [name.strip() for name in columns.split(",")]
-        chosen = Recipe.clusters(facts, rows, budget, clusters, names)
-    elif recipe is None and other is not None:
-        if frequencies is not None:
-            raise RecipeError("with --groups-from the recipe is that of the other sketch", "leave out --frequencies")
-        chosen = other.recipe
-    elif recipe is None:
-        chosen = Recipe.general(facts, rows, budget, frequencies)
-    elif frequencies is not None:
-        raise RecipeError("--frequencies is for the general recipe", "set size in the recipe file instead")
-    else:
-        chosen = Recipe.load(recipe)
-    part = chosen.only
-    if only is not None:
-        column, separator, value = only.partition("=")
-        if not separator:
-            raise RecipeError("--only needs a column and a value", "write --only region=north")
-        part = Only(column, value)
-    chosen = Recipe(chosen.parts, rows, chosen.sampling, part)
-    if other is not None:
-        agreed_pairs(facts, chosen, chosen.bind(facts), other)
-    return chosen
-
-
 def _accumulated(table: Path, facts: Schema, recipe: Recipe) -> RawSketch:
     from dpsketch.engines.local import accumulate as accumulate_table
 
@@ -388,7 +338,8 @@ def _release(
     force: bool,
     mechanism: str,
     plan: str | None,
-    other: ReleasedSketch | None = None,
+    other: ReleasedSketch | None,
+    then: str,
 ) -> None:
     from dpsketch.sketch.release import release as release_raw
 
@@ -396,7 +347,7 @@ def _release(
     if book is not None:
         (account,) = (account for account in book.accounts() if account.dataset == name)
         err.print(f"{output}: released with {budget}; dataset '{name}' has spent {spent_text(account)}.")
-        err.print(f'Next: dpsketch show {output}, dpsketch ask {output} "select count(*) from sketch"')
+        err.print(f"Next: dpsketch show {output}, {then}")
     else:
         err.print(f"{output}: NOT PRIVATE, for studies only.")
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table as RichTable
 
-from dpsketch.console import Force, check_free, check_png, err, out, progress_bar
-from dpsketch.errors import FitWarning, QueryError
+from dpsketch.cli_fit_density import anomaly, density, modes
+from dpsketch.cli_fit_models import classifier, linear
+from dpsketch.cli_fitted import Columns, Format, Save, Seed, check, keep, listed, print_rows, warnings_told
+from dpsketch.console import Force, err, out, progress_bar
 
 if TYPE_CHECKING:
     from dpsketch.learn.clusters.kmeans import KMeans
     from dpsketch.learn.clusters.mixture import GaussianMixture
-    from dpsketch.learn.saved import SavedModel
 
 fit_app = typer.Typer(
     help="Models of a released sketch; whatever is fitted costs no more privacy.",
@@ -30,11 +24,10 @@ fit_app = typer.Typer(
 
 Sketch = Annotated[Path, typer.Argument(help="A release with Fourier sums, made with --clusters.")]
 Count = Annotated[int, typer.Option("--k", help="How many clusters or components.")]
-Format = Annotated[str, typer.Option("--format", help="table, csv or json.")]
 Plot = Annotated[Path | None, typer.Option(help="PNG file to write: centres over the density of the fit.")]
-Seed = Annotated[int, typer.Option(help="Of the search; another may find a better fit.", min=0)]
-Save = Annotated[Path | None, typer.Option(help="File to keep the model in, for `dpsketch score`.")]
-FORMATS = ("table", "csv", "json")
+
+for _verb in (density, anomaly, modes, classifier, linear):
+    fit_app.command()(_verb)
 
 
 @fit_app.command()
@@ -89,12 +82,10 @@ def gmm(
 @fit_app.command()
 def pca(
     sketch: Annotated[
-        Path, typer.Argument(help="A release with second moments, made by Recipe.pca, or a general one.")
+        Path, typer.Argument(help="A release with second moments, made with --for pca:K, or a general one.")
     ],
     k: Annotated[int, typer.Option("--k", help="How many components.", min=1)],
-    columns: Annotated[
-        str | None, typer.Option(help="Columns, with commas between them; by default all numbers of the release.")
-    ] = None,
+    columns: Columns = None,
     of: Annotated[
         str,
         typer.Option(
@@ -110,16 +101,15 @@ def pca(
     from dpsketch.learn.models.pca import PCA
     from dpsketch.learn.view import open_view
 
-    names = None if columns is None else [name.strip() for name in columns.split(",")]
-    model = PCA(k, names, of)
-    _check(sketch, format_, plot, save, force)
-    with _warnings_told():
+    model = PCA(k, listed(columns), of)
+    check(sketch, format_, plot, save, force)
+    with warnings_told():
         model.fit(open_view(sketch))
-    _kept(model, save, force)
+    keep(model, save, force)
     if plot is not None:
         model.plot(plot)
         err.print(f"{plot}: share of variance of each component")
-    _print(model.to_dicts(), {"how": model.how_, "converged": model.converged_}, format_)
+    print_rows(model.to_dicts(), {"how": model.how_, "converged": model.converged_}, format_)
     if format_ == "table":
         out.print(f"{model.how_}; ± is one standard error.")
 
@@ -143,71 +133,16 @@ def _fit(
 ) -> None:
     from dpsketch.learn.view import open_view
 
-    _check(sketch, format_, plot, save, force)
-    with _warnings_told(), progress_bar("fitting") as report:
+    check(sketch, format_, plot, save, force)
+    with warnings_told(), progress_bar("fitting") as report:
         model.fit(open_view(sketch), report)
-    _kept(model, save, force)
+    keep(model, save, force)
     if plot is not None:
         model.plot(plot)
         err.print(f"{plot}: centres over the density of the fit")
 
 
-def _kept(model: SavedModel, save: Path | None, force: bool) -> None:
-    from dpsketch.learn.saved import save_model
-
-    if save is not None:
-        save_model(model, save, force)
-        err.print(f"{save}: the model; score rows with it: dpsketch score {save} TABLE -o scores.csv")
-
-
-def _check(sketch: Path, format_: str, plot: Path | None, save: Path | None, force: bool) -> None:
-    if format_ not in FORMATS:
-        raise QueryError(f"--format must be one of {', '.join(FORMATS)}, got '{format_}' instead")
-    if plot is not None:
-        check_png(plot, force, sketch)
-    if save is not None:
-        check_free(save, force, sketch)
-
-
-@contextmanager
-def _warnings_told() -> Iterator[None]:
-    """Warnings of a fit are printed when it is done."""
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        yield
-    for each in told:
-        if issubclass(each.category, FitWarning):
-            err.print(f"Warning: {each.message}")
-
-
 def _print_clusters(rows: list[dict[str, Any]], model: KMeans | GaussianMixture, format_: str) -> None:
-    _print(rows, {"goodness_of_fit": model.goodness_of_fit_, "converged": model.converged_}, format_)
+    print_rows(rows, {"goodness_of_fit": model.goodness_of_fit_, "converged": model.converged_}, format_)
     if format_ == "table":
         out.print(f"Goodness of fit {model.goodness_of_fit_:.2f} (about 1 or less is good); ± is one standard error.")
-
-
-def _print(rows: list[dict[str, Any]], facts: dict[str, Any], format_: str) -> None:
-    if format_ == "json":
-        known = [{key: None if value != value else value for key, value in row.items()} for row in rows]  # nan: null
-        print(json.dumps(facts | {"rows": known}, indent=2, ensure_ascii=False))
-    elif format_ == "csv":
-        writer = csv.DictWriter(sys.stdout, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    else:
-        shown = RichTable()
-        names = [name for name in rows[0] if not name.endswith("_stderr")]
-        for name in names:
-            shown.add_column(name, justify="right")
-        for row in rows:
-            shown.add_row(*[_cell(row, name) for name in names])
-        out.print(shown)
-
-
-def _cell(row: dict[str, Any], name: str) -> str:
-    from dpsketch.learn.answer import Answer
-
-    error = row.get(f"{name}_stderr")
-    if error is not None and error == error:
-        return str(Answer(row[name], error))
-    return str(row[name]) if isinstance(row[name], int) else f"{row[name]:.4g}"

@@ -84,7 +84,11 @@ def plan(
     simulations: Annotated[int, typer.Option(help="Made-up tables; more predict better and take longer.")] = 5,
     seed: Annotated[int, typer.Option(help="Another seed makes up other tables.", min=0)] = 0,
     task: Annotated[
-        str | None, typer.Option(help="Instead of queries: whether kmeans, gmm or pca can succeed, and with what.")
+        str | None,
+        typer.Option(
+            help="Instead of queries: whether kmeans, gmm or pca can succeed, and with what; or how far off density "
+            "(density:0.05 names a bandwidth) or synthetic rows will be."
+        ),
     ] = None,
     k: Annotated[int | None, typer.Option("--k", help="Of a task: clusters or components.")] = None,
     columns: Annotated[
@@ -115,7 +119,7 @@ def plan(
         print_task_plan(task, k, schema, columns, rows, budgets, plot, as_json)
         return
     if k is not None or columns is not None:
-        raise RecipeError("--k and --columns are for a task", "pass --task kmeans, gmm or pca")
+        raise RecipeError("--k and --columns are for a task", "pass --task kmeans, gmm, pca, density or synthetic")
     if schema is None:
         raise RecipeError("a plan of answers needs --schema", "dpsketch init TABLE > schema.toml writes a template")
     facts = Schema.load(schema)

@@ -24,15 +24,24 @@ def score(
     model: Annotated[Path, typer.Argument(help="A model, written by `dpsketch fit … --save`.")],
     table: Annotated[Path, typer.Argument(help="Rows to score: a CSV or Parquet file, or a folder of them.")],
     output: OutputRows,
+    edges: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE,TARGET",
+            help="The table is an edge list with these two columns, and its nodes' neighbour lists are scored.",
+        ),
+    ] = None,
+    undirected: Annotated[bool, typer.Option("--undirected", help="Of an edge list: edges count both ways.")] = False,
     force: Force = False,
 ) -> None:
-    """Write what a model says of each row of a table, in the table's order: clusters, predictions or scores, with
-    standard errors where the model has them.
+    """Write what a model says of each row of a table, in the table's order: clusters, predictions, densities or scores,
+    with standard errors where the model has them.
 
     The model keeps the promise of its release; the output tells about the rows that you pass, and is yours to protect.
     """
     import pyarrow as pa
 
+    from dpsketch.engines.graph import NODE
     from dpsketch.engines.sources import read_batches
     from dpsketch.learn.saved import load_model
     from dpsketch.learn.scoring import input_columns, scores
@@ -40,11 +49,24 @@ def score(
     _check_rows(output, force, model, table)
     loaded = load_model(model)
     columns = input_columns(loaded)
-    empty = pa.table({name: pa.array([], pa.string()) for name in columns})
-    with progress_bar("scoring") as report, _written(output, pa.table(scores(loaded, empty)).schema) as write:
-        for batch in read_batches(table, columns, report):
-            write(pa.table(scores(loaded, pa.Table.from_batches([batch]))))
-    err.print(f"{output}: scores by {type(loaded).__name__}, a row for each of {table}")
+    nodes = pa.table({} if edges is None else {NODE: pa.array([], pa.int64())})
+
+    def scored(rows: pa.Table) -> pa.Table:
+        own = {name: rows[name] for name in nodes.column_names}
+        return pa.table(own | scores(loaded, rows))
+
+    empty = pa.table({name: nodes[name] for name in nodes.column_names} | {n: pa.nulls(0) for n in columns})
+    with progress_bar("scoring") as report, _written(output, scored(empty).schema) as write:
+        if edges is None:
+            batches = read_batches(table, columns, report)
+        else:
+            batches = _neighbours(loaded, table, edges, undirected, report)
+        for batch in batches:
+            write(scored(pa.Table.from_batches([batch])))
+    what = "row" if edges is None else "node with neighbours"
+    err.print(f"{output}: scores by {type(loaded).__name__}, one for each {what} of {table}")
+    if not getattr(loaded, "calibrated_", True):
+        err.print("Warning: probabilities are not calibrated; rely on their order, or on the predictions.")
 
 
 def sample(
@@ -62,6 +84,23 @@ def sample(
     with _written(output, drawn.schema) as write:
         write(drawn)
     err.print(f"{output}: {rows} synthetic rows")
+
+
+def _neighbours(model: Any, table: Path, edges: str, undirected: bool, report: Any) -> Iterator[pa.RecordBatch]:
+    """The neighbour lists of an edge list, under the name of the column that the model has."""
+    import pyarrow as pa
+
+    from dpsketch.engines.graph import NODE, neighbour_sets
+    from dpsketch.learn.scoring import input_columns, universe
+
+    source, comma, target = (part.strip() for part in edges.partition(","))
+    if not (source and comma and target):
+        raise FileError(f"--edges needs two columns, got '{edges}' instead", "write --edges src,dst")
+    nodes = universe(model)
+    if nodes is None:
+        raise FileError("this model does not score sets of ids", "fit one to a release made by dpsketch graph")
+    for batch in neighbour_sets(table, nodes, source, target, undirected, report, named=True):
+        yield pa.RecordBatch.from_arrays(batch.columns, names=[NODE, *input_columns(model)])
 
 
 def _check_rows(output: Path, force: bool, *inputs: Path) -> None:

@@ -23,7 +23,7 @@ from dpsketch.errors import SourceError
 
 FILES = 64
 MOST_NODES = 2**31 - 2
-COLUMN = "neighbours"
+COLUMN, NODE = "neighbours", "node"
 _ROWS = 1 << 16
 
 
@@ -34,8 +34,10 @@ def neighbour_sets(
     target: str = "dst",
     undirected: bool = False,
     progress: Progress | None = None,
+    named: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches with one column, `neighbours`, of the targets of each source; node ids are 0 .. nodes-1.
+    """Batches with one column, `neighbours`, of the targets of each source; node ids are 0 .. nodes-1. `named`: with a
+    column `node` before it, for whoever scores nodes; a sketch never sees it.
 
     An edge whose source is not a node is left out, as a row without a unit is; a target that is not a node is kept as
     the overflow id. With `undirected`, each edge counts in both directions.
@@ -53,7 +55,7 @@ def neighbour_sets(
         for path in paths:
             pairs = np.fromfile(path, np.uint64)
             path.unlink()
-            yield from _batches(sorted_distinct(pairs))
+            yield from _batches(sorted_distinct(pairs), named)
 
 
 def check_nodes(nodes: object) -> None:
@@ -92,7 +94,7 @@ def _spill(sources: NDArray[np.uint64], targets: NDArray[np.uint64], nodes: int,
         file.write(pairs[start:stop].data)
 
 
-def _batches(pairs: NDArray[np.uint64]) -> Iterator[pa.RecordBatch]:
+def _batches(pairs: NDArray[np.uint64], named: bool) -> Iterator[pa.RecordBatch]:
     """Sorted pairs as lists, one for each source."""
     sources = pairs >> np.uint64(32)
     targets = (pairs & np.uint64(0xFFFFFFFF)).astype(np.int32)
@@ -101,4 +103,8 @@ def _batches(pairs: NDArray[np.uint64]) -> Iterator[pa.RecordBatch]:
         offsets = starts[first : first + _ROWS + 1]
         ids = pa.array(targets[offsets[0] : offsets[-1]])
         sets = pa.LargeListArray.from_arrays(pa.array(offsets - offsets[0]), ids)
-        yield pa.RecordBatch.from_arrays([sets], names=[COLUMN])
+        if not named:
+            yield pa.RecordBatch.from_arrays([sets], names=[COLUMN])
+            continue
+        nodes = pa.array(sources[offsets[:-1]].astype(np.int64))
+        yield pa.RecordBatch.from_arrays([nodes, sets], names=[NODE, COLUMN])

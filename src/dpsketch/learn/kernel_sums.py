@@ -6,7 +6,7 @@ accident, (c − N/W)/(1 − 1/W). The answer is the mean over the rows or the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import accumulate
 from math import ceil, log
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.encoding import cells_array, encode_column, whole_numbers
+from dpsketch.encoding import cells_array, encode_column, encode_sets, whole_numbers
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.release_noise import blockwise_total
@@ -105,21 +105,33 @@ class KernelSums:
 
     def records(self, points: Any) -> Records:
         """Points under the rules of the table's own cells; a matrix of numbers takes a shorter way."""
-        if hasattr(points, "column_names"):  # Arrow
-            points = {name: points[name].to_numpy() for name in points.column_names}
+        arrow = hasattr(points, "column_names")
         named = isinstance(points, Mapping) or (hasattr(points, "columns") and hasattr(points, "__getitem__"))
-        if named:
-            present = points if isinstance(points, Mapping) else list(points.columns)
+        if named or arrow:
+            names = points.column_names if arrow else points if isinstance(points, Mapping) else list(points.columns)
             for name in self.columns:
-                if name not in present:
+                if name not in names:
                     raise QueryError(f"the points lack column '{name}'", f"give {', '.join(self.columns)}")
-            return self._table({name: points[name] for name in self.columns})
+            return (self._arrow if arrow else self._table)({name: points[name] for name in self.columns})
         if not self._sets:
             return Records(self._codes(self._numbers.codes(self._matrix(points))))
         if len(self.columns) > 1:
             raise QueryError("points with sets and numbers need names", f"pass a mapping of {', '.join(self.columns)}")
         rows = list(points)
         return self._table({self._sets[0]: [rows] if rows and np.isscalar(rows[0]) else rows})
+
+    def _arrow(self, columns: dict[str, Any]) -> Records:
+        """Cells as the table's own are read: binary ones of a CSV file, too."""
+        sets = {name: encode_sets(column, columns[name]) for name, column in self._id_sets()}
+        codes = [encode_column(self._schema.column(name), columns[name]) for name in self._numbers.names]
+        own = np.array(codes, np.int16).reshape(len(codes), len(next(iter(columns.values()))))
+        return Records(self._codes(own), sets)
+
+    def _id_sets(self) -> Iterator[tuple[str, IdSet]]:
+        for name in self._sets:
+            column = self._schema.column(name)
+            assert isinstance(column, IdSet)
+            yield name, column
 
     def _table(self, columns: dict[str, Any]) -> Records:
         sets = {name: _id_sets(self._schema.column(name), columns[name]) for name in self._sets}

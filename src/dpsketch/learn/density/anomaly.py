@@ -34,6 +34,7 @@ class AnomalyScorer:
     scores of made-up records, drawn from the table of the release or, beside hashed counters, from the distribution
     that `view.sample` draws from; of those each counts by how much likelier the counters say it is than its own
     draw. No record is looked at. Without such a distribution in the release there are scores but no `predict`.
+    `how_` says what scores are made of.
     Source: race §4; RESEARCH "Anomaly scores".
     """
 
@@ -108,6 +109,8 @@ class AnomalyScorer:
         names = self._source.columns if isinstance(self._source, Hashed) else self._source.feature_names_in_
         self.feature_names_in_ = np.array(list(names), object)
         self.n_features_in_ = len(self.feature_names_in_)
+        source = self._source
+        self.how_ = f"{source.race.rows} rows of hashed counters" if isinstance(source, Hashed) else source.how_
 
     def _threshold(self) -> float:
         self._check_fitted()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -137,9 +138,24 @@ class KernelDensity:
         """Logarithms of the densities, as in scikit-learn; of no less than the least standard error of the noise or a
         tenth of a record, whichever is more: noise may well make a density negative.
         """
-        value = self.density(X).value
+        return self.logarithms(self.density(X).value)
+
+    def logarithms(self, densities: Floats) -> Floats:
+        """As `score_samples`, of densities that are known already."""
         least = max(self._source.least_error, _LOWEST) / (self._rows.value * self._integral)
-        return np.log(np.maximum(value, least))
+        return np.log(np.maximum(densities, least))
+
+    def plot(self, path: str | Path) -> None:
+        """A PNG file of the density over one or two columns of numbers."""
+        from dpsketch.learn.density.plot import plot_density
+
+        self._check_fitted()
+        names = tuple(self.feature_names_in_)
+        if len(names) > 2 or not all(self._schema.column(name).numeric for name in names):
+            raise QueryError(
+                f"a density of {', '.join(names)} cannot be drawn", "plots are of one or two columns of numbers"
+            )
+        plot_density(path, self, self._schema, names)
 
     def score(self, X: Any) -> float:
         """The sum of `score_samples`."""

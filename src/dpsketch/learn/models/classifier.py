@@ -90,8 +90,11 @@ class DensityClassifier:
             FitWarning,
             stacklevel=2,
         )
-        value = np.asarray(self.log_odds(X).value)
-        raised = np.exp(value - value.max(axis=1, keepdims=True))
+        return self.probabilities(np.asarray(self.log_odds(X).value))
+
+    def probabilities(self, log_odds: Floats) -> Floats:
+        """As `predict_proba`, of log-odds that are known already."""
+        raised = np.exp(log_odds - log_odds.max(axis=1, keepdims=True))
         return np.asarray(raised / raised.sum(axis=1, keepdims=True))
 
     def predict(self, X: Any) -> Labels:

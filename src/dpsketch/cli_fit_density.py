@@ -1,0 +1,129 @@
+"""`dpsketch fit density`, `anomaly` and `modes`: where records are, and where they are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpsketch.cli_fitted import Columns, Format, Save, Seed, check, keep, listed, print_rows, warnings_told
+from dpsketch.console import Force, err, out
+from dpsketch.errors import QueryError
+
+if TYPE_CHECKING:
+    from dpsketch.learn.density.estimate import KernelDensity
+
+Sketch = Annotated[Path, typer.Argument(help="A release made with --for density, anomaly or graph.")]
+
+
+def density(
+    sketch: Sketch,
+    columns: Columns = None,
+    kernel: Annotated[
+        str | None, typer.Option(help="euclidean or gaussian; by default the one that the release was made for.")
+    ] = None,
+    bandwidth: Annotated[
+        str | None,
+        typer.Option(help="Of the kernel: a number in widths of the bounds, or wage=5000,age=2 in the columns' units."),
+    ] = None,
+    format_: Format = "table",
+    plot: Annotated[Path | None, typer.Option(help="PNG file to write: the density over one or two columns.")] = None,
+    save: Save = None,
+    force: Force = False,
+) -> None:
+    """Kernel densities: prints what they are made of. Keep them with --save, ask them with `dpsketch score`."""
+    from dpsketch.learn.density.estimate import KernelDensity
+    from dpsketch.learn.view import open_view
+
+    check(sketch, format_, plot, save, force)
+    view = open_view(sketch)
+    with warnings_told():
+        model = KernelDensity(kernel, _bandwidth(bandwidth), listed(columns)).fit(view)
+    if plot is not None:
+        model.plot(plot)
+        err.print(f"{plot}: the density, in the table's units")
+    keep(model, save, force)
+    names, kernel_text = [str(name) for name in model.feature_names_in_], _kernel(model)
+    made = {"columns": ", ".join(names), "kernel": kernel_text}
+    several = len(model.considered_) > 1
+    rows = [made | {"from": how} | ({"mean_error": error} if several else {}) for how, error in model.considered_]
+    print_rows(rows, {"columns": names, "kernel": kernel_text, "how": model.how_}, format_)
+    if format_ == "table" and several:
+        out.print("The first estimate is taken, with the smallest mean standard error.")
+
+
+def anomaly(
+    sketch: Annotated[Path, typer.Argument(help="A release made with --for anomaly, or with --for density.")],
+    contamination: Annotated[
+        float, typer.Option(help="The share of anomalies that you expect: public knowledge, not found in the data.")
+    ] = 0.01,
+    columns: Columns = None,
+    format_: Format = "table",
+    save: Save = None,
+    force: Force = False,
+) -> None:
+    """Anomaly scores: prints the threshold. Keep them with --save, score rows with `dpsketch score`."""
+    from dpsketch.learn.density.anomaly import AnomalyScorer
+    from dpsketch.learn.view import open_view
+
+    check(sketch, format_, None, save, force)
+    with warnings_told():
+        model = AnomalyScorer(contamination, listed(columns)).fit(open_view(sketch))
+    keep(model, save, force)
+    names = [str(name) for name in model.feature_names_in_]
+    row = {"contamination": contamination, "threshold": float("nan") if model.offset_ is None else model.offset_}
+    print_rows([row], {"columns": names, "how": model.how_}, format_)
+    if format_ == "table":
+        out.print(f"Scores of {', '.join(names)} from {model.how_}; below the threshold is an anomaly.")
+    if model.offset_ is None:
+        err.print("No threshold: this release does not tell how scores are distributed; one with --for anomaly does.")
+
+
+def modes(
+    sketch: Sketch,
+    k: Annotated[int, typer.Option("--k", help="How many at most.")] = 1,
+    columns: Columns = None,
+    method: Annotated[str, typer.Option(help="restart, or cells: from the heaviest hash cells.")] = "restart",
+    format_: Format = "table",
+    seed: Seed = 0,
+) -> None:
+    """Places of the highest density, the densest first, in the table's units."""
+    from dpsketch.learn.density.modes import find_modes
+    from dpsketch.learn.view import open_view
+
+    check(sketch, format_, None, None, False)
+    with warnings_told():
+        found = find_modes(open_view(sketch), k, listed(columns), method, seed)
+    rows = [{key: _plain(value) for key, value in row.items()} for row in found.to_dicts()]
+    rows = [{("density_stderr" if key == "stderr" else key): value for key, value in row.items()} for row in rows]
+    print_rows(rows, {"how": found.how}, format_)
+    if format_ == "table":
+        out.print(f"{found.how}; ± is one standard error of the density there.")
+
+
+def _bandwidth(text: str | None) -> float | dict[str, float] | None:
+    if text is None:
+        return None
+    try:
+        if "=" not in text:
+            return float(text)
+        return {name.strip(): float(number) for name, number in (part.split("=") for part in text.split(","))}
+    except ValueError:
+        raise QueryError(
+            f"--bandwidth must be a number, or numbers of columns, got '{text}' instead", "write wage=5000,age=2"
+        ) from None
+
+
+def _kernel(model: KernelDensity) -> str:
+    from dpsketch.learn.density.radial import Radial
+
+    kernel = model.kernel_
+    if not isinstance(kernel, Radial):
+        return str(kernel)
+    return f"{kernel.name} (bandwidth {', '.join(f'{1 / span:.4g}' for span in kernel.spans)} of the bounds)"
+
+
+def _plain(value: Any) -> Any:
+    """As CSV and JSON hold it: moments as text."""
+    return float(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,72 @@
+"""`dpsketch fit classifier` and `linear`: models that predict a column."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from dpsketch.cli_fitted import Columns, Format, Save, check, keep, listed, print_rows, warnings_told
+from dpsketch.console import Force, out
+
+Target = Annotated[str, typer.Option(help="The column to predict.")]
+
+
+def classifier(
+    sketch: Annotated[Path, typer.Argument(help="A release made with --for classify:TARGET.")],
+    target: Target,
+    prior: Annotated[str, typer.Option(help="map: classes weigh as many as their records; ml: all the same.")] = "map",
+    method: Annotated[str, typer.Option(help="log-odds, or likelihood, the paper's, for comparison.")] = "log-odds",
+    format_: Format = "table",
+    save: Save = None,
+    force: Force = False,
+) -> None:
+    """A classifier from one sketch for each class: prints the classes and their shares."""
+    from dpsketch.learn.models.classifier import DensityClassifier
+    from dpsketch.learn.view import open_view
+
+    check(sketch, format_, None, save, force)
+    with warnings_told():
+        model = DensityClassifier(target, prior, method).fit(open_view(sketch))
+    keep(model, save, force)
+    counts = model.class_count_
+    priors = counts / counts.sum() if prior == "map" else np.full(len(counts), 1 / len(counts))
+    each = zip(model.classes_, counts, model.class_count_stderr_, priors, strict=True)
+    rows = [
+        {"class": str(label), "records": float(count), "records_stderr": float(error), "prior": float(share)}
+        for label, count, error, share in each
+    ]
+    names = [str(name) for name in model.feature_names_in_]
+    print_rows(rows, {"columns": names, "how": model.how_, "slope": model.slope_}, format_)
+    if format_ == "table":
+        out.print(f"{model.how_}, by {', '.join(names)}; ± is one standard error.")
+        out.print("Probabilities are not calibrated: rely on their order.")
+
+
+def linear(
+    sketch: Annotated[Path, typer.Argument(help="A release made with --for linear:TARGET, or a general one.")],
+    target: Target,
+    columns: Columns = None,
+    penalty: Annotated[float | None, typer.Option(help="Of large coefficients; by default as the noise asks.")] = None,
+    format_: Format = "table",
+    save: Save = None,
+    force: Force = False,
+) -> None:
+    """Linear regression: coefficients in the table's units, with standard errors."""
+    from dpsketch.learn.models.regression import LinearRegression
+    from dpsketch.learn.view import open_view
+
+    check(sketch, format_, None, save, force)
+    with warnings_told():
+        model = LinearRegression(target, listed(columns), penalty).fit(open_view(sketch))
+    keep(model, save, force)
+    names = ["intercept", *(str(name) for name in model.feature_names_in_)]
+    values = [float(model.intercept_), *model.coef_.tolist()]
+    errors = [float(model.intercept_stderr_), *model.coef_stderr_.tolist()]
+    each = zip(names, values, errors, strict=True)
+    rows = [{"feature": name, "coefficient": value, "coefficient_stderr": error} for name, value, error in each]
+    print_rows(rows, {"how": model.how_}, format_)
+    if format_ == "table":
+        out.print(f"{target} by {model.how_}; ± is one standard error.")

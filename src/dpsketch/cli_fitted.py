@@ -1,0 +1,89 @@
+"""What the verbs of `dpsketch fit` share: options, checks of output files, and how models are printed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table as RichTable
+
+from dpsketch.console import check_free, check_png, err, out
+from dpsketch.errors import FitWarning, QueryError
+
+if TYPE_CHECKING:
+    from dpsketch.learn.saved import SavedModel
+
+Columns = Annotated[
+    str | None, typer.Option(help="Columns, with commas between them; by default those that the release is for.")
+]
+Format = Annotated[str, typer.Option("--format", help="table, csv or json.")]
+Seed = Annotated[int, typer.Option(help="Of the search; another may find a better fit.", min=0)]
+Save = Annotated[Path | None, typer.Option(help="File to keep the model in, for `dpsketch score`.")]
+FORMATS = ("table", "csv", "json")
+
+
+def listed(names: str | None) -> list[str] | None:
+    """Names with commas between them."""
+    return None if names is None else [name.strip() for name in names.split(",")]
+
+
+def keep(model: SavedModel, save: Path | None, force: bool) -> None:
+    from dpsketch.learn.saved import save_model
+
+    if save is not None:
+        save_model(model, save, force)
+        err.print(f"{save}: the model; score rows with it: dpsketch score {save} TABLE -o scores.csv")
+
+
+def check(sketch: Path, format_: str, plot: Path | None, save: Path | None, force: bool) -> None:
+    if format_ not in FORMATS:
+        raise QueryError(f"--format must be one of {', '.join(FORMATS)}, got '{format_}' instead")
+    if plot is not None:
+        check_png(plot, force, sketch)
+    if save is not None:
+        check_free(save, force, sketch)
+
+
+@contextmanager
+def warnings_told() -> Iterator[None]:
+    """Warnings of a fit are printed when it is done."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        yield
+    for each in told:
+        if issubclass(each.category, FitWarning):
+            err.print(f"Warning: {each.message}")
+
+
+def print_rows(rows: list[dict[str, Any]], facts: dict[str, Any], format_: str) -> None:
+    if format_ == "json":
+        known = [{key: None if value != value else value for key, value in row.items()} for row in rows]  # nan: null
+        print(json.dumps(facts | {"rows": known}, indent=2, ensure_ascii=False))
+    elif format_ == "csv":
+        writer = csv.DictWriter(sys.stdout, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    else:
+        shown = RichTable()
+        names = [name for name in rows[0] if not name.endswith("_stderr")]
+        for name in names:
+            shown.add_column(name, justify="right")
+        for row in rows:
+            shown.add_row(*[_cell(row, name) for name in names])
+        out.print(shown)
+
+
+def _cell(row: dict[str, Any], name: str) -> str:
+    from dpsketch.learn.answer import Answer
+
+    error, value = row.get(f"{name}_stderr"), row[name]
+    if error is not None and error == error:
+        return str(Answer(value, error))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
