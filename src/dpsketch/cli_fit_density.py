@@ -21,11 +21,15 @@ def density(
     sketch: Sketch,
     columns: Columns = None,
     kernel: Annotated[
-        str | None, typer.Option(help="euclidean or gaussian; by default the one that the release was made for.")
+        str | None,
+        typer.Option(help="euclidean or gaussian; by default that of the hashed counters, of a table euclidean."),
     ] = None,
     bandwidth: Annotated[
         str | None,
-        typer.Option(help="Of the kernel: a number in widths of the bounds, or wage=5000,age=2 in the columns' units."),
+        typer.Option(
+            help="A number in widths of the bounds, or wage=5000,age=2 in the columns' units. A table takes any, and does "
+            "not know which it was made for."
+        ),
     ] = None,
     format_: Format = "table",
     plot: Annotated[Path | None, typer.Option(help="PNG file to write: the density over one or two columns.")] = None,

@@ -147,7 +147,8 @@ def next_steps(sketch: Path, purpose: str | None) -> str:
         "pca": f"dpsketch fit pca {sketch} --k {value}",
         "anomaly": f"dpsketch fit anomaly {sketch}",
     }
-    return steps.get(name, f"dpsketch fit density {sketch}")
+    bandwidth = f" --bandwidth {value}" if value else ""
+    return steps.get(name, f"dpsketch fit density {sketch}{bandwidth}")
 
 
 def purpose_of(text: str) -> tuple[str, str]:

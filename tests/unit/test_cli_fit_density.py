@@ -1,0 +1,240 @@
+"""`dpsketch release --for …`, the verbs of `dpsketch fit` for densities and predictions, and `score`: real files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+import dpsketch as dps
+from dpsketch.cli import app
+from dpsketch.errors import FileError, QueryError, RecipeError
+from planted_clusters import COLUMNS, ROWS, planted
+
+SCHEMA = f"[privacy]\nrows = {ROWS}\n" + "".join(
+    f"[columns.{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in facts.items())
+    for name, facts in COLUMNS.items()
+)
+PURPOSES = {
+    "density": ["--for", "density:0.1", "--columns", "c"],
+    "plane": ["--for", "density", "--columns", "a, c"],
+    "anomaly": ["--for", "anomaly"],
+    "classes": ["--for", "classify:label"],
+    "linear": ["--for", "linear:c", "--columns", "a,b"],
+    "rows": ["--for", "synthetic", "--columns", "a"],
+    "pca": ["--for", "pca:1"],
+}
+
+
+def invoke(*words: Any) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def done(*words: Any) -> Result:
+    found = invoke(*words)
+    assert found.exit_code == 0, (found.exception, found.output)
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("density")
+    pq.write_table(pa.table(dict(planted())), folder / "planted.parquet")
+    new = pa.table(dict(planted(2))).slice(0, 500)
+    pq.write_table(new, folder / "new.parquet")
+    pyarrow.csv.write_csv(new, folder / "new.csv")
+    (folder / "planted.toml").write_text(SCHEMA)
+    for name, words in PURPOSES.items():
+        out = folder / f"{name}.sketch"
+        spend = ["--epsilon", "2", "--ledger", folder / "l.db", "--dataset", name, "-o", out]
+        done("ledger", "grant", folder / "l.db", name, "--epsilon", "2")
+        done("release", folder / "planted.parquet", "--schema", folder / "planted.toml", *words, *spend)
+    return folder
+
+
+def scores(folder: Path, model: str, table: str = "new.parquet") -> pa.Table:
+    out = folder / f"{model}.{table}.scores.parquet"
+    done("score", folder / model, folder / table, "-o", out)
+    return pq.read_table(out)
+
+
+def test_a_density_is_fitted_drawn_and_asked(folder: Path) -> None:
+    words = ["--save", folder / "c.model", "--bandwidth", "0.1", "--plot", folder / "c.png"]
+    found = done("fit", "density", folder / "density.sketch", *words, "--format", "json")
+    assert json.loads(found.stdout)["columns"] == ["c"]
+    assert (folder / "c.png").read_bytes().startswith(b"\x89PNG")
+    table = scores(folder, "c.model")
+    assert table.column_names == ["density", "density_stderr", "log_density"]
+    exact = dps.Euclidean(4.0).kernel(np.abs(np.subtract.outer(planted(2)["c"][:500], planted()["c"])))
+    assert np.abs(table["density"].to_numpy() - exact.mean(1)).max() < 0.02
+    assert table == scores(folder, "c.model", "new.csv")
+    with pytest.raises(FileError, match=r"c\.model exists already"):
+        raise invoke("fit", "density", folder / "density.sketch", *words[:2]).exception  # type: ignore[misc]
+
+
+def test_other_kernels_and_two_columns(folder: Path) -> None:
+    words = ["--kernel", "gaussian", "--bandwidth", "a=2, c=4", "--columns", "c,a"]
+    found = done("fit", "density", folder / "plane.sketch", *words, "--plot", folder / "plane.png")
+    assert "gaussian" in found.stdout
+    assert (folder / "plane.png").stat().st_size > 5000
+    wrong = invoke("fit", "density", folder / "plane.sketch", "--bandwidth", "wide")
+    assert "--bandwidth must be a number" in str(wrong.exception)
+
+
+def test_modes_are_the_planted_centres(folder: Path) -> None:
+    found = done("fit", "modes", folder / "plane.sketch", "--k", "2", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(found.stdout)))
+    assert list(rows[0]) == ["a", "c", "density", "density_stderr"]
+    assert [float(row["a"]) for row in rows] == pytest.approx([-4, 4], abs=1)
+    assert "±" in done("fit", "modes", folder / "plane.sketch", "--method", "cells").stdout
+
+
+def test_anomalies_are_flagged(folder: Path) -> None:
+    found = done("fit", "anomaly", folder / "anomaly.sketch", "--contamination", "0.05", "--save", folder / "a.model")
+    assert "threshold" in found.stdout
+    table = scores(folder, "a.model")
+    assert table.column_names == ["score", "anomaly"]
+    assert table["anomaly"].to_numpy().mean() < 0.2
+    assert table == scores(folder, "a.model", "new.csv")
+    (folder / "odd.csv").write_text("a,b,c,label\n9.5,-9.5,39,x\n")
+    assert scores(folder, "a.model", "odd.csv")["anomaly"].to_pylist() == [True]
+
+
+def test_classes_are_told(folder: Path) -> None:
+    words = ["--target", "label", "--save", folder / "l.model", "--format", "json"]
+    found = json.loads(done("fit", "classifier", folder / "classes.sketch", *words).stdout)
+    assert [row["class"] for row in found["rows"]] == ["x", "y"]
+    assert found["rows"][0]["prior"] == pytest.approx(0.65, abs=0.02)
+    table = scores(folder, "l.model")
+    names = ["prediction", "probability_x", "probability_y"]
+    names += [f"log_odds_{label}{end}" for label in "xy" for end in ("", "_stderr")]
+    assert table.column_names == names
+    assert np.mean(table["prediction"].to_numpy() == planted(2)["label"][:500]) > 0.98
+    told = invoke("score", folder / "l.model", folder / "new.csv", "-o", folder / "l.csv").output
+    assert "not calibrated" in told
+
+
+def test_a_line_is_fitted(folder: Path) -> None:
+    words = ["--target", "c", "--save", folder / "line.model", "--format", "csv"]
+    found = done("fit", "linear", folder / "linear.sketch", *words).stdout
+    rows = list(csv.DictReader(io.StringIO(found)))
+    assert [row["feature"] for row in rows] == ["intercept", "a", "b"]
+    table = planted()
+    exact = np.linalg.lstsq(np.stack([np.ones(ROWS), table["a"], table["b"]], 1), table["c"], rcond=None)[0]
+    for row, value in zip(rows, exact, strict=True):
+        assert abs(float(row["coefficient"]) - value) < 5 * float(row["coefficient_stderr"])
+    assert scores(folder, "line.model").column_names == ["prediction"]
+    assert "second moments" in done("fit", "linear", folder / "linear.sketch", "--target", "c").stdout
+
+
+def test_a_grid_scores_and_gives_rows(folder: Path) -> None:
+    dps.save_model(dps.GridDensity().fit(dps.open(folder / "rows.sketch")), folder / "grid.model")
+    table = scores(folder, "grid.model")
+    assert table.column_names == ["density", "density_stderr"]
+    assert table == scores(folder, "grid.model", "new.csv")
+    done("sample", folder / "rows.sketch", "-n", "20", "-o", folder / "drawn.csv")
+    assert done("fit", "pca", folder / "pca.sketch", "--k", "1", "--format", "csv").stdout
+
+
+def test_no_rows_at_all_are_scored(folder: Path) -> None:
+    (folder / "none.csv").write_text("a,b,c,label\n")
+    done("fit", "density", folder / "plane.sketch", "--save", folder / "p.model")
+    done("fit", "anomaly", folder / "anomaly.sketch", "--save", folder / "n.model")
+    for model in ("p.model", "n.model"):
+        assert len(scores(folder, model, "none.csv")) == 0
+
+
+def test_nodes_of_an_edge_list_get_jaccard_densities(folder: Path) -> None:
+    """Nodes below 50 have one list, all others another."""
+    source = np.repeat(np.arange(200), 4)
+    target = np.where(source < 50, 0, 10) + np.tile(np.arange(4), 200)
+    pq.write_table(pa.table({"from": source, "to": target}), folder / "edges.parquet")
+    words = ["--nodes", "200", "--source", "from", "--target", "to", "--width", "500", "--repetitions", "50"]
+    spend = ["--epsilon", "100", "--ledger", folder / "l.db", "-o", folder / "graph.sketch"]
+    done("graph", folder / "edges.parquet", *words, *spend)
+    assert "A person who is in many lists is not protected" in done("show", folder / "graph.sketch").stdout
+    done("fit", "density", folder / "graph.sketch", "--save", folder / "graph.model")
+    out = folder / "nodes.parquet"
+    done("score", folder / "graph.model", folder / "edges.parquet", "--edges", "from,to", "-o", out)
+    found = pq.read_table(out).sort_by("node")
+    assert found["node"].to_pylist() == list(range(200))
+    assert found["density"].to_numpy() == pytest.approx(np.where(np.arange(200) < 50, 0.25, 0.75), abs=0.02)
+    lists = pa.table({"neighbours": [[0, 1, 2, 3], [10, 11, 12, 13], [], None]})
+    pq.write_table(lists, folder / "lists.parquet")
+    assert scores(folder, "graph.model", "lists.parquet")["density"].to_pylist()[:2] == pytest.approx([0.25, 0.75], 0.1)
+    for model, words, message in (
+        ("graph.model", ["--edges", "from"], "--edges needs two columns"),
+        ("line.model", ["--edges", "from,to"], "does not score sets of ids"),
+    ):
+        wrong = invoke("score", folder / model, folder / "edges.parquet", *words, "-o", folder / "x.csv")
+        assert message in str(wrong.exception)
+
+
+def test_lists_are_released_for_graphs(folder: Path) -> None:
+    lists = [[place % 5, place % 7] for place in range(100)]
+    pq.write_table(pa.table({"friends": lists}), folder / "friends.parquet")
+    (folder / "friends.toml").write_text('[privacy]\nrows = 100\n[columns.friends]\nkind = "set"\nuniverse = 7\n')
+    spend = ["--epsilon", "1", "--ledger", folder / "l.db", "-o", folder / "friends.sketch"]
+    done("release", folder / "friends.parquet", "--schema", folder / "friends.toml", "--for", "graph", *spend)
+    assert "MinHash" in done("fit", "density", folder / "friends.sketch").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--for", "oven"], "--for must be one of density, anomaly, classify, linear, synthetic, pca, graph"),
+        (["--for", "classify"], "--for classify needs more"),
+        (["--for", "anomaly:3"], "nothing belongs to"),
+        (["--for", "density:wide"], "a bandwidth must be a number"),
+        (["--for", "pca:many"], "components must be a whole number"),
+        (["--for", "graph", "--columns", "a"], "--columns is not for graphs"),
+        (["--for", "graph"], "needs one column of sets"),
+        (["--for", "density", "--clusters", "3"], "--for is a recipe of its own"),
+        (["--for", "density", "--frequencies", "3"], "--for is a recipe of its own"),
+        (["--columns", "a"], "--columns is for clusters or a purpose"),
+    ],
+)
+def test_wrong_purposes_are_refused_before_any_spend(folder: Path, words: list[str], message: str) -> None:
+    spend = ["--epsilon", "1", "--ledger", folder / "wrong.db", "-o", folder / "wrong.sketch"]
+    found = invoke("release", folder / "planted.parquet", "--schema", folder / "planted.toml", *words, *spend)
+    assert isinstance(found.exception, RecipeError)
+    assert message in str(found.exception)
+    assert not (folder / "wrong.sketch").exists()
+
+
+def test_what_cannot_be_drawn_or_fitted(folder: Path) -> None:
+    for words, message in (
+        (["density", "anomaly.sketch", "--plot", folder / "x.png"], "cannot be drawn"),
+        (["density", "rows.sketch"], "this release holds no density"),
+        (["classifier", "density.sketch", "--target", "label"], "holds no hashed counters for each class"),
+    ):
+        found = invoke("fit", words[0], folder / words[1], *words[2:])
+        assert isinstance(found.exception, QueryError)
+        assert message in str(found.exception)
+    assert not (folder / "x.png").exists()
+
+
+def test_plans_of_densities_and_rows(folder: Path) -> None:
+    words = ["plan", "--schema", folder / "planted.toml", "--epsilon", "0.1,1"]
+    assert "table" in done(*words, "--task", "density:0.1", "--columns", "a,c").stdout
+    found = json.loads(done(*words, "--task", "density", "--json").stdout)
+    assert [plan["epsilon"] for plan in found] == [0.1, 1]
+    assert found[0]["race_error"] > found[1]["race_error"]
+    assert "grid" in done(*words, "--task", "synthetic", "--columns", "a").stdout
+    (first, second) = json.loads(done(*words, "--task", "synthetic", "--json").stdout)
+    assert first["error"] > second["error"]
+    assert "budget" in done("plan", "--task", "density", "--columns", "2", "--rows", "1000").stdout
+    for task, more, message in (
+        ("density", ["--k", "2"], "--k and --plot are not for the task density"),
+        ("synthetic:3", [], "--task must be one of kmeans, gmm, pca, density, synthetic"),
+    ):
+        assert message in str(invoke(*words, "--task", task, *more).exception)
