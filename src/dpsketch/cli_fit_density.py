@@ -27,8 +27,8 @@ def density(
     bandwidth: Annotated[
         str | None,
         typer.Option(
-            help="A number in widths of the bounds, or wage=5000,age=2 in the columns' units. A table takes any, and does "
-            "not know which it was made for."
+            help="A number in widths of the bounds, or wage=5000,age=2 in the columns' units. A table takes any, and "
+            "does not know which it was made for."
         ),
     ] = None,
     format_: Format = "table",
@@ -125,7 +125,8 @@ def _kernel(model: KernelDensity) -> str:
     kernel = model.kernel_
     if not isinstance(kernel, Radial):
         return str(kernel)
-    return f"{kernel.name} (bandwidth {', '.join(f'{1 / span:.4g}' for span in kernel.spans)} of the bounds)"
+    widths = dict.fromkeys(f"{1 / span:.3g}" for span in kernel.spans)  # most often all the same
+    return f"{kernel.name}, {', '.join(widths)} of the bounds"
 
 
 def _plain(value: Any) -> Any:

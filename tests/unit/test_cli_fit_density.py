@@ -74,8 +74,8 @@ def test_a_density_is_fitted_drawn_and_asked(folder: Path) -> None:
     assert (folder / "c.png").read_bytes().startswith(b"\x89PNG")
     table = scores(folder, "c.model")
     assert table.column_names == ["density", "density_stderr", "log_density"]
-    exact = dps.Euclidean(4.0).kernel(np.abs(np.subtract.outer(planted(2)["c"][:500], planted()["c"])))
-    assert np.abs(table["density"].to_numpy() - exact.mean(1)).max() < 0.02
+    exact = dps.Euclidean(4.0).kernel(np.abs(np.subtract.outer(planted(2)["c"][:20], planted()["c"])))
+    assert np.abs(table["density"].to_numpy()[:20] - exact.mean(1)).max() < 0.02
     assert table == scores(folder, "c.model", "new.csv")
     with pytest.raises(FileError, match=r"c\.model exists already"):
         raise invoke("fit", "density", folder / "density.sketch", *words[:2]).exception  # type: ignore[misc]
@@ -147,9 +147,10 @@ def test_a_grid_scores_and_gives_rows(folder: Path) -> None:
 
 def test_no_rows_at_all_are_scored(folder: Path) -> None:
     (folder / "none.csv").write_text("a,b,c,label\n")
-    done("fit", "density", folder / "plane.sketch", "--save", folder / "p.model")
-    done("fit", "anomaly", folder / "anomaly.sketch", "--save", folder / "n.model")
-    for model in ("p.model", "n.model"):
+    view = dps.open(folder / "anomaly.sketch")
+    dps.save_model(dps.KernelDensity().fit(view), folder / "hashed.model")
+    dps.save_model(dps.KernelDensity().fit(dps.open(folder / "plane.sketch")), folder / "table.model")
+    for model in ("hashed.model", "table.model"):
         assert len(scores(folder, model, "none.csv")) == 0
 
 
