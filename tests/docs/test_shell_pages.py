@@ -20,7 +20,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.mark.parametrize("page", ["densities.md", "models.md"])
 def test_the_commands_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    pq.write_table(pa.table(make_table(20_000)), "hospital.parquet")
+    pq.write_table(pa.table(make_table(5_000)), "hospital.parquet")
     Path("hospital.toml").write_text(SCHEMA)
     section = (DOCS / page).read_text().split("## From the shell\n")[1].split("\n## ")[0]
     (block,) = re.findall(r"```console\n(.*?)```", section, re.DOTALL)

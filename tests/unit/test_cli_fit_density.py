@@ -27,7 +27,7 @@ SCHEMA = f"[privacy]\nrows = {ROWS}\n" + "".join(
 PURPOSES = {
     "density": ["--for", "density:0.1", "--columns", "c"],
     "plane": ["--for", "density", "--columns", "a, c"],
-    "anomaly": ["--for", "anomaly"],
+    "anomaly": ["--for", "anomaly", "--columns", "a,b,label"],
     "classes": ["--for", "classify:label"],
     "linear": ["--for", "linear:c", "--columns", "a,b"],
     "rows": ["--for", "synthetic", "--columns", "a"],
