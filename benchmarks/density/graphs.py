@@ -36,10 +36,9 @@ def run(options: Options, say: Say) -> None:
     cases = ((1.0, DELTA, rows), (0.1, DELTA, rows), (1.0, 0.0, PURE_ROWS))
     edges = pq.read_table(slashdot())
     apart = edges.filter(pc.not_equal(edges["src"], edges["dst"]))
-    cases = cases[:1] if options.quick else cases
-    _graph("Slashdot", apart, SLASHDOT_NODES, cases, options, say)
+    _graph("Slashdot", apart, SLASHDOT_NODES, cases[:1] if options.quick else cases, options, say)
     if not options.quick:
-        say("with the file's self-loops, 78,303 of its edges: nodes that name themselves are in no other's sets")
+        say("with self-loops, which are 78,303 of the file's edges:")
         _graph("Slashdot as it is", edges, SLASHDOT_NODES, cases[:1], options, say)
 
 
