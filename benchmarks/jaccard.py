@@ -6,14 +6,15 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.sparse
 
 import dpsketch as dps
 
 
-def adjacency(edges: Path, nodes: int) -> scipy.sparse.csr_matrix:
-    table = pq.read_table(edges)
+def adjacency(edges: Path | pa.Table, nodes: int) -> scipy.sparse.csr_matrix:
+    table = pq.read_table(edges) if isinstance(edges, Path) else edges
     source, target = table["src"].to_numpy(), table["dst"].to_numpy()
     matrix = scipy.sparse.csr_matrix((np.ones(len(source)), (source, target)), (nodes, nodes))
     matrix.data[:] = 1.0

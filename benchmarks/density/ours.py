@@ -106,16 +106,9 @@ def class_scores(passes: Passes, split: Split, budget: dps.Budget) -> Scored:
 
 def predictions(passes: Passes, split: Split, budget: dps.Budget) -> Scored:
     """Linear regression from second moments of the features and the target."""
-    columns = (*split.columns, split.target)
-    if hasattr(dps.Recipe, "regression"):
-        recipe = _ready("regression", split.schema, split.target, rows=split.schema.rows, budget=budget)
-    else:
-        recipe = dps.Recipe([dps.Part(dps.SecondMoments(columns), 1.0)])
+    recipe = _ready("linear", split.schema, split.target, rows=split.schema.rows, budget=budget, columns=split.columns)
     view = passes.view(recipe, budget)
-    try:
-        model, seconds = _fitted(dps.LinearRegression(split.target), view)
-    except dps.DpsketchError as error:
-        raise NotThere(f"dps.LinearRegression does not take second moments: {error.fact}") from None
+    model, seconds = _fitted(dps.LinearRegression(split.target), view)
     values = model.predict(split.test.select(list(split.columns)))
     return Scored(np.asarray(values), None, recipe_text(view), passes.seconds | {"fit": seconds})
 
@@ -135,16 +128,15 @@ def anomaly_scores(passes: Passes, found: Anomalies, budget: dps.Budget) -> Scor
 def synthetic_rows(
     passes: Passes, schema: Schema, budget: dps.Budget, count: int, seed: int, flat: bool = False
 ) -> Scored:
-    """Rows drawn from the release; `flat`: by the density paper's flat heap, for comparison."""
+    """Rows drawn from the release; `flat`: by the density paper's flat heap, from one level of 32 cells a column."""
     columns = schema_columns(schema)
-    recipe = _ready("synthetic", schema, rows=schema.rows, budget=budget, columns=columns)
+    if flat:
+        recipe = dps.Recipe([dps.Part(dps.Count(), 0.02), dps.Part(dps.Grid(columns), 0.98)])
+    else:
+        recipe = _ready("synthetic", schema, rows=schema.rows, budget=budget, columns=columns)
     view = passes.view(recipe, budget)
     start = time.process_time()
-    if flat:
-        needs("GridDensity")
-        drawn = _fitted(dps.GridDensity(method="heap"), view)[0].sample(count, seed)
-    else:
-        drawn = view.sample(count, seed)
+    drawn = view.sample(count, seed, method="heap" if flat else "auto")
     took = passes.seconds | {"draw": time.process_time() - start}
     return Scored(drawn, None, recipe_text(view), took)
 

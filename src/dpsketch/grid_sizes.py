@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, exp, inf, log, log2, prod, sqrt
+from math import ceil, exp, log, log2, prod, sqrt
 
 from dpsketch.maps.grid import Grid
 from dpsketch.privacy.budget import Budget
-from dpsketch.relation import Relation
 from dpsketch.schema import Column, Schema
+from dpsketch.sizes import counter_noise
 
 GRID_SHARE = 0.98
 START = 3  # the coarsest level
@@ -89,22 +89,8 @@ def every_cell(columns: Sequence[Column], level: int) -> float:
 
 
 def counter_deviation(schema: Schema, budget: Budget, grid: Grid, share: float = GRID_SHARE) -> float:
-    """The standard deviation of the noise of an estimate, the mean of K rows: Laplace's or Gaussian, the lesser."""
-    from dpsketch.privacy.calibrate import gaussian_deviation
-
-    if not budget.private:
-        return 0.0
-    together = schema.rows_per_unit or 1
-    if schema.relation is Relation.REPLACE_ONE:
-        together *= 2
-    tables = grid.rows * len(grid.levels)
-    laplace = inf if budget.rho is not None else sqrt(2) * tables * together / (share * budget.strength)
-    gaussian = inf
-    if budget.rho is not None:
-        gaussian = sqrt(tables / (2 * share * budget.rho)) * together
-    elif budget.delta:
-        gaussian = gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1) * sqrt(tables / share) * together
-    return min(laplace, gaussian) / sqrt(grid.rows)
+    """The standard deviation of the noise of an estimate, the mean of K rows."""
+    return counter_noise(schema, budget, grid.rows * len(grid.levels), share, signed=True) / sqrt(grid.rows)
 
 
 def suits_grid(schema: Schema, columns: Sequence[Column], rows: int, budget: Budget) -> bool:

@@ -111,8 +111,13 @@ def synthetic(schema: Schema, rows: int, budget: Budget, columns: Sequence[str] 
     chosen = [schema.scalars[schema.index(name)] for name in names]
     if suits_grid(schema, chosen, rows, budget):
         return [(Count(), 0.02), (best_grid(schema, chosen, rows, budget), GRID_SHARE)]
-    parts = general(replace(schema, columns=tuple(chosen)), rows, budget, None)
-    return [(_of_columns(each, names), share) for each, share in parts]
+    return _general_of(schema, names, rows, budget)
+
+
+def _general_of(schema: Schema, names: tuple[str, ...], rows: int, budget: Budget) -> Shares:
+    """The general recipe of the named columns."""
+    only = replace(schema, columns=tuple(schema.column(name) for name in names))
+    return [(_of_columns(each, names), share) for each, share in general(only, rows, budget, None)]
 
 
 def _of_columns(each: FeatureMap, names: tuple[str, ...]) -> FeatureMap:
@@ -196,13 +201,8 @@ def anomaly(schema: Schema, rows: int, budget: Budget, columns: Sequence[str] | 
         return density(schema, rows, budget, names, None, None)
     family = Euclidean(ANOMALY_BANDWIDTH * sqrt(len(names)), ANOMALY_POWER)
     race = Race(names, ANOMALY_ROWS, DENSITY_RACE_WIDTH, hash=family)
-    only = replace(schema, columns=tuple(schema.column(name) for name in names))
-    parts: Shares = [(race, 1 - ANOMALY_THRESHOLD)]
-    for part, share in general(only, rows, budget, None):
-        if getattr(part, "columns", names) is None:
-            part = replace(part, columns=names)  # type: ignore[type-var]
-        parts.append((part, round(share * ANOMALY_THRESHOLD, 4)))
-    return parts
+    threshold = _general_of(schema, names, rows, budget)
+    return [(race, 1 - ANOMALY_THRESHOLD), *((part, round(share * ANOMALY_THRESHOLD, 4)) for part, share in threshold)]
 
 
 def graph(schema: Schema, rows: int, budget: Budget) -> Shares:

@@ -306,18 +306,21 @@ def classifier_sizes(schema: Schema, rows: int, budget: Budget, classes: int, sh
     return tables, bits
 
 
-def counter_noise(schema: Schema, budget: Budget, tables: int = 1, share: float = 1.0) -> float:
-    """The standard deviation of the noise of one counter of as many tables: Laplace or Gaussian, the smaller."""
+def counter_noise(schema: Schema, budget: Budget, tables: int = 1, share: float = 1.0, signed: bool = False) -> float:
+    """The standard deviation of the noise of one counter, of which a record changes one in each of `tables` by 1, or by
+    1 or −1 if `signed`: Laplace or Gaussian, the smaller.
+    """
     from dpsketch.privacy.calibrate import gaussian_deviation
 
     if not budget.private:
         return 0.0
-    together = schema.rows_per_unit or 1
-    replaced = 2 if schema.relation is Relation.REPLACE_ONE else 1
+    together, most, square = schema.rows_per_unit or 1, 1, 1
+    if schema.relation is Relation.REPLACE_ONE:
+        most, square = 2, 4 if signed else 2
     if budget.rho is not None:
-        return together * sqrt(replaced * tables / (2 * share * budget.rho))
-    laplace = sqrt(2) * together * replaced * tables / (share * budget.strength)
+        return together * sqrt(square * tables / (2 * share * budget.rho))
+    laplace = sqrt(2) * together * most * tables / (share * budget.strength)
     if not budget.delta:
         return laplace
     single = gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1)
-    return min(laplace, single * together * sqrt(replaced * tables / share))
+    return min(laplace, single * together * sqrt(square * tables / share))

@@ -28,6 +28,7 @@ MODELS = (
     "DensityClassifier",
     "GaussianMixture",
     "GridDensity",
+    "HashedLinear",
     "KMeans",
     "KernelDensity",
     "LinearRegression",

@@ -63,6 +63,11 @@ def _linear(model: LinearRegression, table: Any) -> Columns:
     return {"prediction": model.predict(table)}
 
 
+def _hashed_linear(model: Any, table: Any) -> Columns:
+    found = model.predict(table)
+    return {"prediction": found.astype(str) if found.dtype == object else found}
+
+
 def _logistic(model: LogisticRegression, table: Any) -> Columns:
     shares = model.predict_proba(table)
     each = {f"probability_{label}": share for label, share in zip(model.classes_, shares.T, strict=True)}
@@ -111,6 +116,7 @@ _SCORERS = {
     "DensityClassifier": _Scorer(_places, _density_classifier),
     "GaussianMixture": _Scorer(_places, _mixture),
     "GridDensity": _Scorer(_places, _grid_density),
+    "HashedLinear": _Scorer(_designed, _hashed_linear),
     "KMeans": _Scorer(_places, _kmeans),
     "KernelDensity": _Scorer(_places, _kernel_density),
     "LinearRegression": _Scorer(_designed, _linear),
