@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpsketch.density_plan import density_plan
+    from dpsketch.density_planning import density_plan
     from dpsketch.embed import fit_embedding
     from dpsketch.engines.local import Local, accumulate
     from dpsketch.errors import DpsketchError, FitWarning
@@ -155,7 +155,7 @@ _HOMES = {
     "Subsampled": "maps.subsampled",
     "View": "learn.view",
     "accumulate": "engines.local",
-    "density_plan": "density_plan",
+    "density_plan": "density_planning",
     "find_modes": "learn.density.modes",
     "fit_embedding": "embed",
     "fit_loss": "learn.models.losses",

@@ -73,7 +73,7 @@ def _print_density(
     bandwidth: float | None,
     as_json: bool,
 ) -> None:
-    from dpsketch.density_plan import density_plan
+    from dpsketch.density_planning import density_plan
 
     plans = [density_plan(facts, rows, budget, names, bandwidth) for budget in budgets]
     if as_json:
