@@ -106,17 +106,24 @@ def class_scores(passes: Passes, split: Split, budget: dps.Budget) -> Scored:
 
 def predictions(passes: Passes, split: Split, budget: dps.Budget) -> Scored:
     """Linear regression from second moments of the features and the target."""
-    columns = (*split.columns, split.target)
-    if hasattr(dps.Recipe, "regression"):
-        recipe = _ready("regression", split.schema, split.target, rows=split.schema.rows, budget=budget)
-    else:
-        recipe = dps.Recipe([dps.Part(dps.SecondMoments(columns), 1.0)])
+    recipe = _ready("linear", split.schema, split.target, rows=split.schema.rows, budget=budget)
     view = passes.view(recipe, budget)
     try:
         model, seconds = _fitted(dps.LinearRegression(split.target), view)
     except dps.DpsketchError as error:
         raise NotThere(f"dps.LinearRegression does not take second moments: {error.fact}") from None
     values = model.predict(split.test.select(list(split.columns)))
+    return Scored(np.asarray(values), None, recipe_text(view), passes.seconds | {"fit": seconds})
+
+
+def hashed_predictions(passes: Passes, split: Split, budget: dps.Budget) -> Scored:
+    """The race paper's way to a linear model, for comparison: of two classes the score of the second."""
+    recipe = _ready("hashed_linear", split.schema, split.target, rows=split.schema.rows, budget=budget)
+    view = passes.view(recipe, budget)
+    loss = "squared" if split.schema.column(split.target).numeric else "hinge"
+    model, seconds = _fitted(dps.HashedLinear(split.target, loss), view)
+    features = split.test.select(list(split.columns))
+    values = model.predict(features) if loss == "squared" else model.decision_function(features)
     return Scored(np.asarray(values), None, recipe_text(view), passes.seconds | {"fit": seconds})
 
 
