@@ -120,7 +120,7 @@ def test_saved_models_are_the_same(regression: dps.HashedLinear, classifier: dps
 def test_lies_in_saved_models(regression: dps.HashedLinear) -> None:
     facts, arrays = regression.to_saved()
     for lie in ({"columns": ["a"]}, {"columns": ["a", "a"]}, {"columns": ["a", "four"]}, {"columns": ["a", "y"]}):
-        with pytest.raises(ValueError, match="columns|coef"):
+        with pytest.raises(ValueError, match=r"columns|coef"):
             dps.HashedLinear.from_saved(facts | lie, arrays)
     for lie in ({"loss": "absolute"}, {"target": "four"}, {"loss": "hinge"}):
         with pytest.raises(QueryError):
