@@ -30,8 +30,8 @@ class HashedLinear:
     """A linear model whose loss is estimated from hashed counters (`Recipe.hashed_linear`), as the race paper does:
     `fit(view)`. `loss="squared"` predicts a number, `"hinge"` one of two classes.
 
-    **Less accurate than its alternatives**, `LinearRegression` and `LogisticRegression` or `DensityClassifier`: a few
-    hundred hashes resolve a loss too coarsely, with or without noise. docs/models.md has figures.
+    **Less accurate than its alternatives**, `LinearRegression` and `LogisticRegression` or `DensityClassifier`: a
+    thousand hashes resolve a loss too coarsely, with or without noise. docs/models.md has figures.
 
     `coef_` and `intercept_` are in the user's units (of the logarithm or asinh where the schema transforms a column):
     of the target for `"squared"`, of a score whose sign tells the class for `"hinge"`. How far noise and hashes move

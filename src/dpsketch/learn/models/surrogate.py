@@ -15,7 +15,7 @@ from dpsketch.maps.race import BoundRace
 from dpsketch.schema import Floats
 
 _DIRECTIONS, _STEPS = 48, 25
-_SMOOTHING = 0.5  # of the longest place: a wide mean of a quadratic has the same minimum, and less noise
+_SMOOTHING = 0.2  # of the longest place: wider means reach past it, where they mislead; narrower ones follow jumps
 _LENGTHS = 2.0 ** np.arange(-5.0, 2.0)  # of a step, in smoothing radii
 _BLOCK, _SEED = 1 << 22, 31
 Loss = Callable[[Floats], Floats]

@@ -72,11 +72,14 @@ def test_collisions_follow_the_kernel() -> None:
     np.testing.assert_allclose(found, InnerProduct(4).kernel(products), atol=0.03)
 
 
-def test_the_minimum_of_a_quadratic() -> None:
-    def bowl(places: np.ndarray) -> np.ndarray:
-        return np.asarray(((places - [0.5, -0.25, 0.1]) ** 2).sum(axis=1))
+@pytest.mark.parametrize("place", [(0.5, -0.25, 0.1), (0.0, 0.0, 0.0), (-0.3, 1.1, 0.2)])
+def test_the_minimum_of_a_long_valley(place: tuple[float, ...]) -> None:
+    """Also near the longest place that is allowed."""
 
-    np.testing.assert_allclose(minimum(bowl, 3, 1.5), [0.5, -0.25, 0.1], atol=0.1)
+    def valley(places: np.ndarray) -> np.ndarray:
+        return np.asarray(((places - place) ** 2 * [1.0, 0.2, 1.0]).sum(axis=1))
+
+    np.testing.assert_allclose(minimum(valley, 3, 1.5), place, atol=0.15)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +96,7 @@ def test_a_planted_regression(regression: dps.HashedLinear) -> None:
     table = planted(seed=2)
     assert regression.score(table, table["y"]) > 0.8
     assert regression.coef_[0] == pytest.approx(3, abs=1)
-    assert regression.coef_[1] == pytest.approx(-20, abs=8)
+    assert regression.coef_[1] == pytest.approx(-20, abs=12)
     assert regression.intercept_ == pytest.approx(60, abs=8)
     assert np.isnan(regression.coef_stderr_).all()
     assert list(regression.feature_names_in_) == ["a", "b"]
