@@ -17,6 +17,7 @@ from benchmarks.m2m import environments
 
 GOALS = {"occupancy": 0.994, "htru2": 0.953, "nomao": 0.97, "skin": 0.998, "mnist": 0.81, "covtype": 0.69}  # ε=1, δ
 TABLES = ("occupancy", "htru2", "nomao", "skin", "cod_rna", "mnist", "covtype")
+HASHED = ("occupancy", "htru2")
 BUDGETS = ((1.0, DELTA), (0.1, DELTA), (1.0, 0.0), (0.1, 0.0))
 
 
@@ -50,6 +51,12 @@ def _table(name: str, options: Options, say: Say) -> None:
         if found:
             goal = GOALS.get(name) if (epsilon, delta) == (1.0, DELTA) else None
             say(at_least(f"  ours {text}", found, goal))
+        if name in HASHED and (epsilon, delta) == (1.0, DELTA):
+            hashed = [
+                figure(split, ours.hashed_predictions(each, split, dps.Budget(epsilon, delta)).values)
+                for split, each in zip(splits, passes, strict=True)
+            ]
+            say(at_least(f"  hashed surrogate of the paper's linear SVM {text}", hashed))
         squares = []
         for run, (train, test) in enumerate(features):
             one_hot = np.eye(labels[run].max() + 1)[labels[run]]

@@ -4,6 +4,7 @@ predictions are clamped to the declared bounds of the target: a few odd rows of 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -14,10 +15,11 @@ from benchmarks.density import baselines, ours
 from benchmarks.density.goals import at_most, budget_text
 from benchmarks.density.runs import DELTA, attempted
 from benchmarks.density.tables import Split, labels_of, regression, unit_features
-from dpsketch.schema import HIGHEST, LOWEST, Floats
+from dpsketch.schema import HIGHEST, LOWEST, Floats, Schema
 
 GOALS = {"california": 0.37, "gas": 0.40, "airfoil": 0.55}  # at ε=1, δ
 TABLES = ("california", "airfoil", "gas", "naval")
+HASHED = ("california", "airfoil")
 BUDGETS = ((1.0, DELTA), (0.1, DELTA), (1.0, 0.0), (10.0, 0.0))
 
 
@@ -50,6 +52,22 @@ def _table(name: str, options: Options, say: Say) -> None:
         if found:
             goal = GOALS.get(name) if (epsilon, delta) == (1.0, DELTA) else None
             say(at_most(f"  ours {text}", found, goal))
+            if goal is not None:
+                shown = [tight(split) for split in splits]
+                values = [
+                    error_of(
+                        split,
+                        ours.predictions(ours.Passes(split.train, split.schema), split, dps.Budget(1, DELTA)).values,
+                    )
+                    for split in shown
+                ]
+                say(at_most(f"  ours {text}, with bounds that nobody may take from the table", values, goal))
+        if name in HASHED and (epsilon, delta) == (1.0, DELTA):
+            hashed = [
+                error_of(split, ours.hashed_predictions(each, split, dps.Budget(epsilon, delta)).values)
+                for split, each in zip(splits, passes, strict=True)
+            ]
+            say(at_most(f"  hashed surrogate of the paper {text}", hashed))
         noisy: dict[str, list[float]] = {}
         for run, (train, test) in enumerate(features):
             seed, target = options.seed + run, targets[run]
@@ -60,6 +78,16 @@ def _table(name: str, options: Options, say: Say) -> None:
                 noisy.setdefault("AdaSSP", []).append(scaled_error(splits[run], predicted))
         for method, values in noisy.items():
             say(at_most(f"  {method} {text}", values))
+
+
+def tight(split: Split) -> Split:
+    """Bounds at the quantiles of 0.5 % and 99.5 % of the table itself: what rough bounds cost, not a private figure."""
+    facts = split.schema.to_dict()
+    for name, column in facts["columns"].items():
+        low, high = np.quantile(labels_of(split.train, name).astype(np.float64), [0.005, 0.995])
+        if high > low:
+            column["lower"], column["upper"] = float(low), float(high)
+    return replace(split, schema=Schema.from_dict(facts))
 
 
 def error_of(split: Split, predicted: Floats) -> float:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.density.modes import Modes, find_modes
     from dpsketch.learn.grids.density import GridDensity
     from dpsketch.learn.models.classifier import DensityClassifier
+    from dpsketch.learn.models.hashed_linear import HashedLinear
     from dpsketch.learn.models.losses import fit_loss
     from dpsketch.learn.models.pca import PCA
     from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
@@ -67,6 +68,7 @@ __all__ = [
     "Grid",
     "GridDensity",
     "Grouped",
+    "HashedLinear",
     "Histogram",
     "InnerProduct",
     "KMeans",
@@ -126,6 +128,7 @@ _HOMES = {
     "Grid": "maps.grid",
     "GridDensity": "learn.grids.density",
     "Grouped": "maps.grouped",
+    "HashedLinear": "learn.models.hashed_linear",
     "Histogram": "maps.histogram",
     "InnerProduct": "maps.hashes",
     "KMeans": "learn.clusters.kmeans",

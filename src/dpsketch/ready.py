@@ -12,13 +12,13 @@ from dpsketch.maps.base import FeatureMap, check_columns, check_whole
 from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
 from dpsketch.maps.grouped import Grouped
-from dpsketch.maps.hashes import Euclidean, HashFamily, MinHash, Product, SignedProjection
+from dpsketch.maps.hashes import Euclidean, HashFamily, InnerProduct, MinHash, Product, SignedProjection
 from dpsketch.maps.histogram import Histogram
 from dpsketch.maps.marginals import Marginals
 from dpsketch.maps.pairs import Pairs
 from dpsketch.maps.quadratic import Quadratic
 from dpsketch.maps.race import Race, bandwidth_spans
-from dpsketch.maps.ramps import ramps
+from dpsketch.maps.ramps import ramps, with_one
 from dpsketch.maps.second_moments import SecondMoments
 from dpsketch.privacy.budget import Budget
 from dpsketch.schema import Boolean, Category, Datetime, Integer, Schema
@@ -30,6 +30,8 @@ from dpsketch.sizes import (
     DENSITY_RACE_WIDTH,
     FEW_NUMBERS,
     GRAPH_RACE_WIDTH,
+    HASHED_LINEAR_BITS,
+    HASHED_LINEAR_ROWS,
     LINEAR_RADIUS,
     MARGINALS_SHARE,
     MOST_TABLE_COLUMNS,
@@ -254,3 +256,31 @@ def linear(schema: Schema, target: str, rows: int, budget: Budget, columns: Sequ
         raise RecipeError(f"Recipe.linear needs columns other than the target '{target}'", "name them, without it")
     moments = SecondMoments((*names, target), LINEAR_RADIUS * sqrt(len(names) + 1), means=True)
     return [(Count(), 0.03), (moments, 0.97)]
+
+
+def hashed_linear(schema: Schema, target: str, rows: int, budget: Budget, columns: Sequence[str] | None) -> Shares:
+    """See `Recipe.hashed_linear`."""
+    column = schema.column(target)
+    classes = len(column.values) if isinstance(column, Category) else 2 if isinstance(column, Boolean) else 0
+    if isinstance(column, Datetime) or not (column.numeric or classes == 2):
+        raise RecipeError(
+            f"Recipe.hashed_linear: the target '{target}' is neither a number nor one of two classes",
+            "use Recipe.classify for more classes",
+        )
+    names = check_columns("Recipe.hashed_linear", columns)
+    if names is None:
+        names = tuple(c.name for c in schema.scalars if c.numeric and not isinstance(c, Datetime) and c.name != target)
+    if not names or target in names:
+        raise RecipeError(
+            f"Recipe.hashed_linear needs columns other than the target '{target}'", "name them, without it"
+        )
+    pure = budget.private and budget.rho is None and not budget.delta
+    hashed = (*names, target) if column.numeric else names
+    race = Race(
+        hashed,
+        HASHED_LINEAR_ROWS // 10 if pure else HASHED_LINEAR_ROWS,
+        1 << HASHED_LINEAR_BITS,
+        hash=InnerProduct(HASHED_LINEAR_BITS),
+        embedding=with_one(len(hashed)),
+    )
+    return [(race if column.numeric else Grouped(race, target), 1.0)]

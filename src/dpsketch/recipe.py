@@ -401,6 +401,22 @@ class Recipe:
         return cls._of(ready.linear(schema, target, rows, budget, columns), rows)
 
     @classmethod
+    def hashed_linear(
+        cls,
+        schema: Schema,
+        target: str,
+        rows: int | None = None,
+        budget: Budget | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Recipe:
+        """Hashed counters of inner products for `HashedLinear(target)`: of the named columns, by default every number
+        and integer, with a one and a numeric target; or of the columns by the two classes of the target. For comparison
+        with the race paper: `Recipe.linear` and `Recipe.classify` are more accurate.
+        """
+        rows, budget = _known("hashed_linear", schema, rows, budget)
+        return cls._of(ready.hashed_linear(schema, target, rows, budget, columns), rows)
+
+    @classmethod
     def _of(cls, shares: ready.Shares, rows: int) -> Recipe:
         return cls([Part(each, share) for each, share in shares], rows)
 

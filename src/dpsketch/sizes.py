@@ -40,6 +40,7 @@ GAUSSIAN_ROWS, PURE_ROWS = 100, (10, 40)  # of hashed counters for classes
 LEAST_BITS, MOST_BITS = 5, 10
 STANDING_OUT = 56.0  # squared records of a class over the noise's variance, for each counter
 LINEAR_RADIUS = 0.75  # of what clips no record: a longer record than that is rare, and noise grows with the square
+HASHED_LINEAR_ROWS, HASHED_LINEAR_BITS = 1000, 4  # the race paper's; a tenth of the rows under pure ε
 OCTAVES, FEW_NUMBERS = 3, 16  # of ramps, up to so many columns
 
 

@@ -166,6 +166,17 @@ def test_the_second_moment_bounds_with_means_are_attained(radius: float) -> None
     assert not inside(bound, Body(Shape.BALL, limit.radius - 1), one)
 
 
+@pytest.mark.parametrize("means", [False, True])
+def test_the_second_moment_bounds_of_a_large_ball_are_attained_in_a_corner(means: bool) -> None:
+    """No code is above 32767, so a record of length 2·32767 has four of them, not one: less than B⁴."""
+    corner = [32767, -32767, 32767, 32767, 0, 0]
+    columns = [column.name for column in SCHEMA.scalars[:4]]
+    bound = dps.SecondMoments(columns=columns, radius=2.0, means=means).bind(SCHEMA)
+    assert bound.ball == 2 * 32767
+    assert exact_square(features_of(bound, corner)) == bound.sensitivity(Relation.ADD_REMOVE).l2_squared
+    assert bound.sensitivity(Relation.ADD_REMOVE).l2_squared < 0.8 * (bound.ball**4 + means * 5 * bound.ball**4 // 16)
+
+
 def test_the_quadratic_l1_bound_is_attained_by_the_top_eigenvector() -> None:
     bound = dps.Quadratic(size=40, radius=0.9).bind(SCHEMA)
     top = np.linalg.eigh(bound.directions.T @ bound.directions)[1][:, -1]

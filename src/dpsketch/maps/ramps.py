@@ -62,3 +62,8 @@ def _layers(
     for unit, (weights, _) in enumerate(outer):
         second[unit, list(weights)] = list(weights.values())
     return (first, np.array([bias for *_, bias in inner])), (second, np.array([bias for _, bias in outer]))
+
+
+def with_one(columns: int) -> Embedding:
+    """Columns as they are, and a one: for linear models with an intercept."""
+    return Embedding.from_arrays([(np.eye(columns + 1, columns), np.eye(columns + 1)[-1])])

@@ -53,8 +53,8 @@ class SecondMoments(FeatureMap):
 
 class BoundSecondMoments(BoundMap):
     """Guarantee: records have Euclidean norm at most B = ⌊32767·radius⌋, beside a constant c: ⌊B/2⌋ for means, else 0.
-    So with d numbers in all L1 <= (d+1)·(B²+c²)/2 and L2² <= B⁴ + B²c² + c⁴ for a row more or less; twice both for a
-    row replaced (inner products are non-negative).
+    So with d numbers in all and m = min(B, 32767), L1 <= (d+1)·(B²+c²)/2 and L2² <= ((B²+c²)² + m²B² + c⁴)/2 for a row
+    more or less; twice both for a row replaced (inner products are non-negative).
     Source: PRIVACY "Sensitivity"; docs/proofs/second_moments.md.
     """
 
@@ -84,7 +84,8 @@ class BoundSecondMoments(BoundMap):
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         times = 1 if relation is Relation.ADD_REMOVE else 2
         l1 = times * (self._dimension + 1) * self._square // 2
-        return Sensitivity(l1, times * (self._square**2 - (self.ball * self.constant) ** 2))
+        fourth_powers = min(self.ball, HIGHEST) ** 2 * self.ball**2 + self.constant**4
+        return Sensitivity(l1, -(-times * (self._square**2 + fourth_powers) // 2))
 
     def record_body(self, relation: Relation) -> Body:
         """‖xxᵀ‖ = ‖x‖²; two such matrices have a non-negative inner product, so ‖xxᵀ − yyᵀ‖² <= 2·(B²+c²)²."""

@@ -13,7 +13,7 @@ from dpsketch.learn.models.design import Design
 from dpsketch.learn.models.moment_matrix import COVARIANCE, moment_matrix
 from dpsketch.learn.points import Frame
 from dpsketch.maps.second_moments import BoundSecondMoments
-from dpsketch.schema import HIGHEST, LOWEST, Floats
+from dpsketch.schema import HIGHEST, LOWEST, Floats, Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
@@ -69,8 +69,8 @@ def fit_moments(
         return np.asarray(np.linalg.lstsq(inner + np.diag(added), possible[:-1, -1], rcond=1e-12)[0])
 
     design = Design(view.schema, columns)
-    middle, half = _scale(view, design)
-    (middle_y,), (half_y,) = _scale(view, Design(view.schema, (target,)))
+    middle, half = half_widths(view.schema, columns)
+    (middle_y,), (half_y,) = half_widths(view.schema, (target,))
     means, mean_y = middle + half * found.means[:-1], middle_y + half_y * found.means[-1]
     coefficients = solved(found.value) * half_y / half
     intercept = mean_y - coefficients @ means
@@ -82,8 +82,8 @@ def fit_moments(
     return MomentFit(design, means, coefficients, np.array(intercept), errors, np.array(intercept_error))
 
 
-def _scale(view: View, design: Design) -> tuple[Floats, Floats]:
+def half_widths(schema: Schema, columns: Sequence[str]) -> tuple[Floats, Floats]:
     """Middle and half-width of the bounds, in the units of the features."""
-    corners = {name: np.array([LOWEST, HIGHEST], np.int16) for name in design.columns}
-    low, high = design.features(Frame(view.schema, corners))
+    corners = {name: np.array([LOWEST, HIGHEST], np.int16) for name in columns}
+    low, high = Design(schema, columns).features(Frame(schema, corners))
     return (low + high) / 2, (high - low) / 2

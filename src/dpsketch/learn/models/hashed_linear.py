@@ -1,0 +1,188 @@
+"""Linear regression and a linear classifier from hashed counters: the race paper's, for comparison."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.literals import find_column
+from dpsketch.learn.models.design import Design, Labels, frame_of, labels_array, labels_of, numbers_of
+from dpsketch.learn.models.linear_moments import half_widths
+from dpsketch.learn.models.surrogate import Collisions, minimum
+from dpsketch.learn.saved import Arrays, Facts, Saved, finite
+from dpsketch.learn.selection import check_arithmetic
+from dpsketch.maps.grouped import BoundGrouped
+from dpsketch.maps.hashes import InnerProduct
+from dpsketch.maps.race import BoundRace
+from dpsketch.maps.ramps import with_one
+from dpsketch.schema import Boolean, Category, Column, Floats, Number, Schema
+
+if TYPE_CHECKING:
+    from dpsketch.learn.view import View
+
+LOSSES = ("squared", "hinge")
+_LONGEST = 1.5  # slopes and intercept together, in half-widths of the bounds
+
+
+class HashedLinear:
+    """A linear model whose loss is estimated from hashed counters (`Recipe.hashed_linear`), as the race paper does:
+    `fit(view)`. `loss="squared"` predicts a number, `"hinge"` one of two classes.
+
+    **Less accurate than its alternatives**, `LinearRegression` and `LogisticRegression` or `DensityClassifier`: a
+    thousand hashes resolve a loss too coarsely, with or without noise. docs/models.md has figures.
+
+    `coef_` and `intercept_` are in the user's units (of the logarithm or asinh where the schema transforms a column):
+    of the target for `"squared"`, of a score whose sign tells the class for `"hinge"`. How far noise and hashes move
+    them is not known: `coef_stderr_` and `intercept_stderr_` are NaN. Source: race §4; PAPERS "race".
+    """
+
+    statement_: dict[str, Any]
+    classes_: Labels
+
+    def __init__(self, target: str, loss: str = "squared") -> None:
+        self.target, self.loss = target, loss
+
+    def fit(self, view: View) -> HashedLinear:
+        self._check()
+        column = find_column(view.schema, self.target)
+        if self.loss == "squared":
+            check_arithmetic(column, "regression")
+        else:
+            _two_classes(column)
+        race, counters = self._part(view)
+        columns = [name for name in race.columns if name != self.target]
+        collisions, size = Collisions(race), len(columns)
+        middle, half = half_widths(view.schema, columns)
+        if self.loss == "squared":
+            unit = 1 / np.sqrt(1 + _LONGEST**2)
+
+            def residuals(places: Floats) -> Floats:
+                target = np.full((len(places), 1), -1.0)
+                queries = unit * np.hstack([places[:, :size], target, places[:, size:]])
+                return collisions.sums(counters[0], queries) + collisions.sums(counters[0], -queries)
+
+            found = minimum(residuals, size + 1, _LONGEST)
+            (middle_y,), (half_y,) = half_widths(view.schema, (self.target,))
+        else:
+
+            def margins(places: Floats) -> Floats:
+                return collisions.sums(counters[0], places) + collisions.sums(counters[1], -places)
+
+            found = minimum(margins, size + 1, 1.0)
+            middle_y, half_y = 0.0, 1.0
+        self.coef_ = found[:-1] * half_y / half
+        self.intercept_ = np.float64(middle_y + half_y * found[-1] - self.coef_ @ middle)
+        self.statement_ = view.statement
+        self._restore(view.schema, columns)
+        return self
+
+    def decision_function(self, X: Any) -> Floats:
+        """The linear score: above zero for the second class, or the (transformed) target."""
+        if not hasattr(self, "coef_"):
+            raise QueryError("this HashedLinear is not fitted", "call fit(view) first")
+        features = self._design.features_of(X)
+        return np.where(np.isnan(features), self._middle, features) @ self.coef_ + self.intercept_
+
+    def predict(self, X: Any) -> Any:
+        """Expected values, or classes, for the rows of a mapping or table of columns in the user's units."""
+        scores = self.decision_function(X)
+        if self.loss == "hinge":
+            return self.classes_[(scores > 0).astype(np.int64)]
+        transform = self._column.transform if isinstance(self._column, Number) else None
+        return scores if transform is None else np.exp(scores) if transform == "log" else np.sinh(scores)
+
+    def score(self, X: Any, y: Any) -> float:
+        """R² of the predictions on known values, or the share of known classes that are predicted."""
+        predicted = self.predict(X)
+        frame = frame_of(self._design.schema, [self.target], {self.target: y})
+        if len(frame.codes(self.target)) != len(predicted):
+            raise QueryError("X and y have different lengths", "pass one value of y for each row of X")
+        if self.loss == "hinge":
+            levels = frame.levels(self.target)
+            return float((labels_of(self._column)[levels] == predicted)[levels >= 0].mean())
+        known = numbers_of(self._column, frame)
+        present = ~np.isnan(known)
+        left = np.sum((known - predicted)[present] ** 2)
+        return float(1 - left / np.sum((known[present] - known[present].mean()) ** 2))
+
+    def to_saved(self) -> Saved:
+        if not hasattr(self, "coef_"):
+            raise QueryError("this HashedLinear is not fitted", "call fit(view) first")
+        facts = {
+            "target": self.target,
+            "loss": self.loss,
+            "schema": self._design.schema.to_dict(),
+            "columns": list(self._design.columns),
+        }
+        return facts, {"coef": self.coef_, "intercept": np.asarray(self.intercept_)}
+
+    @classmethod
+    def from_saved(cls, facts: Facts, arrays: Arrays) -> Self:
+        model = cls(facts["target"], facts["loss"])
+        model._check()
+        schema, columns = Schema.from_dict(facts["schema"]), list(facts["columns"])
+        if not all(isinstance(name, str) and schema.column(name).numeric for name in columns):
+            raise ValueError("columns")
+        if len(set(columns)) < len(columns) or not columns or model.target in columns:
+            raise ValueError("columns")
+        if model.loss == "squared":
+            check_arithmetic(find_column(schema, model.target), "regression")
+        model.coef_ = finite(arrays, "coef", len(columns))
+        model.intercept_ = np.float64(finite(arrays, "intercept"))
+        model._restore(schema, columns)
+        return model
+
+    def _restore(self, schema: Schema, columns: list[str]) -> None:
+        """What follows from the coefficients and their columns."""
+        self._column, self._design = find_column(schema, self.target), Design(schema, columns)
+        self._middle, _ = half_widths(schema, columns)
+        self.feature_names_in_: Labels = np.array(self._design.names, object)
+        self.coef_stderr_: Floats = np.full(len(columns), np.nan)
+        self.intercept_stderr_ = np.float64(np.nan)
+        if self.loss == "hinge":
+            self.classes_ = labels_array(_two_classes(self._column))
+
+    def _part(self, view: View) -> tuple[BoundRace, list[Floats]]:
+        """Hashed counters of records with a one, each row of the table a matrix row; for the hinge of both classes."""
+        for part in view.released.parts:
+            bound, groups = part.map, 1
+            if self.loss == "hinge":
+                if not isinstance(bound, BoundGrouped) or bound.column.name != self.target:
+                    continue
+                bound, groups = bound.inner, bound.groups
+            if not isinstance(bound, BoundRace) or not _suits(bound):
+                continue
+            if self.loss == "squared" and bound.columns[-1] != self.target:
+                continue
+            counters = part.sums.reshape(groups, bound.rows, bound.width).astype(np.float64)
+            return bound, list(counters[:2])
+        raise QueryError(
+            f"this release holds no hashed counters of inner products for '{self.target}' and loss='{self.loss}'",
+            f"release Recipe.hashed_linear(schema, '{self.target}', …): "
+            + (
+                "Part(Race((*columns, target), hash=InnerProduct(4), …), share)"
+                if self.loss == "squared"
+                else "Part(Grouped(Race(columns, hash=InnerProduct(4), …), target), share)"
+            )
+            + ", with a one beside the columns",
+        )
+
+    def _check(self) -> None:
+        if self.loss not in LOSSES:
+            raise QueryError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r} instead")
+
+
+def _suits(race: BoundRace) -> bool:
+    hashed = [factor.hash for factor in race.factors]
+    whole = all(isinstance(each, InnerProduct) and each.radius == 1 for each in hashed)
+    columns = race.factors[0].columns
+    return whole and race.direct and race.unit_increments and race.description.embedding == with_one(len(columns))  # type: ignore[attr-defined]
+
+
+def _two_classes(column: Column) -> list[Any]:
+    """Its labels; the class of unlisted ones and missing cells do not count."""
+    if isinstance(column, Boolean) or (isinstance(column, Category) and len(column.values) == 2):
+        return list(labels_of(column)[:2])
+    raise QueryError(f"column '{column.name}' does not have two classes", "use DensityClassifier or LogisticRegression")

@@ -1,0 +1,68 @@
+"""Surrogate losses of linear models from hashed counters, and their minimum without derivatives.
+
+A record z on the unit sphere and a query v inside it collide with probability k(z·v), k(s) = (1 − arccos(s)/π)^bits. So
+counters at v and −v add up to an estimate of Σ k(z·v) + k(−z·v), which is even and convex in z·v, as a squared
+residual is; those at −v alone to one of Σ k(−z·v), which falls as a margin z·v grows, as a hinge does. Source: race §4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dpsketch.maps.race import BoundRace
+from dpsketch.schema import Floats
+
+_DIRECTIONS, _STEPS = 48, 25
+_SMOOTHING = 0.2  # of the longest place: wider means reach past it, where they mislead; narrower ones follow jumps
+_LENGTHS = 2.0 ** np.arange(-5.0, 2.0)  # of a step, in smoothing radii
+_BLOCK, _SEED = 1 << 22, 31
+Loss = Callable[[Floats], Floats]
+
+
+class Collisions:
+    """Mean counters at queries inside the unit ball: one matrix row a query, as many columns as records have."""
+
+    def __init__(self, race: BoundRace) -> None:
+        (projection,) = race.projected
+        self._coefficients = projection.coefficients.astype(np.float64)
+        self._rows, self._bits, self._dimension = projection.coefficients.shape
+
+    def sums(self, counters: Floats, queries: Floats) -> Floats:
+        """`counters`: one matrix row for each row of the table."""
+        found = np.empty(len(queries))
+        flat, start = counters.ravel(), np.arange(self._rows)[:, None] * counters.shape[1]
+        step = max(_BLOCK // (self._rows * self._bits), 1)
+        for first in range(0, len(queries), step):
+            some = queries[first : first + step]
+            rest = np.sqrt(np.maximum(1 - (some**2).sum(axis=1), 0.0))
+            complete = np.column_stack([some, np.zeros(len(some)), rest])
+            phases = (self._coefficients.reshape(-1, self._dimension) @ complete.T).reshape(self._rows, self._bits, -1)
+            signs = phases < 0
+            places = sum(signs[:, bit].astype(np.int64) << (self._bits - 1 - bit) for bit in range(self._bits))
+            found[first : first + step] = flat[start + places].mean(axis=0)
+        return found
+
+
+def minimum(loss: Loss, size: int, longest: float) -> Floats:
+    """The place of at most this length where `loss`, one number for each matrix row, is least as far as steps against
+    its smoothed slope find. Counters jump, so slopes are of means over random points around, and a step is as long as
+    lowers that mean most: not at all, if none does.
+    """
+    random = np.random.default_rng(_SEED)
+    place, radius = np.zeros(size), _SMOOTHING * longest
+
+    def inside(places: Floats) -> Floats:
+        lengths = np.linalg.norm(places, axis=-1, keepdims=True)
+        return np.asarray(places * np.minimum(1.0, longest / np.maximum(lengths, 1e-300)))
+
+    for _ in range(_STEPS):
+        around = radius / np.sqrt(size) * random.normal(size=(_DIRECTIONS, size))
+        around = np.concatenate([around, -around])
+        slope = loss(inside(place + around)) @ around
+        direction = slope / max(float(np.linalg.norm(slope)), 1e-300)
+        tried = inside(place - np.append(0.0, radius * _LENGTHS)[:, None] * direction)
+        points = inside((tried[:, None, :] + around).reshape(-1, size))
+        place = tried[loss(points).reshape(len(tried), -1).mean(axis=1).argmin()]
+    return place
