@@ -525,7 +525,7 @@ CASES = [
         "SourceError: t.parquet has no column 'src'\nHint: the columns are age, sex, joined, member",
     ),
     Case(
-        "graph t.parquet --nodes 5 --epsilon 0.000001 --ledger l.db -o new.sketch",
+        "graph t.parquet --nodes 5 --epsilon 0.000001 --repetitions 200 --ledger l.db -o new.sketch",
         "RecipeError: map race: 5 declared rows and the noise do not fit 31 bits\n"
         "Hint: raise epsilon or the part's share, or use fewer repetitions",
     ),

@@ -165,6 +165,7 @@ def both_ways(columns: list[str]) -> dps.Histogram:
     return dps.Histogram(ways=2, columns=columns, bins=15)  # 21 degrees are between two bins
 
 
+@pytest.mark.parametrize("known", ["real"], indirect=True)
 def test_errors_of_the_general_recipe_are_predicted(
     seeded: None, known: tuple[pa.Table, dps.Schema, list[str]]
 ) -> None:

@@ -32,7 +32,8 @@ def largest_fourths(directions: np.ndarray, rng: np.random.Generator) -> float:
     x = np.vstack([rng.normal(size=(200, directions.shape[1])), directions])
     for _ in range(200):
         x /= np.linalg.norm(x, axis=1)[:, None]
-        x = (x @ directions.T) ** 3 @ directions
+        along = x @ directions.T
+        x = (along * along * along) @ directions
     x /= np.linalg.norm(x, axis=1)[:, None]
     return float(((x @ directions.T) ** 4).sum(axis=1).max())
 
