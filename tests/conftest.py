@@ -18,7 +18,7 @@ from postgres_server import Server, running_server
 SEED = int(os.environ.get("DPSKETCH_TEST_SEED", "20260101"))
 DATA = Path(os.environ.get("DPSKETCH_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
-settings.register_profile("repo", deadline=None, derandomize=True, max_examples=60)
+settings.register_profile("repo", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("repo")
 
 
