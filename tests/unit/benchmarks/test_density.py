@@ -12,9 +12,6 @@ from benchmarks.density import baselines, goals, kde, kernel_sums, ours, runs, t
 from benchmarks.density.regression import scaled_error
 
 import dpsketch as dps
-from conftest import DATA
-
-needs_data = pytest.mark.skipif(not (DATA / "skin.parquet").exists(), reason="the real data are not here")
 
 
 def test_a_line_passes_by_its_mean() -> None:
@@ -46,7 +43,7 @@ def test_errors_of_salaries_are_in_l2_and_others_relative() -> None:
     assert kde.error_of("sf_salaries", found, exact) == pytest.approx(0.01, rel=0.01)
 
 
-@needs_data
+@pytest.mark.usefixtures("dataset_path")
 def test_no_colour_is_in_both_parts_of_skin() -> None:
     split = tables.classification("skin", 3)
     colours = [
@@ -57,7 +54,7 @@ def test_no_colour_is_in_both_parts_of_skin() -> None:
     assert split.columns == ("blue", "green", "red")
 
 
-@needs_data
+@pytest.mark.usefixtures("dataset_path")
 def test_official_splits_and_held_out_columns() -> None:
     occupancy = tables.classification("occupancy", 0)
     assert (len(occupancy.train), len(occupancy.test)) == (8143, 12417)
@@ -69,7 +66,7 @@ def test_official_splits_and_held_out_columns() -> None:
     assert len(gas.test) == round(0.2 * 6697)
 
 
-@needs_data
+@pytest.mark.usefixtures("dataset_path")
 def test_anomalies_are_not_trained_on() -> None:
     found = tables.anomalies("htru2", 1)
     assert found.anomalous.sum() == 1639
@@ -163,7 +160,7 @@ def test_our_hashed_sums_are_near_the_exact_ones(rng: np.random.Generator, seede
     assert set(scored.seconds) == {"pass", "release", "query"}
 
 
-@needs_data
+@pytest.mark.usefixtures("dataset_path")
 def test_errors_of_predictions_in_units_and_scaled_agree() -> None:
     split = tables.regression("airfoil", 0)
     known = tables.unit_features(split.schema, [split.target], split.test)[:, 0]
