@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,15 @@ def predictions(passes: Passes, split: Split, budget: dps.Budget) -> Scored:
     model, seconds = _fitted(dps.LinearRegression(split.target), view)
     values = model.predict(split.test.select(list(split.columns)))
     return Scored(np.asarray(values), None, recipe_text(view), passes.seconds | {"fit": seconds})
+
+
+def tightened_predictions(split: Split, first: dps.Budget, second: dps.Budget) -> Scored:
+    """The same in two releases: marginals for tighter bounds, then second moments within these."""
+    recipe = _ready(
+        "bounds", split.schema, rows=split.schema.rows, budget=first, columns=(*split.columns, split.target)
+    )
+    schema = dps.tighten(Passes(split.train, split.schema).view(recipe, first))
+    return predictions(Passes(split.train, schema), replace(split, schema=schema), second)
 
 
 def hashed_predictions(passes: Passes, split: Split, budget: dps.Budget) -> Scored:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
     from dpsketch.learn.models.wrapped import fit_sklearn
     from dpsketch.learn.saved import load_model, save_model
+    from dpsketch.learn.tighter import tighten
     from dpsketch.learn.view import View
     from dpsketch.learn.view import open_view as open
     from dpsketch.maps.count import Count
@@ -109,6 +110,7 @@ __all__ = [
     "plan_task",
     "release",
     "save_model",
+    "tighten",
 ]
 
 # Where each name lives. They are imported at first use: asking a sketch needs neither Numba nor the ledger.
@@ -170,6 +172,7 @@ _HOMES = {
     "plan_task": "task_plan",
     "release": "sketch.release",
     "save_model": "learn.saved",
+    "tighten": "learn.tighter",
 }
 
 

@@ -31,6 +31,7 @@ from dpsketch.console import (
     SchemaPath,
     check_free,
     err,
+    listed,
     out,
     progress_bar,
 )
@@ -79,6 +80,30 @@ def init(table: Path) -> None:
     from dpsketch.template import schema_template
 
     print(schema_template(source_columns(table)), end="")
+
+
+@app.command()
+def tighten(
+    sketch: Annotated[Path, typer.Argument(help="A released sketch that tells quantiles: --for bounds, or a general.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Schema to write.")],
+    share: Annotated[float, typer.Option(help="Records that may be outside, at each end of a column.")] = 0.02,
+    columns: Annotated[str | None, typer.Option(help="Columns, with commas between them; by default all.")] = None,
+    force: Force = False,
+) -> None:
+    """Write a schema with tighter bounds, for a second release of the same table with less noise. Values outside will
+    count as the bound. The first release has cost privacy; the new bounds cost no more.
+    """
+    from dpsketch.learn.tighter import tighten as tightened
+    from dpsketch.learn.view import open_view
+    from dpsketch.template import schema_text
+
+    check_free(output, force, sketch)
+    view = open_view(sketch)
+    found = tightened(view, share, listed(columns))
+    changed = sum(one != other for one, other in zip(found.columns, view.schema.columns, strict=True))
+    output.write_text(schema_text(found, f"Bounds at shares of {share:g} and {1 - share:g}, by a private release."))
+    err.print(f"{output}: tighter bounds of {changed} of {len(found.columns)} columns")
+    err.print(f"Next: dpsketch release TABLE --schema {output} … with the same --ledger and --dataset, which add up")
 
 
 @app.command()

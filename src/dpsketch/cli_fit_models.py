@@ -8,8 +8,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from dpsketch.cli_fitted import Columns, Format, Save, check, keep, listed, print_rows, warnings_told
-from dpsketch.console import Force, out
+from dpsketch.cli_fitted import Columns, Format, Save, check, keep, print_rows, warnings_told
+from dpsketch.console import Force, listed, out
 
 Target = Annotated[str, typer.Option(help="The column to predict.")]
 

@@ -29,11 +29,6 @@ Save = Annotated[Path | None, typer.Option(help="File to keep the model in, for 
 FORMATS = ("table", "csv", "json")
 
 
-def listed(names: str | None) -> list[str] | None:
-    """Names with commas between them."""
-    return None if names is None else [name.strip() for name in names.split(",")]
-
-
 def keep(model: SavedModel, save: Path | None, force: bool) -> None:
     from dpsketch.learn.saved import save_model
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.table import Table as RichTable
 
 from dpsketch.cli_recipe import bandwidth_of
-from dpsketch.console import err, out
+from dpsketch.console import err, listed, out
 from dpsketch.errors import RecipeError
 from dpsketch.privacy.budget import Budget
 from dpsketch.schema import Schema
@@ -41,7 +41,7 @@ def print_task_plan(
     names = None
     if schema is not None:
         facts = Schema.load(schema)
-        names = None if columns is None else [name.strip() for name in columns.split(",")]
+        names = listed(columns)
     elif columns is not None and columns.isdigit():
         facts = made_up_columns(int(columns))
     else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dpsketch.console import listed
 from dpsketch.errors import RecipeError
 from dpsketch.privacy.budget import Budget
 from dpsketch.schema import Schema
@@ -35,8 +36,8 @@ Purpose = Annotated[
         "--for",
         metavar="PURPOSE",
         help="Sketch for one purpose, not for general questions: density (density:0.05 names a bandwidth, in widths of "
-        "the bounds), anomaly, classify:TARGET, linear:TARGET, synthetic, pca:K, or graph (of a column of sets of ids; "
-        "for edge lists: dpsketch graph).",
+        "the bounds), anomaly, classify:TARGET, linear:TARGET, synthetic, pca:K, bounds (for dpsketch tighten), or "
+        "graph (of a column of sets of ids; for edge lists: dpsketch graph).",
     ),
 ]
 
@@ -48,6 +49,7 @@ PURPOSES = {
     "linear": "TARGET",
     "synthetic": None,
     "pca": "K",
+    "bounds": None,
     "graph": None,
 }
 
@@ -77,7 +79,7 @@ def chosen_recipe(
             "--columns is for clusters or a purpose",
             "pass --clusters 8 or --for density, or name the columns in a recipe file",
         )
-    names = None if columns is None else [name.strip() for name in columns.split(",")]
+    names = listed(columns)
     if clusters is not None or purpose is not None:
         option = "--for" if purpose is not None else "--clusters"
         if any(each is not None for each in (recipe, frequencies, other)) or None not in (clusters, purpose):
@@ -131,8 +133,8 @@ def purpose_recipe(
         if columns is not None:
             raise RecipeError("--columns is not for graphs: a graph has one column of sets", "leave it out")
         return Recipe.graph(facts, rows, budget)
-    ready = Recipe.anomaly if name == "anomaly" else Recipe.synthetic
-    return ready(facts, rows, budget, columns)
+    ready = {"anomaly": Recipe.anomaly, "synthetic": Recipe.synthetic, "bounds": Recipe.bounds}
+    return ready[name](facts, rows, budget, columns)
 
 
 def next_steps(sketch: Path, purpose: str | None) -> str:
@@ -146,6 +148,7 @@ def next_steps(sketch: Path, purpose: str | None) -> str:
         "synthetic": f"dpsketch sample {sketch} -n 1000 -o rows.parquet",
         "pca": f"dpsketch fit pca {sketch} --k {value}",
         "anomaly": f"dpsketch fit anomaly {sketch}",
+        "bounds": f"dpsketch tighten {sketch} -o tighter.toml",
     }
     bandwidth = f" --bandwidth {value}" if value else ""
     return steps.get(name, f"dpsketch fit density {sketch}{bandwidth}")

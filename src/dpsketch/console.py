@@ -27,6 +27,11 @@ RecipePath = Annotated[
 ]
 
 
+def listed(names: str | None) -> list[str] | None:
+    """Names with commas between them."""
+    return None if names is None else [name.strip() for name in names.split(",")]
+
+
 @contextmanager
 def progress_bar(doing: str = "reading") -> Iterator[Any]:
     """A bar of the share of bytes read, or of another task: never a number of rows."""

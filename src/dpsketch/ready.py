@@ -207,6 +207,11 @@ def anomaly(schema: Schema, rows: int, budget: Budget, columns: Sequence[str] | 
     return [(race, 1 - ANOMALY_THRESHOLD), *((part, round(share * ANOMALY_THRESHOLD, 4)) for part, share in threshold)]
 
 
+def bounds(schema: Schema, rows: int, budget: Budget, columns: Sequence[str] | None) -> Shares:
+    """See `Recipe.bounds`."""
+    return [(Marginals(_numbers("bounds", schema, columns)), 1.0)]
+
+
 def graph(schema: Schema, rows: int, budget: Budget) -> Shares:
     """See `Recipe.graph`."""
     if len(schema.sets) != 1:

@@ -342,6 +342,20 @@ class Recipe:
         return cls._of(ready.anomaly(schema, rows, budget, columns), rows)
 
     @classmethod
+    def bounds(
+        cls,
+        schema: Schema,
+        rows: int | None = None,
+        budget: Budget | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Recipe:
+        """For `tighten`: the marginals of the named columns, by default of all numbers, integers and dates. A tenth of
+        the budget is usually enough; the rest is for a second release, by the tighter schema.
+        """
+        rows, budget = _known("bounds", schema, rows, budget)
+        return cls._of(ready.bounds(schema, rows, budget, columns), rows)
+
+    @classmethod
     def graph(cls, schema: Schema, rows: int | None = None, budget: Budget | None = None) -> Recipe:
         """For Jaccard densities of nodes by their neighbour sets: MinHash counters. `schema` is that of
         `engines.graph.graph_schema`, with one column of sets. What is protected is one list of neighbours, not a node.

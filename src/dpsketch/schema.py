@@ -1,6 +1,6 @@
 """Public facts about a table: columns, bounds, categories and the privacy unit.
 
-A person writes a schema; nothing in it is ever taken from values. Every scalar column has
+A person writes a schema, or `tighten` from a release; nothing in it is ever taken from values. Every scalar column has
 `levels` distinct values, spread evenly over the codes -32767 .. 32767; -32768 means missing.
 One scale for all kinds lets every feature map work on plain int16 codes.
 """
@@ -29,6 +29,7 @@ OTHER = "other"
 TRANSFORMS = ("log", "asinh")
 ROW_UNIT = "row"
 MOST_COLUMNS = 10_000
+LONGEST_NOTE = 300
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Codes = NDArray[np.int16]
@@ -395,8 +396,10 @@ def _only(facts: Mapping[str, Any], path: str, known: tuple[str, ...]) -> None:
 
 def _words(privacy: Mapping[str, Any], key: str) -> str | None:
     value = privacy.get(key)
-    if value is not None and (not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= 300):
-        raise SchemaError(f"privacy.{key} must be one line of up to 300 characters")
+    if value is not None and (
+        not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= LONGEST_NOTE
+    ):
+        raise SchemaError(f"privacy.{key} must be one line of up to {LONGEST_NOTE} characters")
     return value
 
 

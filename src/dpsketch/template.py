@@ -1,11 +1,15 @@
-"""A schema to fill in, from column names and stored types only: no value is looked at."""
+"""Schemas as TOML: one to fill in, from column names and stored types only, and one that is known."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
+
+from dpsketch.schema import Schema
 
 _HEAD = """# Public facts about the table, filled in by a person. Blanks ("") are refused.
 # Take bounds from public knowledge, never from the data: bounds taken from the data leak it.
@@ -17,12 +21,30 @@ unit = "row"                       # or a column that identifies a person: unit 
 
 def schema_template(columns: list[tuple[str, pa.DataType]]) -> str:
     """TOML with a section a column; text columns offer the choices that a name and type cannot settle."""
-    return _HEAD + "".join(_section(name, kind) for name, kind in columns)
+    return _HEAD + "".join(_section(name, _lines(kind)) for name, kind in columns)
 
 
-def _section(name: str, kind: pa.DataType) -> str:
-    key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
-    return f"\n[columns.{key}]\n" + "\n".join(_lines(kind)) + "\n"
+def schema_text(schema: Schema, head: str) -> str:
+    """A whole schema below a line that says where it comes from."""
+    facts = schema.to_dict()
+    privacy = "\n".join(["[privacy]", *_facts(facts["privacy"])])
+    return f"# {head}\n{privacy}\n" + "".join(
+        _section(name, _facts(column)) for name, column in facts["columns"].items()
+    )
+
+
+def _facts(facts: Mapping[str, Any]) -> list[str]:
+    return [f"{key} = {_quoted(fact)}" for key, fact in facts.items()]
+
+
+def _quoted(fact: object) -> str:
+    """Numbers, strings and lists of them are the same in TOML as in JSON, but for one character."""
+    return json.dumps(fact, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _section(name: str, lines: list[str]) -> str:
+    key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _quoted(name)
+    return f"\n[columns.{key}]\n" + "\n".join(lines) + "\n"
 
 
 def _lines(kind: pa.DataType) -> list[str]:

@@ -33,6 +33,7 @@ PURPOSES = {
     "linear": ["--for", "linear:c", "--columns", "a,b"],
     "rows": ["--for", "synthetic", "--columns", "a"],
     "pca": ["--for", "pca:1"],
+    "bounds": ["--for", "bounds"],
 }
 
 
@@ -136,6 +137,25 @@ def test_a_line_is_fitted(folder: Path) -> None:
     assert "second moments" in done("fit", "linear", folder / "linear.sketch", "--target", "c").stdout
 
 
+def test_bounds_are_tightened_for_a_second_release(folder: Path) -> None:
+    tight = folder / "tight.toml"
+    told = done("tighten", folder / "bounds.sketch", "-o", tight, "--share", "0.05", "--columns", "a, c").output
+    assert "tighter bounds of 2 of" in told
+    old, new = dps.Schema.load(folder / "planted.toml"), dps.Schema.load(tight)
+    assert new.column("b") == old.column("b")
+    low, high = (float(np.quantile(planted()["a"], each)) for each in (0.05, 0.95))
+    assert new.column("a").to_dict()["lower"] == pytest.approx(low, abs=0.5)
+    assert new.column("a").to_dict()["upper"] == pytest.approx(high, abs=0.5)
+    done("ledger", "grant", folder / "l.db", "bounds", "--epsilon", "3")
+    spend = ["--epsilon", "1", "--ledger", folder / "l.db", "--dataset", "bounds", "-o", folder / "tight.sketch"]
+    done("release", folder / "planted.parquet", "--schema", tight, "--for", "linear:c", *spend)
+    assert "Bounds were tightened" in done("show", folder / "tight.sketch").stdout
+    again = invoke("tighten", folder / "bounds.sketch", "-o", tight)
+    assert "exists already" in str(again.exception)
+    assert "quantiles of no column" in str(invoke("tighten", folder / "linear.sketch", "-o", folder / "n").exception)
+    assert not (folder / "n").exists()
+
+
 def test_a_grid_scores_and_gives_rows(folder: Path) -> None:
     dps.save_model(dps.GridDensity().fit(dps.open(folder / "rows.sketch")), folder / "grid.model")
     table = scores(folder, "grid.model")
@@ -192,7 +212,7 @@ def test_lists_are_released_for_graphs(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--for", "oven"], "--for must be one of density, anomaly, classify, linear, synthetic, pca, graph"),
+        (["--for", "oven"], "--for must be one of density, anomaly, classify, linear, synthetic, pca, bounds, graph"),
         (["--for", "classify"], "--for classify needs more"),
         (["--for", "anomaly:3"], "nothing belongs to"),
         (["--for", "density:wide"], "a bandwidth must be a number"),

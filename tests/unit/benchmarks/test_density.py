@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from benchmarks.density import baselines, goals, kde, kernel_sums, ours, runs, tables
-from benchmarks.density.regression import scaled_error
+from benchmarks.density.regression import scaled_error, two_releases
 
 import dpsketch as dps
+from dpsketch.privacy.accounting import plan_cost
 
 
 def test_a_line_passes_by_its_mean() -> None:
@@ -19,6 +21,12 @@ def test_a_line_passes_by_its_mean() -> None:
     assert goals.at_most("a", [0.001, 0.0012], 0.001) == "a 0.0011 (0.0012), goal ≤ 0.001: SHORT"
     assert goals.at_least("a", [0.9, 0.8], 0.9) == "a 0.8500 (0.8000), goal ≥ 0.9: SHORT"
     assert goals.at_least("a", [0.9, 0.8]) == "a 0.8500 (0.8000)"
+
+
+def test_two_releases_cost_no_more_than_one() -> None:
+    assert [budget.epsilon for budget in two_releases(1.0, 0.0)] == [0.1, 0.9]
+    cost = float(plan_cost(two_releases(1.0, 1e-6), Fraction(1, 10**6)))
+    assert 0.999 < cost <= 1
 
 
 def test_exact_sums_are_exact_and_kept(

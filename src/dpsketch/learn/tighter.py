@@ -1,0 +1,89 @@
+"""Tighter bounds for a second release of a table, from the quantiles that a first one tells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.literals import find_column
+from dpsketch.maps.base import check_columns
+from dpsketch.schema import LONGEST_NOTE, Column, Datetime, Integer, Number, Schema, as_moment
+
+if TYPE_CHECKING:
+    from dpsketch.learn.view import View
+
+NOTE = "Bounds were tightened from an earlier private release of the table, which costs privacy of its own."
+_LEAST = 1 / 64  # of a column's width, a bin: quantiles in the same one tell nothing of the spread in it
+
+
+def tighten(view: View, share: float = 0.02, columns: Sequence[str] | None = None) -> Schema:
+    """The schema of a release with bounds that leave about a share of the records outside at each end of a column.
+
+    Noise grows with the width of the bounds, so a second release by this schema tells more of what is inside; values
+    outside count as the bound, so means and sums are those of cut values. Numbers, integers and dates are tightened
+    where the release tells their quantiles, or those named; a column that has nearly all its records at one place
+    keeps its bounds. Guarantee: the bounds depend on the released sums alone; what the statement of a release by them
+    must say is in the schema's note.
+    """
+    if not view.released.private:
+        raise QueryError(
+            "this release is not private: bounds taken from it would leak the table", "tighten from a private release"
+        )
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 0.5:
+        raise QueryError(f"share must be above 0 and below 0.5, got {share!r} instead", "0.02 cuts two in a hundred")
+    named = check_columns("tighten", columns)
+    if named is None:
+        named = tuple(c.name for c in view.schema.scalars if c.numeric and view.knows((c.name,)))
+    if not named:
+        raise QueryError(
+            "this release tells the quantiles of no column", "release Recipe.bounds(schema, …), or a general one"
+        )
+    bounds = {name: _bounds(view, find_column(view.schema, name), float(share)) for name in named}
+    found = tuple(bounds.get(column.name, column) for column in view.schema.columns)
+    if found == view.schema.columns:
+        return view.schema
+    return replace(view.schema, columns=found, note=_noted(view.schema.note))
+
+
+def _bounds(view: View, column: Column, share: float) -> Column:
+    if not isinstance(column, Number | Integer | Datetime):
+        raise QueryError(f"column '{column.name}' is a {column.kind}, without bounds", "name numbers or dates")
+    low, high = (_plain(view.quantile(column.name, each).value) for each in (share, 1 - share))
+    if low is None or high is None:
+        return column
+    lower, upper = max(low, column.lower), min(high, column.upper)
+    declared = _place(column, column.upper) - _place(column, column.lower)
+    if _place(column, upper) - _place(column, lower) < _LEAST * declared:
+        return column
+    if isinstance(column, Integer):
+        lower, upper = math.floor(lower), math.ceil(upper)
+    return replace(column, lower=lower, upper=upper)
+
+
+def _plain(value: Any) -> Any:
+    """A number, a moment, or None where nothing but missing cells is left."""
+    if value is None or value != value:
+        return None
+    return as_moment(value.item()) if isinstance(value, np.datetime64) else value
+
+
+def _place(column: Column, value: Any) -> float:
+    """On the scale that the codes of the column divide evenly."""
+    if isinstance(value, datetime):
+        return value.timestamp()
+    transform = column.transform if isinstance(column, Number) else None
+    return math.log(value) if transform == "log" else math.asinh(value) if transform == "asinh" else float(value)
+
+
+def _noted(note: str | None) -> str:
+    if note is None or NOTE in note:
+        return note or NOTE
+    if len(note) + len(NOTE) + 1 > LONGEST_NOTE:
+        raise QueryError("the schema's note has no room for where the bounds come from", "shorten privacy.note")
+    return f"{note} {NOTE}"
