@@ -8,10 +8,9 @@ from typing import Any
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap
-from dpsketch.maps.count import Count
 from dpsketch.maps.hashes import Euclidean, HashFamily
 from dpsketch.privacy.budget import Budget
-from dpsketch.ready import density_choices
+from dpsketch.ready import density_choices, density_shares
 from dpsketch.recipe import Part, Recipe, declared_rows
 from dpsketch.schema import Schema
 from dpsketch.sizes import TYPICAL_DENSITY, default_bandwidth
@@ -26,17 +25,12 @@ class DensityPlan:
     race_error: float
     table: FeatureMap | None
     table_error: float | None
+    recipe: Recipe  # with the better of the two
 
     @property
     def better(self) -> str:
         """ "table" or "race", by the smaller predicted error."""
         return "table" if self.table_error is not None and self.table_error < self.race_error else "race"
-
-    @property
-    def recipe(self) -> Recipe:
-        """With the better of the two."""
-        chosen = self.table if self.better == "table" and self.table is not None else self.race
-        return Recipe([Part(Count(), 0.03), Part(chosen, 0.97)])
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -85,4 +79,7 @@ def density_plan(
         raise RecipeError("density_plan needs a column of numbers", "declare one in the schema, or name columns")
     family = hash if hash is not None else Euclidean(default_bandwidth(len(names)) if bandwidth is None else bandwidth)
     table, race = density_choices(schema, rows, budget, names, family, density)
-    return DensityPlan(density, *race, *((None, None) if table is None else table))
+    better = table if table is not None and table[1] < race[1] else race
+    recipe = Recipe([Part(*each) for each in density_shares(better[0], rows, budget, names)])
+    table_map, table_error = (None, None) if table is None else table
+    return DensityPlan(density, *race, table_map, table_error, recipe)

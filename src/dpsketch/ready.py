@@ -27,6 +27,7 @@ from dpsketch.sizes import (
     ANOMALY_POWER,
     ANOMALY_ROWS,
     ANOMALY_THRESHOLD,
+    CONTROL_SHARE,
     DENSITY_RACE_WIDTH,
     FEW_NUMBERS,
     GRAPH_RACE_WIDTH,
@@ -170,7 +171,17 @@ def density(
     family = hash if hash is not None else Euclidean(default_bandwidth(len(names)) if bandwidth is None else bandwidth)
     table, counters = density_choices(schema, rows, budget, names, family)
     better = table if table is not None and table[1] < counters[1] else counters
-    return [(Count(), 0.03), (better[0], 0.97)]
+    return density_shares(better[0], rows, budget, names)
+
+
+def density_shares(chosen: FeatureMap, rows: int, budget: Budget, names: tuple[str, ...]) -> Shares:
+    """A count and a table or hashed counters; with marginals that correct these, of many columns and a kernel of
+    distance. Of few columns that depend on each other, as colours do, marginals correct little.
+    """
+    if not isinstance(chosen, Race) or not isinstance(chosen.hash, Euclidean) or len(names) <= MOST_TABLE_COLUMNS:
+        return [(Count(), 0.03), (chosen, 0.97)]
+    bins = marginal_bins(rows * CONTROL_SHARE * min(budget.strength, 1000.0) / len(names))
+    return [(Count(), 0.03), (Marginals(names, bins), CONTROL_SHARE), (chosen, round(0.97 - CONTROL_SHARE, 4))]
 
 
 def density_choices(
@@ -180,10 +191,11 @@ def density_choices(
     this density.
     """
     density = TYPICAL_DENSITY if density is None else density
-    size = race_rows(schema, rows, budget, len(names))
+    corrected = isinstance(family, Euclidean) and len(names) > MOST_TABLE_COLUMNS
+    size = race_rows(schema, rows, budget, len(names), corrected)
     columns = None if isinstance(family, Product) else names
     race = Race(columns, size, DENSITY_RACE_WIDTH, hash=family)
-    counters = race, race_error(schema, rows, budget, size, density)
+    counters = race, race_error(schema, rows, budget, size, density, corrected)
     numeric = all(schema.column(name).numeric for name in names)
     if not isinstance(family, Euclidean) or len(names) > MOST_TABLE_COLUMNS or not numeric:
         return None, counters

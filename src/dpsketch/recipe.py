@@ -317,7 +317,8 @@ class Recipe:
     ) -> Recipe:
         """For `KernelDensity` and `find_modes` of the named columns, by default of every number, integer and date: a
         count, and a table of up to three columns or hashed counters, whichever is predicted to be nearer
-        (`density_plan` tells by how much).
+        (`density_plan` tells by how much). Of more columns, with a Euclidean kernel, also marginals: records made up
+        from them correct the hashes.
 
         `bandwidth` is in widths of the declared bounds, by default 0.05·√columns; `hash` is any other kernel in its
         place, as Euclidean(5000, scaled=False). Cells of tables (`table_bins`) and rows of hashed counters

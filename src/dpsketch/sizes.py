@@ -26,10 +26,12 @@ NOISE, NOISE_OF_FEW = 2.0, 4.0
 FEW_COLUMNS_OF_CLUSTERS = 3  # whose clusters are seldom round, and which have few frequencies anyhow
 RADII = {1: (4.0, 160.0), 2: (4.0, 160.0), 3: (2.0, 40.0)}  # by columns; radians per width of the bounds
 RADII_OF_MORE = (5.0, 50.0)
+CONTROL_SHARE = 0.07  # of the budget of densities, for marginals that made-up records are drawn from
 DENSITY_RACE_WIDTH, GRAPH_RACE_WIDTH = 1000, 100_000
-MOST_RACE_ROWS, MOST_GAUSSIAN_RACE_ROWS, LEAST_RACE_ROWS = 2000, 4000, 10
+MOST_RACE_ROWS, MOST_GAUSSIAN_RACE_ROWS, LEAST_RACE_ROWS = 2000, 4000, 10  # 2000 of corrected ones
 MOST_GRAPH_ROWS, MOST_PURE_GRAPH_ROWS = 2000, 500
 ROW_ERROR = 0.9  # of one row of hashed counters, relative: measured 0.55 to 1.25
+CORRECTED_ROW_ERROR = 0.35  # the same where made-up records correct it: measured 0.25 to 0.4
 CELL_ERROR = 0.013  # of a table whose cells are a bandwidth wide, relative: measured
 TYPICAL_DENSITY = 0.02  # mean kernel value at a record: measured 0.005 to 0.07
 MOST_TABLE_CELLS, MOST_TABLE_BINS, MOST_TABLE_COLUMNS = 1 << 20, 4096, 3
@@ -232,15 +234,17 @@ def default_bandwidth(columns: int) -> float:
     return 0.05 * sqrt(columns)
 
 
-def race_rows(schema: Schema, rows: int, budget: Budget, columns: int) -> int:
+def race_rows(schema: Schema, rows: int, budget: Budget, columns: int, corrected: bool = False) -> int:
     """Rows of hashed counters for densities. Gaussian noise of an answer does not grow with them: as many as are
     affordable. Under pure ε its variance does, and 0.014·rows·ε balance it with the error of the hashes; of more than
-    twelve columns fewer, in proportion, as records lie farther apart. Source: RESEARCH "Kernel densities (race)".
+    twelve columns fewer, in proportion, as records lie farther apart. Corrected counters need fewer.
+    Source: RESEARCH "Kernel densities (race)"; docs/densities.md.
     """
     if budget.delta or budget.rho is not None or not budget.private:
-        return MOST_GAUSSIAN_RACE_ROWS
+        return MOST_RACE_ROWS if corrected else MOST_GAUSSIAN_RACE_ROWS
     single = sqrt(2) / counter_noise(schema, budget)
-    return int(min(max(0.014 * rows * single * min(1, 12 / columns), LEAST_RACE_ROWS), MOST_RACE_ROWS))
+    share = 0.006 * min(1, 8 / columns) if corrected else 0.014 * min(1, 12 / columns)
+    return int(min(max(share * rows * single, LEAST_RACE_ROWS), MOST_RACE_ROWS))
 
 
 def graph_rows(schema: Schema, rows: int, budget: Budget) -> int:
@@ -251,10 +255,13 @@ def graph_rows(schema: Schema, rows: int, budget: Budget) -> int:
     return int(min(max(0.0006 * rows * single, LEAST_RACE_ROWS), MOST_PURE_GRAPH_ROWS))
 
 
-def race_error(schema: Schema, rows: int, budget: Budget, table_rows: int, density: float = TYPICAL_DENSITY) -> float:
+def race_error(
+    schema: Schema, rows: int, budget: Budget, table_rows: int, density: float, corrected: bool = False
+) -> float:
     """Predicted relative error of a density from `table_rows` rows of hashed counters."""
     noise = counter_noise(schema, budget, table_rows) / sqrt(table_rows)
-    return sqrt(ROW_ERROR**2 / table_rows + (noise / (rows * density)) ** 2)
+    one = CORRECTED_ROW_ERROR if corrected else ROW_ERROR
+    return sqrt(one**2 / table_rows + (noise / (rows * density)) ** 2)
 
 
 def table_noise(spans: Sequence[float]) -> float:

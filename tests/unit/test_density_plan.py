@@ -25,8 +25,10 @@ def test_few_columns_get_a_table_and_many_get_counters() -> None:
     table = chosen(dps.Recipe.density(made_up_columns(2), 100_000, budget))
     assert isinstance(table, dps.Histogram)
     assert table.columns == ("x1", "x2")
-    race = chosen(dps.Recipe.density(made_up_columns(6), 100_000, budget, bandwidth=0.1))
-    assert race == dps.Race(tuple(f"x{place}" for place in range(1, 7)), 1400, 1000, hash=dps.Euclidean(0.1))
+    many = dps.Recipe.density(made_up_columns(6), 100_000, budget, bandwidth=0.1)
+    names = tuple(f"x{place}" for place in range(1, 7))
+    assert chosen(many) == dps.Marginals(names, 64)  # made-up records are drawn from it
+    assert many.parts[2].map == dps.Race(names, 600, 1000, hash=dps.Euclidean(0.1))
     angular = chosen(dps.Recipe.density(made_up_columns(2), 100_000, budget, hash=dps.SignedProjection(6)))
     assert isinstance(angular, dps.Race)
 
@@ -46,6 +48,9 @@ def test_rows_of_counters_follow_the_noise() -> None:
     assert race_rows(schema, 100_000, dps.Budget(0.1), 24) == 70
     assert race_rows(schema, 10**7, dps.Budget(1.0), 8) == 2000
     assert race_rows(schema, 100_000, dps.Budget(0.1, 1e-6), 8) == 4000
+    assert race_rows(schema, 100_000, dps.Budget(0.1, 1e-6), 8, corrected=True) == 2000
+    assert race_rows(schema, 100_000, dps.Budget(0.1), 8, corrected=True) == 60
+    assert race_rows(schema, 100_000, dps.Budget(0.1), 16, corrected=True) == 30
     units = dps.Schema.from_dict(
         {
             "privacy": {"rows": 1000, "unit": "id", "max_rows_per_unit": 10},

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import accumulate
 from math import ceil, log
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from dpsketch.maps.race import BoundRace
 from dpsketch.records import IdSets, Records
 from dpsketch.schema import LOWEST, MISSING, Codes, Floats, IdSet, Number, Schema
 
+if TYPE_CHECKING:
+    from dpsketch.learn.density.control import Control
+
 GROUPS = 8  # of the median of means
 _ERRORS_OF_ROWS = 4.0  # standard errors by which a bound takes the number of records to be more than is counted
 
@@ -32,8 +35,12 @@ _ERRORS_OF_ROWS = 4.0  # standard errors by which a bound takes the number of re
 class KernelSums:
     """Answers of one table of counters. Points are a table of the hashed columns in the users' units."""
 
-    def __init__(self, schema: Schema, race: BoundRace, sums: Sums, noise_variance: float) -> None:
+    def __init__(
+        self, schema: Schema, race: BoundRace, sums: Sums, noise_variance: float, control: Control | None = None
+    ) -> None:
         self._schema, self._race, self._sums, self._noise_variance = schema, race, sums, noise_variance
+        self._control = control
+        self._counters = sums if control is None else sums - control.counters
         self.columns = tuple(dict.fromkeys(name for factor in race.factors for name in factor.columns))
         self._sets = [name for name in self.columns if isinstance(schema.column(name), IdSet)]
         self._numbers = _Numbers(schema, [name for name in self.columns if name not in self._sets])
@@ -48,22 +55,24 @@ class KernelSums:
         race = self._race
         rows, groups = race.rows, 1 if method == "mean" else min(GROUPS, race.rows)
         records = self.records(points)
-        totals, squares = race.totals(records, self._sums, groups)
+        totals, squares = race.totals(records, self._counters, groups)
         mean = (totals[0] if groups == 1 else totals.sum(axis=0)) / rows
         scale = 1.0 / race.grid if race.direct else race.width / (race.width - 1) / race.grid
         spread = (squares / rows - mean * mean) * (rows / max(rows - 1, 1))
         stderr = scale * np.sqrt(np.maximum(spread, self._noise_variance) / rows)
-        accident = 0.0 if race.direct else self._total / race.width
+        accident = 0.0 if race.direct else self._counted / race.width
+        known = 0.0 if self._control is None else self._control.at(records)
         how = (
             f"{rows} rows of hashed counters" if rows > 1 else "one row of hashed counters, whose own error is unknown"
         )
+        how += "" if self._control is None else self._control.how
         if method == "mean":
-            value = (mean - accident) * scale
+            value = (mean - accident) * scale + known
             return Answer(value, stderr, f"mean of {how}", bounds=self._bounds(records, value))
         sizes = np.bincount(np.arange(rows) * groups // rows)
         median = np.median(totals / sizes[:, None], axis=0)
         # The median of means has up to π/2 times the variance of the mean.
-        value, how = (median - accident) * scale, f"median of {groups} means of {how}"
+        value, how = (median - accident) * scale + known, f"median of {groups} means of {how}"
         return Answer(value, stderr * np.sqrt(np.pi / 2), how, bounds=self._bounds(records, value))
 
     def _bounds(self, records: Records, value: Floats) -> Callable[[float], Floats] | None:
@@ -97,6 +106,11 @@ class KernelSums:
             return bound + np.abs(value - centre)
         scale = race.width / (race.width - 1)
         return scale * (bound + slack / race.width) + np.abs(value - scale * (centre - self._total / race.width))
+
+    @cached_property
+    def _counted(self) -> float:
+        """The mean of the rows' totals, less those of made-up records."""
+        return blockwise_total(self._counters) / self._race.rows
 
     @cached_property
     def _total(self) -> float:

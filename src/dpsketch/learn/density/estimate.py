@@ -12,9 +12,10 @@ import numpy as np
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.density import radial
+from dpsketch.learn.density.control import CORRECTED
 from dpsketch.learn.density.convolved import Convolved
 from dpsketch.learn.density.full_table import FullTable, codes_at, full_table, named, places_of
-from dpsketch.learn.density.hashed import Hashed, hashed_counters
+from dpsketch.learn.density.hashed import Hashed, corrected, hashed_counters
 from dpsketch.learn.density.radial import Bandwidth, Radial
 from dpsketch.learn.points import Frame
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, real
@@ -94,7 +95,7 @@ class KernelDensity:
         wanted = self._wanted(schema, hashed, table)
         found: list[Hashed | Convolved] = []
         if hashed is not None and _has(schema, hashed, wanted):
-            found.append(hashed)
+            found.append(corrected(hashed, view))
         if table is not None and isinstance(wanted, Radial):
             found.append(Convolved(table, wanted))
         if not found:
@@ -291,7 +292,8 @@ def _has(schema: Schema, hashed: Hashed, wanted: HashFamily | Radial) -> bool:
 
 def _how(source: Hashed | Convolved, table: FullTable | None) -> str:
     if isinstance(source, Hashed):
-        return f"{source.race.rows} rows of hashed counters"
+        end = "" if source.control is None else CORRECTED
+        return f"{source.race.rows} rows of hashed counters{end}"
     assert table is not None
     return f"{table.how}, convolved with the kernel"
 

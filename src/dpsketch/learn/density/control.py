@@ -1,0 +1,135 @@
+"""Known records in the counters of a release: what the hashes get wrong of these, they get wrong of the others."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dpsketch.fitting.columns import fit_marginal
+from dpsketch.learn.density.radial import euclidean
+from dpsketch.learn.points import Frame
+from dpsketch.learn.products.draws import drawn_frame
+from dpsketch.learn.products.fit import Products
+from dpsketch.learn.products.mixture import Mixture
+from dpsketch.learn.saved import Arrays, Facts, Saved, real
+from dpsketch.maps.base import Sums
+from dpsketch.maps.hashes import Euclidean
+from dpsketch.maps.marginals import BoundMarginals
+from dpsketch.maps.race import BoundRace
+from dpsketch.records import Records
+from dpsketch.schema import MISSING, SPAN, Codes, Floats, Schema
+from dpsketch.sketch.pooling import column_summaries
+from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
+
+CORRECTED = ", corrected by made-up records"
+DRAWN = 8192  # made-up records: their own chance, a hundredth in a bin of a hundredth, is small beside the hashes'
+_STEPS = 4096  # of the table of kernel values
+_AT_ONCE = 1 << 20  # distances
+
+
+class Control:
+    """Made-up records, each standing for `scale` records of the release, in the same counters. Their kernel sums are
+    known, and so is how far their counters are off; a released counter less theirs varies less from hash to hash the
+    more alike the made-up records are to the real ones, and is right on average whatever they are.
+    """
+
+    how = CORRECTED
+
+    def __init__(self, schema: Schema, race: BoundRace, codes: Codes, scale: float) -> None:
+        family = race.factors[0].hash
+        assert isinstance(family, Euclidean)
+        self._schema, self._codes, self.scale = schema, codes, scale
+        self.columns = race.factors[0].columns
+        self._kernel = euclidean(schema, self.columns, family)
+        self._rows = np.array([schema.index(name) for name in self.columns])
+        everything = np.full((len(schema.scalars), codes.shape[1]), MISSING, np.int16)
+        everything[self._rows] = codes
+        own = np.zeros(race.size, np.int64)
+        race.accumulate(Records(everything), own)
+        self.counters: Sums = np.rint(own * scale).astype(np.int64)
+
+    def at(self, records: Records) -> Floats:
+        """Sums of the kernel over what the made-up records stand for."""
+        points = self._places(records.codes[self._rows])
+        found = np.empty(points.shape[1])
+        step = max(1, _AT_ONCE // self._codes.shape[1])
+        for start in range(0, len(found), step):
+            part = points[:, start : start + step]
+            squares = (part**2).sum(axis=0)[:, None] + self._squares - 2 * (part.T @ self._own)
+            found[start : start + step] = self._values(np.maximum(squares, 0.0)).sum(axis=1)
+        return self.scale * found
+
+    def points(self, count: int) -> dict[str, Any]:
+        """Some of them, in users' units."""
+        frame = Frame(self._schema, dict(zip(self.columns, self._codes[:, :count], strict=True)))
+        return {name: frame.cells(name) for name in self.columns}
+
+    def to_saved(self) -> Saved:
+        return {"scale": self.scale}, {"control": self._codes}
+
+    @classmethod
+    def from_saved(cls, schema: Schema, race: BoundRace, facts: Facts, arrays: Arrays) -> Control:
+        codes = np.asarray(arrays["control"])
+        if not can_control(race) or codes.dtype != np.int16 or codes.ndim != 2 or len(codes) != len(race.columns):
+            raise ValueError("control")
+        return cls(schema, race, codes, real(facts["scale"], 0))
+
+    def _places(self, codes: Codes) -> Floats:
+        """In bandwidths from the middle of the bounds, which stands for missing."""
+        spans = np.array(self._kernel.spans)[:, None] / SPAN
+        return np.where(codes == MISSING, 0.0, codes.astype(np.float64)) * spans
+
+    @cached_property
+    def _own(self) -> Floats:
+        return self._places(self._codes)
+
+    @cached_property
+    def _squares(self) -> Floats:
+        return np.asarray((self._own**2).sum(axis=0))
+
+    @cached_property
+    def _table(self) -> Floats:
+        """Kernel values at even steps of 1/(1 + r), where they are nearly straight lines."""
+        nearness = np.arange(1, _STEPS + 1) / _STEPS
+        return np.concatenate([[0.0], self._kernel((1 / nearness - 1) ** 2), [1.0]])
+
+    def _values(self, squares: Floats) -> Floats:
+        steps = _STEPS / (1 + np.sqrt(squares))
+        below = steps.astype(np.int64)
+        steps -= below
+        low = self._table[below]
+        return np.asarray(low + steps * (self._table[below + 1] - low))
+
+
+def can_control(race: BoundRace) -> bool:
+    """Whether the kernel between two records is known, and is one of distance."""
+    embedded = getattr(race.description, "embedding", None) is not None
+    return (
+        race.unit_increments and not embedded and len(race.factors) == 1 and isinstance(race.factors[0].hash, Euclidean)
+    )
+
+
+def control_of(released: ReleasedSketch, race: BoundRace, rows: float) -> Control | None:
+    """Records made up from the marginals of a release, column by column, if it has them of all hashed columns."""
+    if not can_control(race):
+        return None
+    for part in released.parts:
+        if isinstance(part.map, BoundMarginals) and set(race.columns) <= set(part.map.columns):
+            codes = _drawn(released.schema, part, race.factors[0].columns, rows)
+            return Control(released.schema, race, codes, rows / DRAWN)
+    return None
+
+
+def _drawn(schema: Schema, part: ReleasedPart, columns: tuple[str, ...], rows: float) -> Codes:
+    bound = part.map
+    assert isinstance(bound, BoundMarginals)
+    summaries = column_summaries(bound, part.sums, part.noise_variance)
+    places = [bound.columns.index(name) for name in columns]
+    marginals = tuple(fit_marginal(summaries[place], rows) for place in places)
+    shares = tuple(marginal.shares for marginal in marginals)
+    groups = tuple(np.zeros(len(share), np.int64) for share in shares)
+    mixture = Mixture(np.ones(1), (np.ones((1, 1)),) * len(columns), groups, shares)
+    frame = drawn_frame(schema, [bound.cells[place] for place in places], Products(mixture, marginals), DRAWN, 0)
+    return np.stack([frame.codes(name) for name in columns])
