@@ -172,9 +172,10 @@ def test_nodes_of_an_edge_list_get_jaccard_densities(folder: Path) -> None:
     lists = pa.table({"neighbours": [[0, 1, 2, 3], [10, 11, 12, 13], [], None]})
     pq.write_table(lists, folder / "lists.parquet")
     assert scores(folder, "graph.model", "lists.parquet")["density"].to_pylist()[:2] == pytest.approx([0.25, 0.75], 0.1)
+    done("fit", "linear", folder / "linear.sketch", "--target", "c", "--save", folder / "numbers.model")
     for model, words, message in (
         ("graph.model", ["--edges", "from"], "--edges needs two columns"),
-        ("line.model", ["--edges", "from,to"], "does not score sets of ids"),
+        ("numbers.model", ["--edges", "from,to"], "does not score sets of ids"),
     ):
         wrong = invoke("score", folder / model, folder / "edges.parquet", *words, "-o", folder / "x.csv")
         assert message in str(wrong.exception)
