@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from dpsketch.cli_fitted import Columns, Format, Save, check, keep, listed, print_rows, warnings_told
@@ -32,8 +31,8 @@ def classifier(
         model = DensityClassifier(target, prior, method).fit(open_view(sketch))
     keep(model, save, force)
     counts = model.class_count_
-    priors = counts / counts.sum() if prior == "map" else np.full(len(counts), 1 / len(counts))
-    each = zip(model.classes_, counts, model.class_count_stderr_, priors, strict=True)
+    weights = counts if prior == "map" else counts**0
+    each = zip(model.classes_, counts, model.class_count_stderr_, weights / weights.sum(), strict=True)
     rows = [
         {"class": str(label), "records": float(count), "records_stderr": float(error), "prior": float(share)}
         for label, count, error, share in each
