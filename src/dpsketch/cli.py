@@ -37,16 +37,14 @@ from dpsketch.console import (
 )
 from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget
-from dpsketch.schema import Schema
-from dpsketch.sketch.file import read_header
-from dpsketch.sketch.released import ReleasedSketch
-from dpsketch.sketch.statement import statement_text
 
 if TYPE_CHECKING:
     from dpsketch.learn.sql import Table
     from dpsketch.privacy.ledger import Ledger
     from dpsketch.recipe import Recipe
+    from dpsketch.schema import Schema
     from dpsketch.sketch.raw import RawSketch
+    from dpsketch.sketch.released import ReleasedSketch
 
 app = typer.Typer(
     help="One private pass over a table, one release, unlimited questions afterwards.",
@@ -126,6 +124,7 @@ def accumulate(
     """Read a table into a raw sketch: exact, secret, mergeable. Nothing is spent: the budget chooses the sizes of the
     general recipe, and tells now whether a release with it will fit.
     """
+    from dpsketch.schema import Schema
     from dpsketch.sketch.release import planned
 
     check_free(output, force, table, schema, recipe)
@@ -163,8 +162,10 @@ def release(
     force: Force = False,
 ) -> None:
     """Sketch a table, add noise once, and write the released sketch."""
+    from dpsketch.schema import Schema
     from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.release import partition, planned
+    from dpsketch.sketch.released import ReleasedSketch
 
     check_free(output, force, table, schema, recipe, ledger, groups_from)
     other = None if groups_from is None else ReleasedSketch.load(groups_from)
@@ -217,6 +218,7 @@ def graph(
     from dpsketch.maps.hashes import MinHash
     from dpsketch.maps.race import Race
     from dpsketch.recipe import Part, Recipe
+    from dpsketch.schema import Schema
     from dpsketch.sizes import graph_rows
     from dpsketch.sketch.release import planned
 
@@ -243,6 +245,9 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print the privacy statement of a released sketch, or of the release that a model follows from."""
+    from dpsketch.sketch.released import ReleasedSketch
+    from dpsketch.sketch.statement import statement_text
+
     try:
         statement = ReleasedSketch.load(sketch).statement
     except FileError:
@@ -302,7 +307,9 @@ def merge(
     force: Force = False,
 ) -> None:
     """Add sketches: all raw (still secret) or all released (noises add up)."""
+    from dpsketch.sketch.file import read_header
     from dpsketch.sketch.raw import RawSketch
+    from dpsketch.sketch.released import ReleasedSketch
 
     if len(sketches) < 2:
         raise MergeError("merge needs at least two sketches", "dpsketch merge A.sketch B.sketch -o BOTH.sketch")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpsketch.cli_fit_density import anomaly, density, modes
-from dpsketch.cli_fit_models import classifier, linear
+from dpsketch.cli_fit_models import classifier, linear, logistic
 from dpsketch.cli_fitted import Columns, Format, Save, Seed, check, keep, print_rows, warnings_told
 from dpsketch.console import Force, err, listed, out, progress_bar
 
@@ -26,7 +26,7 @@ Sketch = Annotated[Path, typer.Argument(help="A release with Fourier sums, made 
 Count = Annotated[int, typer.Option("--k", help="How many clusters or components.")]
 Plot = Annotated[Path | None, typer.Option(help="PNG file to write: centres over the density of the fit.")]
 
-for _verb in (density, anomaly, modes, classifier, linear):
+for _verb in (density, anomaly, modes, classifier, linear, logistic):
     fit_app.command()(_verb)
 
 

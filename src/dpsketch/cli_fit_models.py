@@ -1,11 +1,10 @@
-"""`dpsketch fit classifier` and `linear`: models that predict a column."""
+"""`dpsketch fit classifier`, `linear` and `logistic`: models that predict a column."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from dpsketch.cli_fitted import Columns, Format, Save, check, keep, print_rows, warnings_told
@@ -32,8 +31,8 @@ def classifier(
         model = DensityClassifier(target, prior, method).fit(open_view(sketch))
     keep(model, save, force)
     counts = model.class_count_
-    priors = counts / counts.sum() if prior == "map" else np.full(len(counts), 1 / len(counts))
-    each = zip(model.classes_, counts, model.class_count_stderr_, priors, strict=True)
+    weights = counts if prior == "map" else counts**0
+    each = zip(model.classes_, counts, model.class_count_stderr_, weights / weights.sum(), strict=True)
     rows = [
         {"class": str(label), "records": float(count), "records_stderr": float(error), "prior": float(share)}
         for label, count, error, share in each
@@ -70,3 +69,36 @@ def linear(
     print_rows(rows, {"how": model.how_}, format_)
     if format_ == "table":
         out.print(f"{target} by {model.how_}; ± is one standard error.")
+
+
+def logistic(
+    sketch: Annotated[Path, typer.Argument(help="A general release, or another that rows can be drawn from.")],
+    target: Target,
+    columns: Columns = None,
+    penalty: Annotated[float | None, typer.Option(help="Of large coefficients; by default as the noise asks.")] = None,
+    format_: Format = "table",
+    save: Save = None,
+    force: Force = False,
+) -> None:
+    """Logistic regression of a category, boolean or integer of two values: log odds, with standard errors."""
+    from dpsketch.learn.models.regression import LogisticRegression
+    from dpsketch.learn.view import open_view
+
+    check(sketch, format_, None, save, force)
+    with warnings_told():
+        model = LogisticRegression(target, listed(columns), penalty).fit(open_view(sketch))
+    keep(model, save, force)
+    classes = [str(label) for label in model.classes_]
+    names = ["intercept", *(str(name) for name in model.feature_names_in_)]
+    rows = []
+    for place, label in enumerate(classes[1:] if len(classes) == 2 else classes):
+        values = [float(model.intercept_[place]), *model.coef_[place].tolist()]
+        errors = [float(model.intercept_stderr_[place]), *model.coef_stderr_[place].tolist()]
+        rows += [
+            {"class": label, "feature": name, "coefficient": value, "coefficient_stderr": error}
+            for name, value, error in zip(names, values, errors, strict=True)
+        ]
+    print_rows(rows, {"classes": classes}, format_)
+    if format_ == "table":
+        two = f" = {classes[1]} rather than {classes[0]}"
+        out.print(f"Log odds of {target}{two if len(classes) == 2 else ', up to a term'}; ± is one standard error.")

@@ -14,7 +14,6 @@ from rich.table import Table as RichTable
 from dpsketch.console import SchemaPath, err, out
 from dpsketch.errors import BudgetError
 from dpsketch.privacy.budget import MOST_EPSILON, Budget, decimal_text
-from dpsketch.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.privacy.account import Account, Cap, Plan, Spend
@@ -100,6 +99,7 @@ def ledger_declare(
 ) -> None:
     """Reserve a plan: releases declared up front cost less together. SCHEMA says whom the ledger counts."""
     from dpsketch.privacy.ledger import Ledger
+    from dpsketch.schema import Schema
 
     if not 1 <= times <= _MOST_TIMES:
         raise BudgetError(f"times must be from 1 to {_MOST_TIMES:,}, got {times} instead")

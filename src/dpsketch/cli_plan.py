@@ -25,7 +25,6 @@ from dpsketch.console import (
 )
 from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.privacy.budget import Budget
-from dpsketch.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.planning import Forecast
@@ -52,6 +51,7 @@ def audit(
     from dpsketch.audit import made_up_schema
     from dpsketch.recipe import Recipe
     from dpsketch.relation import Relation
+    from dpsketch.schema import Schema
 
     chosen = Recipe.load(recipe)
     if schema is not None and relation is not None:
@@ -107,6 +107,7 @@ def plan(
     from dpsketch.planning import plan as predicted
     from dpsketch.planning import usual_queries
     from dpsketch.recipe import Recipe
+    from dpsketch.schema import Schema
 
     if plot is not None:
         check_png(plot, force, schema, recipe)

@@ -10,12 +10,12 @@ import typer
 
 from dpsketch.console import listed
 from dpsketch.errors import RecipeError
-from dpsketch.privacy.budget import Budget
-from dpsketch.schema import Schema
-from dpsketch.sketch.released import ReleasedSketch
 
 if TYPE_CHECKING:
+    from dpsketch.privacy.budget import Budget
     from dpsketch.recipe import Recipe
+    from dpsketch.schema import Schema
+    from dpsketch.sketch.released import ReleasedSketch
 
 OnlyRows = Annotated[
     str | None, typer.Option("--only", metavar="COLUMN=VALUE", help="Use only the rows of one part of a partition.")

@@ -296,3 +296,42 @@ CREATE TABLE spends (number INTEGER NOT NULL, id VARCHAR NOT NULL, dataset VARCH
   event VARCHAR NOT NULL, created VARCHAR NOT NULL);
 CREATE TABLE commits (spend VARCHAR NOT NULL);
 """
+
+
+HEAVY = ["numba", "scipy", "sklearn", "pyarrow", "sqlalchemy", "alembic", "dp_accounting", "mpmath"]
+
+
+def loaded(folder: Path, *words: str) -> set[str]:
+    """Every module in the process when a command has run."""
+    code = (
+        "import sys\nfrom dpsketch.cli import main\ntry:\n main()\nfinally:\n sys.stderr.write(' '.join(sys.modules))"
+    )
+    called = [sys.executable, "-c", code, *words]
+    done = subprocess.run(called, cwd=folder, capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("words", [("--help",), ("show", "--help"), ("fit", "--help"), ("ledger", "--help")])
+def test_help_loads_neither_arrays_nor_what_verbs_need(words: tuple[str, ...], tmp_path: Path) -> None:
+    found = loaded(tmp_path, *words)
+    assert "typer" in found
+    assert not found & {"numpy", "dpsketch.schema", "dpsketch.recipe", "dpsketch.learn.view", *HEAVY}
+
+
+def test_show_loads_no_more_than_reading_a_release_needs(folder: Path) -> None:
+    run(
+        folder,
+        "release",
+        "hospital.parquet",
+        "--schema",
+        "hospital.toml",
+        "--epsilon",
+        "1",
+        "--ledger",
+        "l.db",
+        "-o",
+        "s",
+    )
+    found = loaded(folder, "show", "s")
+    assert "dpsketch.sketch.released" in found
+    assert not found & {"dpsketch.learn.view", "dpsketch.sketch.release", "dpsketch.privacy.ledger", *HEAVY}

@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 import dpsketch as dps
 from dpsketch.cli import app
 from dpsketch.errors import FileError, QueryError, RecipeError
-from planted_clusters import CENTRES, COLUMNS, ROWS, planted
+from planted_clusters import CENTRES, COLUMNS, ROWS, SHARES, planted
 
 SCHEMA = f"[privacy]\nrows = {ROWS}\n" + "".join(
     f"[columns.{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in facts.items())
@@ -34,6 +34,7 @@ PURPOSES = {
     "rows": ["--for", "synthetic", "--columns", "a"],
     "pca": ["--for", "pca:1"],
     "bounds": ["--for", "bounds"],
+    "general": [],
 }
 
 
@@ -174,6 +175,44 @@ def test_no_rows_at_all_are_scored(folder: Path) -> None:
         assert len(scores(folder, model, "none.csv")) == 0
 
 
+def test_log_odds_are_fitted(folder: Path) -> None:
+    """Even odds lie where the densities of the two clusters cross, times their shares; a penalty shrinks the slope."""
+    words = ["--target", "label", "--columns", "c", "--save", folder / "odds.model"]
+    found = done("fit", "logistic", folder / "general.sketch", *words, "--format", "csv").stdout
+    rows = list(csv.DictReader(io.StringIO(found)))
+    assert [(row["class"], row["feature"]) for row in rows] == [("y", "intercept"), ("y", "c")]
+    intercept, slope = (float(row["coefficient"]) for row in rows)
+    assert 0.5 < slope < 3  # without noise and penalty 2.5
+    even = CENTRES[:, 2].mean() - np.log(SHARES[1] / SHARES[0]) / 2.5
+    assert -intercept / slope == pytest.approx(even, abs=0.7)
+    assert all(float(row["coefficient_stderr"]) > 0 for row in rows)
+    table = scores(folder, "odds.model")
+    assert table.column_names == ["prediction", "probability_x", "probability_y"]
+    assert np.mean(table["prediction"].to_numpy() == planted(2)["label"][:500]) > 0.97
+    told = done("fit", "logistic", folder / "general.sketch", "--target", "label", "--columns", "c").stdout
+    assert "Log odds of label = y rather than x" in told
+    as_json = json.loads(done("fit", "logistic", folder / "general.sketch", *words[:4], "--format", "json").stdout)
+    assert as_json["classes"] == ["x", "y"]
+    assert "A LogisticRegression" in done("show", folder / "odds.model").stdout
+
+
+def test_a_line_is_fitted_to_a_general_release(folder: Path) -> None:
+    found = done(
+        "fit", "linear", folder / "general.sketch", "--target", "c", "--columns", "a", "--format", "json"
+    ).stdout
+    told = json.loads(found)
+    assert told["how"] == "joint distribution"
+    intercept, slope = (row["coefficient"] for row in told["rows"])
+    assert intercept + slope * CENTRES[:, 0] == pytest.approx(CENTRES[:, 2], abs=1)
+
+
+def test_a_class_is_refused_where_numbers_are_asked_for(folder: Path) -> None:
+    wrong = invoke("fit", "logistic", folder / "general.sketch", "--target", "a")
+    assert "is a number, not a class" in str(wrong.exception)
+    wrong = invoke("fit", "logistic", folder / "linear.sketch", "--target", "label")
+    assert isinstance(wrong.exception, QueryError)
+
+
 def test_nodes_of_an_edge_list_get_jaccard_densities(folder: Path) -> None:
     """Nodes below 50 have one list, all others another."""
     source = np.repeat(np.arange(200), 4)
@@ -192,9 +231,10 @@ def test_nodes_of_an_edge_list_get_jaccard_densities(folder: Path) -> None:
     lists = pa.table({"neighbours": [[0, 1, 2, 3], [10, 11, 12, 13], [], None]})
     pq.write_table(lists, folder / "lists.parquet")
     assert scores(folder, "graph.model", "lists.parquet")["density"].to_pylist()[:2] == pytest.approx([0.25, 0.75], 0.1)
+    done("fit", "linear", folder / "linear.sketch", "--target", "c", "--save", folder / "numbers.model")
     for model, words, message in (
         ("graph.model", ["--edges", "from"], "--edges needs two columns"),
-        ("line.model", ["--edges", "from,to"], "does not score sets of ids"),
+        ("numbers.model", ["--edges", "from,to"], "does not score sets of ids"),
     ):
         wrong = invoke("score", folder / model, folder / "edges.parquet", *words, "-o", folder / "x.csv")
         assert message in str(wrong.exception)

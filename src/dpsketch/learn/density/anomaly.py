@@ -13,6 +13,7 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.density.estimate import KernelDensity, units_at
 from dpsketch.learn.density.full_table import full_table
 from dpsketch.learn.density.hashed import Hashed, hashed_counters, made_up_records
+from dpsketch.learn.density.raking import raked
 from dpsketch.learn.saved import Arrays, Facts, Saved, real
 from dpsketch.maps.base import check_columns
 from dpsketch.schema import Floats
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
 _DRAWN = 4000  # made-up records for the threshold
+_RAKED_ROWS = 256  # of the table of counters, by which they are weighted
 
 
 class AnomalyScorer:
@@ -32,8 +34,8 @@ class AnomalyScorer:
 
     `contamination` is the share of anomalies that is expected, public knowledge: `offset_` is that quantile of the
     scores of made-up records, drawn from the table of the release or, beside hashed counters, from the distribution
-    that `view.sample` draws from; of those each counts by how much likelier the counters say it is than its own
-    draw. No record is looked at. Without such a distribution in the release there are scores but no `predict`.
+    that `view.sample` draws from, with weights by which they fill the counters as the records do. No record is looked
+    at. Without such a distribution in the release there are scores but no `predict`.
     `how_` says what scores are made of.
     Source: race §4; RESEARCH "Anomaly scores".
     """
@@ -130,19 +132,16 @@ _SOURCES: dict[str, type[Hashed] | type[KernelDensity]] = {"hashed": Hashed, "ta
 
 
 def _offset_of_counters(view: View, hashed: Hashed, share: float) -> float | None:
-    """The quantile of scores over made-up records, each weighted by its score in the release over its score in the same
-    counters filled with the made-up records themselves: so are they nearer to the records' distribution.
-    """
+    """The quantile of scores over made-up records with weights."""
     drawn = made_up_records(view, hashed.columns, _DRAWN, 0)
     if drawn is None:
         return None
     records = hashed.records(drawn)
     scores = hashed.mean_logs_of(records, hashed.sums)
-    own = np.zeros(hashed.race.size, np.int64)
-    hashed.race.accumulate(records, own)
-    scale = float(view.rows_in_sums().value) / _DRAWN
-    among = hashed.mean_logs_of(records, np.rint(own * scale).astype(np.int64))
-    weights = np.exp(scores - among)
+    rows = min(hashed.race.rows, _RAKED_ROWS)
+    places, _ = hashed.race.entries(records, rows)
+    counters = np.asarray(hashed.sums[: hashed.race.size // hashed.race.rows * rows], np.float64)
+    weights = raked(places, counters, float(np.sqrt(hashed.variance)), float(view.rows_in_sums().value))
     order = np.argsort(scores)
     below = np.cumsum(weights[order]) / weights.sum()
-    return float(scores[order[np.searchsorted(below, share)]])
+    return float(scores[order[min(int(np.searchsorted(below, share)), len(order) - 1)]])

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
 _REFITS, _SEED = 24, 17
+_TRUE_PENALTY = 0.03  # of the penalty: what the truth is taken to have; none at all is too noisy to compare with
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,9 @@ def fit_moments(
 
     The default penalty is ½·σ·√(2(d+1)) for each squared coefficient of columns in half-widths of their bounds, where σ
     is the standard deviation of the noise in a covariance: a fourth of the largest eigenvalue that noise alone has.
-    Errors are what new noise changes. Source: RESEARCH "Regression".
+    Errors hold what new noise changes and what the penalty hides: if the matrix without its negative eigenvalues were
+    the truth, refits to it with new noise would be as far from its own coefficients, with next to no penalty.
+    Source: RESEARCH "Regression".
     """
     if not columns:
         raise QueryError("there is no column to learn from", "name at least one in columns")
@@ -61,12 +64,12 @@ def fit_moments(
     deviation = float(np.sqrt(np.mean([(each - found.value) ** 2 for each in redrawn])))
     ridge = 0.5 * deviation * np.sqrt(2 * (len(columns) + 1))
 
-    def solved(matrix: Floats) -> Floats:
-        values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-        possible = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    def solved(matrix: Floats, part: float = 1.0) -> Floats:
+        """With this part of the penalty."""
+        possible = _possible(matrix)
         inner = possible[:-1, :-1]
         added = np.full(len(columns), ridge) if penalty is None else penalty * np.diag(inner)
-        return np.asarray(np.linalg.lstsq(inner + np.diag(added), possible[:-1, -1], rcond=1e-12)[0])
+        return np.asarray(np.linalg.lstsq(inner + np.diag(part * added), possible[:-1, -1], rcond=1e-12)[0])
 
     design = Design(view.schema, columns)
     middle, half = half_widths(view.schema, columns)
@@ -76,10 +79,18 @@ def fit_moments(
     intercept = mean_y - coefficients @ means
     errors, intercept_error = np.full(len(columns), np.nan), np.nan
     if uncertainty:
-        others = np.array([solved(each) * half_y / half for each in redrawn])
-        errors = np.sqrt(np.mean((others - coefficients) ** 2, axis=0))
-        intercept_error = float(np.sqrt(np.mean(((others - coefficients) @ means) ** 2)))
+        possible = _possible(found.value)
+        refits = [solved(found.redraw(possible, np.random.default_rng([_SEED, each]))) for each in range(_REFITS)]
+        off = (np.array(refits) - solved(possible, _TRUE_PENALTY)) * half_y / half
+        errors = np.sqrt(np.mean(off**2, axis=0))
+        intercept_error = float(np.sqrt(np.mean((off @ means) ** 2)))
     return MomentFit(design, means, coefficients, np.array(intercept), errors, np.array(intercept_error))
+
+
+def _possible(matrix: Floats) -> Floats:
+    """Without negative eigenvalues, as covariances are."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
 def half_widths(schema: Schema, columns: Sequence[str]) -> tuple[Floats, Floats]:

@@ -57,9 +57,12 @@ class ProductPopulation:
     def __init__(self, schema: Schema, fitted: ReleasedProducts, noise: float) -> None:
         self._schema, self._fitted, self.noise = schema, fitted, noise
         self.columns = fitted.columns
-        self.refits = len(fitted.models) - 1
         self._copulas: dict[int, Copula] = {}
         self._points: dict[tuple[int, int], WeightedPoints] = {}
+
+    @property
+    def refits(self) -> int:
+        return len(self._fitted.models) - 1
 
     def points(self, model: int, rows: int | None = None) -> WeightedPoints:
         count = rows or (REFIT_ROWS if model else ROWS)
@@ -79,9 +82,10 @@ class ProductPopulation:
             yield self._block(model, count, int(np.random.SeedSequence([seed, block]).generate_state(1)[0]))
 
     def _block(self, model: int, rows: int, seed: int) -> Frame:
+        products = self._fitted.models[model] if model else self._fitted.products  # the fit needs no refits
         if model not in self._copulas:
-            self._copulas[model] = Copula(self._fitted.cells, self._fitted.models[model].mixture)
-        drawn = drawn_frame(self._schema, self._fitted.cells, self._fitted.models[model], rows, seed)
+            self._copulas[model] = Copula(self._fitted.cells, products.mixture)
+        drawn = drawn_frame(self._schema, self._fitted.cells, products, rows, seed)
         codes = [drawn.codes(name) for name in self.columns]
         places = np.stack([own.cells(each) for own, each in zip(self._fitted.cells, codes, strict=True)])
         coupled = self._copulas[model].couple(codes, places, np.random.default_rng([seed, 2]))

@@ -12,6 +12,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from dpsketch.fitting.columns import Marginal
 from dpsketch.learn.products.bootstrap import REFITS
 from dpsketch.learn.products.fit import Products
 from dpsketch.learn.products.mixture import Mixture
-from dpsketch.learn.products.released import ReleasedProducts, fit_released, with_models
+from dpsketch.learn.products.released import ReleasedProducts, fit_released, with_fit
 from dpsketch.maps.cells import Cells
 from dpsketch.schema import Floats
 from dpsketch.sketch.released import ReleasedSketch
@@ -34,16 +35,25 @@ SUFFIX = ".fit"
 
 
 def cached_fit(released: ReleasedSketch, path: Path | None) -> ReleasedProducts:
-    """`fit_released`, from beside `path` if it was fitted before."""
+    """`fit_released`, from beside `path` if it was fitted before; refits are kept there once they were needed."""
     if path is None:
         return fit_released(released)
     key, beside = _key(released), path.with_name(path.name + SUFFIX)
     models = _read(beside, key)
-    if models is not None and _belong(released, models):
-        return with_models(released, models)
-    fitted = fit_released(released)
-    _write(beside, key, fitted.models)
-    return fitted
+    if models is None or not _belong(released, models):
+        fitted = fit_released(released)
+        _write(beside, key, (fitted.products,))
+    elif len(models) == 1:
+        fitted = with_fit(released, models[0])
+    else:
+        return with_fit(released, models[0], lambda: models[1:])
+
+    def refit() -> tuple[Products, ...]:
+        found = fitted.refit()
+        _write(beside, key, (fitted.products, *found))
+        return found
+
+    return replace(fitted, refit=refit)
 
 
 def _key(released: ReleasedSketch) -> str:
@@ -56,9 +66,13 @@ def _key(released: ReleasedSketch) -> str:
 
 
 def _belong(released: ReleasedSketch, models: tuple[Products, ...]) -> bool:
-    """Whether what a file holds is a fit of this release's columns: shapes, groups, and shares of finite size."""
-    cells = with_models(released, models).cells
-    return len(models) == REFITS + 1 and all(_valid(products, cells) for products in models)
+    """Whether what a file holds is a fit of this release's columns, by itself or with all refits: shapes, groups, and
+    shares of finite size.
+    """
+    if len(models) not in (1, 1 + REFITS):
+        return False
+    cells = with_fit(released, models[0]).cells
+    return all(_valid(products, cells) for products in models)
 
 
 def _valid(products: Products, cells: Sequence[Cells]) -> bool:

@@ -140,7 +140,7 @@ class ProductEstimator:
         Refits drop them again, so their spread does not show it. The sum of codes is known better and stays: only what
         is not linear in codes changes.
         """
-        cells, marginal = self.fitted.cells[column], self.fitted.models[0].marginals[column]
+        cells, marginal = self.fitted.cells[column], self.fitted.products.marginals[column]
         if not cells.ordered:
             return np.zeros((len(means), ATOMS))
         atoms = np.array([0, cells.missing - 1, cells.missing])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
 from math import sqrt
 
 import numpy as np
@@ -21,7 +23,8 @@ from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 @dataclass(frozen=True)
 class ReleasedProducts:
-    """The fitted distribution over the cells of `columns`, in their order, then fits to new noise: `models`.
+    """The distribution fitted over the cells of `columns`, in their order: `products`. Fits to new noise tell how far
+    off it is; they take several times as long, so that `refit` makes them when they are first asked for.
 
     `pairs` are the places i < j of columns with a table. Shares of single cells are known up to `cell_sd` from the
     marginals; `lumps` is each column's `lumpiness`.
@@ -30,14 +33,15 @@ class ReleasedProducts:
     columns: tuple[str, ...]
     cells: tuple[Cells, ...]
     pairs: frozenset[tuple[int, int]]
-    models: tuple[Products, ...]
+    products: Products
+    refit: Callable[[], tuple[Products, ...]]
     cell_sd: float
     lumps: tuple[float, ...]
 
-    @property
-    def products(self) -> Products:
-        """The fit."""
-        return self.models[0]
+    @cached_property
+    def models(self) -> tuple[Products, ...]:
+        """The fit, then its refits."""
+        return (self.products, *self.refit())
 
 
 def product_parts(released: ReleasedSketch) -> tuple[ReleasedPart, ReleasedPart] | None:
@@ -54,21 +58,30 @@ def fit_released(released: ReleasedSketch) -> ReleasedProducts:
     """Post-processing of the released sums: deterministic, and free of cost."""
     parts = product_parts(released)
     assert parts is not None
-    sums = noisy_sums(released, *parts)
     with one_thread():
-        fitted = sums.fit()
-        return with_models(released, (fitted, *refits(sums, fitted)))
+        fitted = noisy_sums(released, *parts).fit()
+    return with_fit(released, fitted)
 
 
-def with_models(released: ReleasedSketch, models: tuple[Products, ...]) -> ReleasedProducts:
-    """The fit and its refits, of the release's columns."""
+def with_fit(
+    released: ReleasedSketch, fitted: Products, refit: Callable[[], tuple[Products, ...]] | None = None
+) -> ReleasedProducts:
+    """A fit of the release's columns, with its refits unless these are still to be made."""
     parts = product_parts(released)
     assert parts is not None
     bound = parts[0].map
     assert isinstance(bound, BoundPairs)
     sd = sqrt(parts[1].noise_variance) / GRID / float(ReleaseNoise(released).rows().value)
     lumps = tuple(lumpiness(summary) for summary in _summaries(bound, parts[1]))
-    return ReleasedProducts(bound.columns, bound.cells, frozenset(_places(bound)), models, sd, lumps)
+    refit = refit or partial(_refits, released, fitted)
+    return ReleasedProducts(bound.columns, bound.cells, frozenset(_places(bound)), fitted, refit, sd, lumps)
+
+
+def _refits(released: ReleasedSketch, fitted: Products) -> tuple[Products, ...]:
+    parts = product_parts(released)
+    assert parts is not None
+    with one_thread():
+        return refits(noisy_sums(released, *parts), fitted)
 
 
 def noisy_sums(released: ReleasedSketch, pairs: ReleasedPart, marginals: ReleasedPart) -> NoisySums:

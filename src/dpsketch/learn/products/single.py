@@ -29,14 +29,14 @@ def fit_column(noise: ReleaseNoise, part: ReleasedPart, place: int, totals: Grou
     rows, rows_sd = float(counted.value), float(counted.stderr)
     with one_thread():
         fitted = _fitted(summary, rows, totals)
-        models = [fitted]
+        models: list[Products] = []
         for number in range(REFITS):
             generator = np.random.default_rng([SEED, number])
             again = redrawn_summary(summary, fitted.marginals[0], rows, generator)
             totals_again = None if totals is None else _redrawn_totals(totals, fitted, generator)
             models.append(_fitted(again, max(rows + rows_sd * generator.normal(), 1.0), totals_again))
-    column, cells = (bound.columns[place],), (bound.cells[place],)
-    return ReleasedProducts(column, cells, frozenset(), tuple(models), summary.count_sd / rows, (lumpiness(summary),))
+    column, cells, sd = (bound.columns[place],), (bound.cells[place],), summary.count_sd / rows
+    return ReleasedProducts(column, cells, frozenset(), fitted, lambda: tuple(models), sd, (lumpiness(summary),))
 
 
 def _fitted(summary: ColumnSummary, rows: float, totals: GroupTotals | None) -> Products:

@@ -52,7 +52,7 @@ def test_planted_anomalies_are_found(columns: int) -> None:
     assert model.score_samples(odd).max() < np.quantile(model.score_samples(normal), 0.02)
     assert (model.predict(odd) == -1).all()
     flagged = np.mean(model.predict(normal) == -1)
-    assert 0.002 < flagged < 0.12  # 0.05 is asked for; the release knows the distribution only roughly
+    assert 0.015 < flagged < 0.1  # 0.05 is asked for; the release knows the distribution only roughly
     assert score_alike(model, normal)
 
 

@@ -12,6 +12,7 @@ import dpsketch as dps
 from conftest import SEED, seeded_noise
 from dpsketch.learn.expressions import condition_factors, parse_condition
 from dpsketch.learn.products import cache
+from dpsketch.learn.products import released as released_products
 from dpsketch.learn.selection import Selection
 from dpsketch.maps.cells import GRID
 from dpsketch.maps.marginals import BoundMarginals
@@ -130,6 +131,21 @@ def test_a_fit_is_kept_beside_its_file(view: dps.View, tmp_path: Path, monkeypat
     assert_same(dps.open(path).fraction(where), first)
 
 
+def test_rows_wait_for_no_refits(view: dps.View, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors do: refits are made for the first of them, and kept with the fit."""
+    path, where = tmp_path / "a.sketch", "x < 0.5 and z = 'a'"
+    view.released.save(path)
+    with monkeypatch.context() as without:
+        without.setattr(released_products, "refits", lambda *_: pytest.fail("refitted"))
+        drawn = dps.open(path).sample(1000)
+        monkeypatch.setattr(cache, "fit_released", lambda released: pytest.fail("fitted again"))
+        assert dps.open(path).sample(1000).equals(drawn)
+    assert_same(dps.open(path).fraction(where), view.fraction(where))
+    monkeypatch.setattr(released_products, "refits", lambda *_: pytest.fail("refitted again"))
+    assert_same(dps.open(path).fraction(where), view.fraction(where))
+    assert dps.open(path).sample(1000).equals(drawn)
+
+
 @pytest.mark.parametrize("damage", [b"", b"{}", b"\0" * 4096])
 def test_a_damaged_or_foreign_fit_is_not_used(view: dps.View, tmp_path: Path, damage: bytes) -> None:
     path = tmp_path / "a.sketch"
@@ -169,7 +185,7 @@ def test_a_fit_with_wrong_numbers_is_not_used(
     wrong = cache._products({f"0.{name}": values for name, values in tensors.items()}, 0)
     kept = models[:-1] if change == "fewer" else (wrong, *models[1:])
     cache._write(tmp_path / "a.sketch.fit", cache._key(dps.open(path).released), kept)
-    monkeypatch.setattr(cache, "fit_released", lambda released: cache.with_models(released, models))
+    monkeypatch.setattr(cache, "fit_released", lambda released: cache.with_fit(released, models[0], lambda: models[1:]))
     assert_same(dps.open(path).fraction(where), view.fraction(where))
 
 

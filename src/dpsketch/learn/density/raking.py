@@ -1,0 +1,51 @@
+"""Made-up records weighted so that they fill hashed counters as the records of a release do."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.schema import Floats
+
+_ROUNDS = 10
+_CLEAR = 3.0  # standard deviations of noise, from which on the records of a group of counters can be told
+
+
+def raked(places: NDArray[np.int64], counters: Floats, deviation: float, total: float) -> Floats:
+    """Weights of points whose counters in each row of the table are `places`, one row a point. `counters` are released
+    ones, with noise of this standard deviation, and `total` is how many records they are of.
+
+    In each round a weight is multiplied by the geometric mean, over the rows of the table, of how many more records
+    than points there are: first in all counters with about as many points, where noise averages out, then in the
+    counter itself, with as much added to both as the noise is.
+    """
+    points, rows = places.shape
+    floor = 1.0 + deviation
+    logs = np.log(np.maximum(counters, 0.0) + floor)
+    weights = np.ones(points)
+    for _ in range(_ROUNDS):
+        each = np.repeat(weights * (total / weights.sum()), rows)
+        own: Floats = np.bincount(places.ravel(), each, len(counters)).astype(np.float64)
+        ratios = _pooled_ratios(own, counters, deviation)
+        change = np.log(ratios) + logs - np.log(ratios * own + floor)
+        weights = weights * np.exp(change[places].mean(axis=1))
+        weights /= weights.mean()
+    return weights
+
+
+def _pooled_ratios(own: Floats, counters: Floats, deviation: float) -> Floats:
+    """Records for each point, in groups of counters that hold as many points within a factor of two, or more where
+    noise asks for larger groups. What noise decides is 1.
+    """
+    found = np.ones(len(own))
+    order = np.argsort(own, kind="stable")
+    order = order[own[order] > 0]
+    levels = np.floor(np.log2(own[order]))
+    start = 0
+    for end in (np.flatnonzero(np.diff(levels, append=np.inf)) + 1).tolist():
+        group = order[start:end]
+        mass, noise = own[group].sum(), deviation * np.sqrt(len(group))
+        if mass > _CLEAR * noise:
+            found[group] = max(counters[group].sum(), noise / 2, 1.0) / mass
+            start = end
+    return found
