@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.saved import load_model, save_model
     from dpsketch.learn.view import View
     from dpsketch.learn.view import open_view as open
+    from dpsketch.maps.contrasts import Contrasts
     from dpsketch.maps.count import Count
     from dpsketch.maps.embedding import Embedding
     from dpsketch.maps.fourier import Fourier
@@ -56,6 +57,7 @@ __all__ = [
     "AnomalyScorer",
     "Answer",
     "Budget",
+    "Contrasts",
     "Count",
     "DensityClassifier",
     "DpsketchError",
@@ -116,6 +118,7 @@ _HOMES = {
     "AnomalyScorer": "learn.density.anomaly",
     "Answer": "learn.answer",
     "Budget": "privacy.budget",
+    "Contrasts": "maps.contrasts",
     "Count": "maps.count",
     "DensityClassifier": "learn.models.classifier",
     "DpsketchError": "errors",
