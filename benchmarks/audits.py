@@ -29,7 +29,7 @@ MAPS = {
     "marginals": dps.Marginals(columns=("x",), bins=2),
     "pairs": dps.Pairs(columns=("x", "y"), bins=2),
     "contrasts": dps.Contrasts(
-        ((0, 0, 1, 1, 1), (0, 1, 1, 1, 1), (0, 1, 1)), ("x", "z", "y"), 2, (("x", "z"), ("x", "y"))
+        ((0, 0, 1, 1, 1), (0, 1, 1, 1, 1), (0, 1, 1, 1)), ("x", "z", "y"), 2, (("x", "z"), ("x", "y"))
     ),
     "fourier": dps.Fourier(columns=("x",), size=1),
     "one-bit": dps.OneBitFourier(columns=("x",), size=1),

@@ -119,7 +119,7 @@ def test_noise_for_fewer_contrasts_than_are_released_is_caught(monkeypatch: pyte
     """Laplace noise for one of two; noise in the shape of a cube has one radius, of the size that is shown."""
 
     def fewer(maps: Sequence[BoundMap]) -> tuple[BoundMap, ...]:
-        halves = [(0, 1, 1, 1, 1), (0, 1, 1)]
+        halves = ((0, 1, 1, 1, 1), (0, 1, 1, 1))
         return maps[0], dps.Contrasts(halves, columns=["x", "y"], bins=2).bind(schema())
 
     pairs = dps.Pairs(bins=2, pool=True, most=2, contrasts=True)
