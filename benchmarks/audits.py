@@ -28,6 +28,9 @@ MAPS = {
     "histogram": dps.Histogram(columns=("y",)),
     "marginals": dps.Marginals(columns=("x",), bins=2),
     "pairs": dps.Pairs(columns=("x", "y"), bins=2),
+    "contrasts": dps.Contrasts(
+        ((0, 0, 1, 1, 1), (0, 1, 1, 1, 1), (0, 1, 1, 1)), ("x", "z", "y"), 2, (("x", "z"), ("x", "y"))
+    ),
     "fourier": dps.Fourier(columns=("x",), size=1),
     "one-bit": dps.OneBitFourier(columns=("x",), size=1),
     "quadratic": dps.Quadratic(columns=("x", "z"), size=1),
@@ -39,7 +42,10 @@ MAPS = {
     "subsampled": dps.Subsampled(dps.OneBitFourier(columns=("x",), size=2), 1),
 }
 SOME_PAIRS = dps.Recipe([dps.Part(dps.Marginals(bins=2), 0.2), dps.Part(dps.Pairs(bins=2, pool=True, most=1), 0.8)])
-BODIES = ("fourier", "one-bit", "second moments", "second moments with means", "grouped fourier")
+SOME_CONTRASTS = dps.Recipe(
+    [dps.Part(dps.Marginals(bins=2), 0.2), dps.Part(dps.Pairs(bins=2, pool=True, most=2, contrasts=True), 0.8)]
+)
+BODIES = ("contrasts", "fourier", "one-bit", "second moments", "second moments with means", "grouped fourier")
 NOT_SHARP = {
     ("count", "replace-one"): "nothing differs",
     ("quadratic", "replace-one"): "the bound is twice that of one record",
@@ -94,6 +100,8 @@ def cases() -> list[Case]:
             found.append(Case(f"bundle, {budget}, {relation}", bundle, facts, budget, loose="several parts"))
             some = f"one of three pairs, {budget}, {relation}"
             found.append(Case(some, SOME_PAIRS, facts, budget, loose="several parts"))
+            some = f"two of three contrasts, {budget}, {relation}"
+            found.append(Case(some, SOME_CONTRASTS, facts, budget, loose="several parts"))
     sets = dps.Race(columns=("ids",), rows=1, width=8, hash=dps.MinHash())
     found.append(Case("race of sets, laplace, add-remove", alone(sets), schema(SETS), PURE))
     for name in ("count", "histogram"):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.tighter import tighten
     from dpsketch.learn.view import View
     from dpsketch.learn.view import open_view as open
+    from dpsketch.maps.contrasts import Contrasts
     from dpsketch.maps.count import Count
     from dpsketch.maps.embedding import Embedding
     from dpsketch.maps.fourier import Fourier
@@ -57,6 +58,7 @@ __all__ = [
     "AnomalyScorer",
     "Answer",
     "Budget",
+    "Contrasts",
     "Count",
     "DensityClassifier",
     "DpsketchError",
@@ -118,6 +120,7 @@ _HOMES = {
     "AnomalyScorer": "learn.density.anomaly",
     "Answer": "learn.answer",
     "Budget": "privacy.budget",
+    "Contrasts": "maps.contrasts",
     "Count": "maps.count",
     "DensityClassifier": "learn.models.classifier",
     "DpsketchError": "errors",

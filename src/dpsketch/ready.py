@@ -27,6 +27,8 @@ from dpsketch.sizes import (
     ANOMALY_POWER,
     ANOMALY_ROWS,
     ANOMALY_THRESHOLD,
+    CONTRAST_MARGINALS_SHARE,
+    CONTRASTS_SHARE,
     CONTROL_SHARE,
     DENSITY_RACE_WIDTH,
     FEW_NUMBERS,
@@ -54,6 +56,7 @@ from dpsketch.sizes import (
     pca_directions,
     race_error,
     race_rows,
+    suits_contrasts,
     table_bins,
     whole_number_bins,
 )
@@ -87,6 +90,9 @@ def general(schema: Schema, rows: int, budget: Budget, frequencies: int | None) 
         most = None
     named = None if len(paired) == len(columns) else paired
     pairs = Pairs(named, bins, pool=True, most=most)
+    if not frequencies and suits_contrasts(schema, rows, budget, most or comb(len(paired), 2)):
+        marginals = Marginals(bins=bins), CONTRAST_MARGINALS_SHARE
+        return [(Count(), 0.03), marginals, (replace(pairs, contrasts=True), CONTRASTS_SHARE)]
     if frequencies:
         return [*parts, (pairs, 0.385), (Fourier(size=frequencies), 0.165)]
     return [*parts, (pairs, PAIRS_SHARE)]

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from dpsketch import ready
 from dpsketch.errors import RecipeError, SchemaError
 from dpsketch.maps.base import BoundMap, FeatureMap, check_whole
+from dpsketch.maps.contrasts import marginals_for
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.hashes import HashFamily
-from dpsketch.maps.pairs import BoundPairs, marginals_for
+from dpsketch.maps.pairs import BoundPairs
 from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.privacy.budget import Budget
 from dpsketch.records import Records

@@ -17,6 +17,8 @@ from dpsketch.schema import Column, Integer, Schema
 
 MARGINALS_SHARE, PAIRS_SHARE = 0.42, 0.55
 FEW_COLUMNS = 16
+CONTRAST_MARGINALS_SHARE, CONTRASTS_SHARE = 0.6, 0.37  # instead, where pairs have contrasts
+CONTRAST_SD = 0.025  # of a pair table's cell, as a share of the rows: from here on contrasts tell more
 PAIR_SD = 0.01  # as a share of the rows: `fitting.groups.groups_wanted` is 4 there
 MOST_FINE_CELLS = 40_000_000  # of a raw sketch's pair tables: 160 MB in counters of four bytes
 FEW_WHOLE_NUMBERS = 130
@@ -61,6 +63,18 @@ def pair_sizes(rows: int, budget: Budget, columns: int) -> tuple[int, int | None
         return bins, None
     supported = max(columns - 1, int(_supported_pairs(PAIR_SD * rows, budget)))
     return bins, None if supported >= every else supported
+
+
+def suits_contrasts(schema: Schema, rows: int, budget: Budget, pairs: int) -> bool:
+    """Whether contrasts of so many pairs tell more than their tables: under pure ε, where the predicted standard
+    deviation of a cell is above CONTRAST_SD of the rows, so that most of what a table tells is noise. Gaussian noise of
+    a contrast is that of a cell, not less.
+
+    Source: docs/decisions/009-contrasts-where-tables-drown.md.
+    """
+    if budget.delta or budget.rho is not None or not budget.private:
+        return False
+    return counter_noise(schema, budget, pairs, PAIRS_SHARE) > CONTRAST_SD * rows
 
 
 def _supported_pairs(deviation: float, budget: Budget) -> float:

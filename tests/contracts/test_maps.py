@@ -230,6 +230,29 @@ def test_the_one_bit_bounds_are_attained() -> None:
     assert not inside(bound, Body(Shape.CUBE, 1), change)
 
 
+def test_the_contrast_bounds_are_attained() -> None:
+    """The cube of a row replaced is attained where one column turns in every pair; three pairs of three columns cannot
+    all turn, so that what is stated of them is a bound.
+    """
+    lowest, highest = [-32767] * COLUMNS, [32767] * COLUMNS
+    stars = [b for b in BOUND if isinstance(b.description, dps.Contrasts)]
+    assert stars
+    for bound in stars:
+        change = features_of(bound, lowest) - features_of(bound, highest)
+        assert bound.body(Relation.REPLACE_ONE) == Body(Shape.CUBE, 2)
+        assert inside(bound, Body(Shape.CUBE, 2), change)
+        assert not inside(bound, Body(Shape.CUBE, 1), change)
+        assert not inside(bound, Body(Shape.CUBE, 0), features_of(bound, lowest))
+        assert set(np.abs(change)) == {2}
+    halves = [(0, 1, 1, 1), (0, 1, 1), (0, 1, 1, 1, 1)]
+    triangle = dps.Contrasts(halves, columns=["sex", "member", "height"], bins=2).bind(SCHEMA)
+    every = [
+        [member, height, 0, sex, 0, 0] for member in (-32767, 32767) for height in (-32767, 0) for sex in (-32767, 0)
+    ]
+    changes = [np.abs(features_of(triangle, a) - features_of(triangle, b)).sum() for a, b in combinations(every, 2)]
+    assert max(changes) <= triangle.sensitivity(Relation.REPLACE_ONE).l1 == 6
+
+
 def test_the_fourier_bounds_are_attained_by_one_frequency() -> None:
     """One frequency of one turn in 2^32 steps a code: go through every code and find the largest features."""
     bound = dps.Fourier(size=1, columns=["height"], radii=(200, 200)).bind(SCHEMA)
@@ -316,7 +339,8 @@ VECTORS = {
     "count": "921ac7f2",
     "histogram": "918e8153 e6186144 dc008c1d",
     "marginals": "14964ea7 5d6e3d0d aa983492 bf1eda0b",
-    "pairs": "4f79aecd af215d01 96ec96bb e03d2149",
+    "pairs": "4f79aecd af215d01 96ec96bb e03d2149 4f79aecd",
+    "contrasts": "af5570f5 e3532f12",
     "fourier": "dcf5bfc3 bb79708d d2cb3f2e",
     "one_bit_fourier": "a2774527 9f098381 e84d81ef",
     "quadratic": "2af5d117 42a9b7cc 121fc6a5 dba43dc9",

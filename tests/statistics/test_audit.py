@@ -115,6 +115,21 @@ def test_noise_for_fewer_pairs_than_are_released_is_caught(monkeypatch: pytest.M
     assert audit(dps.Recipe(parts), schema(), PURE, DRAWS).violated
 
 
+def test_noise_for_fewer_contrasts_than_are_released_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Laplace noise for one of two; noise in the shape of a cube has one radius, of the size that is shown."""
+
+    def fewer(maps: Sequence[BoundMap]) -> tuple[BoundMap, ...]:
+        halves = ((0, 1, 1, 1, 1), (0, 1, 1, 1))
+        return maps[0], dps.Contrasts(halves, columns=["x", "y"], bins=2).bind(schema())
+
+    pairs = dps.Pairs(bins=2, pool=True, most=2, contrasts=True)
+    recipe = dps.Recipe([dps.Part(dps.Marginals(bins=2), 0.01), dps.Part(pairs, 0.99)])
+    assert not audit(recipe, schema(), PURE, DRAWS).violated
+    assert not audit(recipe, schema(), PURE, DRAWS, "laplace").violated
+    monkeypatch.setattr(calibration_module, "shown", fewer)
+    assert audit(recipe, schema(), PURE, DRAWS, "laplace").violated
+
+
 def test_noise_on_one_side_only_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Absolute noise: a release below the exact count is impossible, so one record shows."""
     honest = release_module.discrete_laplace
@@ -229,6 +244,7 @@ def test_a_recipe_alone_can_be_audited() -> None:
         dps.Pairs(bins=1, pool=True, most=1, hints=["target"]),
         dps.Pairs(bins=1, pairs=[("a", "b"), ("b", "c")], pool=True, most=1),
         dps.Pairs(bins=1, pairs=[("x", "b")]),
+        dps.Pairs(bins=1, pool=True, contrasts=True),
     ],
     ids=str,
 )

@@ -82,11 +82,31 @@ def wide(columns: int, rows: int = 100_000) -> dps.Schema:
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 50.0])
 @pytest.mark.parametrize("columns", [2, 9, 16])
 def test_few_columns_have_all_pairs(columns: int, epsilon: float) -> None:
+    """As tables, or as contrasts where the cells of tables would drown in noise."""
     assert pair_sizes(10_000, dps.Budget(epsilon), columns)[1] is None
     count, marginals, pairs = dps.Recipe.general(wide(columns), 10_000, dps.Budget(epsilon)).parts
-    assert (count.share, marginals.share, pairs.share) == (0.03, 0.42, 0.55)
     assert isinstance(pairs.map, dps.Pairs)
+    assert pairs.map.contrasts == (epsilon == 0.01 or (columns == 16 and epsilon == 1.0))
+    shares = (0.03, 0.6, 0.37) if pairs.map.contrasts else (0.03, 0.42, 0.55)
+    assert (count.share, marginals.share, pairs.share) == shares
     assert (pairs.map.pool, pairs.map.most, pairs.map.columns) == (True, None, None)
+
+
+def test_contrasts_are_for_little_data_and_budget() -> None:
+    """More rows or more budget make tables of them; so do Gaussian noise, frequencies, and studies without privacy."""
+
+    def contrasts(rows: int, epsilon: float, delta: float = 0.0, **options: int) -> bool:
+        pairs = dps.Recipe.general(wide(9, rows), budget=dps.Budget(epsilon, delta), **options).parts[2].map
+        assert isinstance(pairs, dps.Pairs)
+        return pairs.contrasts
+
+    found = [contrasts(rows, 0.02) for rows in (10**4, 10**5, 10**6)]
+    assert found == sorted(found, reverse=True)
+    assert (found[0], found[-1]) == (True, False)
+    assert not contrasts(10**4, 10.0)
+    assert not contrasts(10**4, 0.02, frequencies=20)
+    assert not contrasts(10**4, 0.02, 1e-6)
+    assert not contrasts(10**4, math.inf)
 
 
 @pytest.mark.parametrize(

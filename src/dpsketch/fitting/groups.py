@@ -36,6 +36,18 @@ def choose_groups(shares: Floats, ordered: bool, wanted: int, threshold: float =
     return groups
 
 
+def choose_halves(shares: Floats, ordered: bool) -> NDArray[np.int64]:
+    """The half of each cell, 0 or 1, neither of them empty; the last cell is *missing*.
+
+    The cells up to a cut in their order, or the heaviest ones where they have none, that come nearest to half of all.
+    """
+    order = np.arange(len(shares)) if ordered else np.argsort(-shares, kind="stable")
+    below = np.cumsum(shares[order])[:-1]
+    halves = np.ones(len(shares), np.int64)
+    halves[order[: int(np.argmin(np.abs(below - shares.sum() / 2))) + 1]] = 0
+    return halves
+
+
 def _runs(shares: Floats, wanted: int) -> NDArray[np.int64]:
     total = shares.sum()
     if total <= 0:

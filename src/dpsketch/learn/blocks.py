@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpsketch.errors import QueryError
 from dpsketch.maps.base import BoundMap, BoundTable
 from dpsketch.maps.cells import GRID
+from dpsketch.maps.contrasts import BoundContrasts
 from dpsketch.maps.count import BoundCount
 from dpsketch.maps.fourier import BoundFourier
 from dpsketch.maps.grid import BoundGrid
@@ -130,6 +131,9 @@ def _inner_blocks(inner: BoundMap) -> Iterator[tuple[tuple[str, ...], int, int]]
         case BoundPairs():
             for place, pair in enumerate(inner.pairs):
                 yield pair, int(inner.offsets[place]), int(inner.offsets[place + 1])
+        case BoundContrasts():
+            for place, pair in enumerate(inner.pairs):
+                yield pair, place, place + 1
         case BoundHistogram():
             for place, table in enumerate(inner.tables):
                 yield table, int(inner.offsets[place]), int(inner.offsets[place + 1])

@@ -11,11 +11,12 @@ import numpy as np
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
 from dpsketch.maps.base import BoundMap, BoundTable, Sums
+from dpsketch.maps.contrasts import BoundContrasts, marginals_for
 from dpsketch.maps.count import BoundCount
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.histogram import BoundHistogram
 from dpsketch.maps.marginals import BoundMarginals
-from dpsketch.maps.pairs import BoundPairs, marginals_for
+from dpsketch.maps.pairs import BoundPairs
 from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.recipe import declared_rows
 from dpsketch.relation import Relation
@@ -28,9 +29,9 @@ _BLOCK = 1 << 20
 class ReleaseNoise:
     """Places every part's sums in one vector of noise coordinates.
 
-    A table of counters, which may have 10^9 of them, has a single coordinate: the noise of its total. Pair tables with
-    marginals have none: what their noise does is found by fitting to new noise, in coordinates that the estimator
-    reserves.
+    A table of counters, which may have 10^9 of them, has a single coordinate: the noise of its total. Pair tables
+    and contrasts with marginals have none: what their noise does is found by fitting to new noise, in coordinates that
+    the estimator reserves.
     """
 
     def __init__(self, released: ReleasedSketch) -> None:
@@ -136,7 +137,7 @@ class ReleaseNoise:
 
 
 def _coordinates(bound: BoundMap, maps: Sequence[BoundMap]) -> int:
-    if isinstance(bound, BoundPairs) and marginals_for(bound, maps) is not None:
+    if isinstance(bound, BoundPairs | BoundContrasts) and marginals_for(bound, maps) is not None:
         return 0
     return 1 if _counters(bound) else bound.size
 

@@ -25,6 +25,7 @@ from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.selection import Estimator
 from dpsketch.learn.tables import TableEstimator
 from dpsketch.maps.base import BoundMap
+from dpsketch.maps.contrasts import BoundContrasts
 from dpsketch.maps.grid import BoundGrid
 from dpsketch.maps.histogram import BoundHistogram
 from dpsketch.maps.marginals import BoundMarginals
@@ -166,7 +167,7 @@ class Sources:
         apart: tuple[type[BoundMap], ...] = ()
         if self._method == "auto":
             apart = (BoundHistogram, BoundMarginals)
-            apart += () if product_parts(self._released) is None else (BoundPairs,)
+            apart += () if product_parts(self._released) is None else (BoundPairs, BoundContrasts)
         parts = [part for part in self._released.parts if not isinstance(part.map, apart)]
         return [block for part in parts for block in blocks(self._released.schema, part)]
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
 from dpsketch.maps.cells import EVERY_CODE, MOST_BINS, Cells, cells_of, distinct
-from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.records import Records
 from dpsketch.relation import Relation
 from dpsketch.schema import MISSING, Codes, Floats, Schema
@@ -33,7 +32,8 @@ class Pairs(FeatureMap):
     `groups` pools cells: for each column, in the order of `columns`, the group of each of its cells. With `pool`, the
     raw sketch keeps fine tables, and a release chooses groups from its own noisy marginals: the recipe needs
     `Marginals` of these columns with as many bins. With `most`, it also chooses that many of the pairs, and its noise
-    is that of these alone; pairs with a column of `hints` come first.
+    is that of these alone; pairs with a column of `hints` come first. With `contrasts`, it cuts each column in two
+    halves instead, and shows one number a pair: `Contrasts`.
     """
 
     columns: tuple[str, ...] | None = None
@@ -43,10 +43,11 @@ class Pairs(FeatureMap):
     pool: bool = False
     most: int | None = None
     hints: tuple[str, ...] | None = None
+    contrasts: bool = False
 
     name: ClassVar[str] = "pairs"
     version: ClassVar[int] = 1
-    absent: ClassVar[Mapping[str, Any]] = {"most": None, "hints": None}
+    absent: ClassVar[Mapping[str, Any]] = {"most": None, "hints": None, "contrasts": False}
 
     def __post_init__(self) -> None:
         check_whole("Pairs", "bins", self.bins, 1, MOST_BINS)
@@ -57,6 +58,13 @@ class Pairs(FeatureMap):
             raise RecipeError(f"Pairs: pool must be true or false, got {self.pool!r} instead")
         if self.pool and self.groups is not None:
             raise RecipeError("Pairs: groups are either given or chosen by the release", "leave out pool or groups")
+        if not isinstance(self.contrasts, bool):
+            raise RecipeError(f"Pairs: contrasts must be true or false, got {self.contrasts!r} instead")
+        if self.contrasts and not self.pool:
+            raise RecipeError(
+                "Pairs: contrasts need pool: a release chooses the halves of columns",
+                "pass pool=True, or Contrasts with halves of your own",
+            )
         self._check_most()
 
     def _check_most(self) -> None:
@@ -156,7 +164,7 @@ class BoundPairs(BoundMap):
                 raise RecipeError(
                     f"Pairs: hints name '{name}', which is not among the columns", "add it to columns, or leave it out"
                 )
-        self._schema = schema
+        self.schema = schema
         self._rows = np.array([schema.index(name) for name in self.columns])
         place = {name: index for index, name in enumerate(self.columns)}
         self._members = np.array([[place[one], place[two]] for one, two in self.pairs], np.int64)
@@ -178,22 +186,22 @@ class BoundPairs(BoundMap):
 
         Which ones a release chooses makes no difference: a record adds one to one cell of each.
         """
-        if self.description.kept(self._schema) == len(self.pairs):
+        if self.description.kept(self.schema) == len(self.pairs):
             return self
-        return self._of(self.pairs[: self.description.kept(self._schema)], None, self.description.pool)
+        return self._of(self.pairs[: self.description.kept(self.schema)], None, self.description.pool)
 
     def coarsened(self, groups: Sequence[Sequence[int]], pairs: Sequence[tuple[str, str]] | None = None) -> BoundPairs:
         """The same tables with these groups of cells, or of these pairs alone: as many as a release keeps."""
         chosen = self.pairs if pairs is None else tuple(pairs)
-        if len(chosen) != self.description.kept(self._schema) or not set(chosen) <= set(self.pairs):
-            raise RecipeError(f"Pairs: a release keeps {self.description.kept(self._schema)} of the pairs")
+        if len(chosen) != self.description.kept(self.schema) or not set(chosen) <= set(self.pairs):
+            raise RecipeError(f"Pairs: a release keeps {self.description.kept(self.schema)} of the pairs")
         return self._of(chosen, groups, pool=False)
 
     def _of(self, pairs: tuple[tuple[str, str], ...], groups: Sequence[Sequence[int]] | None, pool: bool) -> BoundPairs:
-        changes: dict[str, Any] = {"groups": groups, "pool": pool, "most": None, "hints": None}
+        changes: dict[str, Any] = {"groups": groups, "pool": pool, "most": None, "hints": None, "contrasts": False}
         if pairs != self.pairs:  # all columns keep their groups, also those without a table
             changes |= {"columns": self.columns, "pairs": pairs}
-        return replace(self.description, **changes).bind(self._schema)
+        return replace(self.description, **changes).bind(self.schema)
 
     def coarse_sums(self, sums: Sums, coarse: BoundPairs) -> Sums:
         """Exact sums of `coarse` from those of this map, of the same type: what `coarse` would have found itself."""
@@ -242,15 +250,6 @@ class BoundPairs(BoundMap):
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         q = len(self.pairs)
         return Sensitivity(q, q) if relation is Relation.ADD_REMOVE else Sensitivity(2 * q, 2 * q)
-
-
-def marginals_for(pairs: BoundPairs, maps: Sequence[BoundMap]) -> int | None:
-    """The place of the marginals that have the cells of these pairs, if any."""
-    for place, bound in enumerate(maps):
-        alike = isinstance(bound, BoundMarginals) and bound.description.bins == pairs.description.bins
-        if alike and set(pairs.columns) <= set(bound.columns):
-            return place
-    return None
 
 
 def _checked_pairs(pairs: object, columns: tuple[str, ...] | None) -> tuple[tuple[str, str], ...] | None:

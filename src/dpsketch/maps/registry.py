@@ -8,6 +8,7 @@ from typing import Any
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap
+from dpsketch.maps.contrasts import Contrasts
 from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
 from dpsketch.maps.grid import Grid
@@ -28,6 +29,7 @@ MAPS: dict[str, type[FeatureMap]] = {
         Histogram,
         Marginals,
         Pairs,
+        Contrasts,
         Fourier,
         OneBitFourier,
         Quadratic,

@@ -1,4 +1,6 @@
-"""Pair tables of several sites in the same groups: those of one site's release, which is public, so that all merge."""
+"""Pair tables or contrasts of several sites in the same groups: those of one site's release, which is public, so that
+all merge.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from dataclasses import replace
 
 from dpsketch.errors import MergeError, RecipeError
 from dpsketch.maps.base import BoundMap
+from dpsketch.maps.contrasts import BoundContrasts, PairMap, contrasts_of
 from dpsketch.maps.pairs import BoundPairs
 from dpsketch.recipe import Recipe
 from dpsketch.schema import Schema
@@ -25,9 +28,7 @@ def check_source(schema: Schema, other: ReleasedSketch) -> None:
         )
 
 
-def agreed_pairs(
-    schema: Schema, recipe: Recipe, maps: Sequence[BoundMap], other: ReleasedSketch
-) -> dict[int, BoundPairs]:
+def agreed_pairs(schema: Schema, recipe: Recipe, maps: Sequence[BoundMap], other: ReleasedSketch) -> dict[int, PairMap]:
     """For each part that a release would pool, by its place, the groups and pairs that `other` has; refuses what would
     not merge with it.
 
@@ -41,16 +42,22 @@ def agreed_pairs(
     )
     if len(maps) != len(other.maps):
         raise different
-    agreed = {}
+    agreed: dict[int, PairMap] = {}
     for place, (mine, theirs) in enumerate(zip(maps, other.maps, strict=True)):
         if not isinstance(mine, BoundPairs) or not mine.description.pool:
             continue
-        if not isinstance(theirs, BoundPairs) or theirs.description.groups is None:
-            raise different
         try:
-            agreed[place] = mine.coarsened(theirs.description.groups, theirs.pairs)
-        except RecipeError:  # other cells, columns or number of pairs
+            agreed[place] = _as_theirs(mine, theirs)
+        except RecipeError:  # other maps, cells, columns or number of pairs
             raise different from None
     if recipe.settled([agreed.get(place, bound) for place, bound in enumerate(maps)]) != other.recipe:
         raise different
     return agreed
+
+
+def _as_theirs(mine: BoundPairs, theirs: BoundMap) -> PairMap:
+    if mine.description.contrasts and isinstance(theirs, BoundContrasts):
+        return contrasts_of(mine, theirs.description.halves, theirs.pairs)
+    if mine.description.contrasts or not isinstance(theirs, BoundPairs) or theirs.description.groups is None:
+        raise RecipeError("Pairs: the other release has no groups of such tables or contrasts")
+    return mine.coarsened(theirs.description.groups, theirs.pairs)

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpsketch.errors import BudgetError
 from dpsketch.maps.base import Body, BoundMap, Sensitivity, Shape
+from dpsketch.maps.contrasts import shown_of
 from dpsketch.maps.pairs import BoundPairs
 from dpsketch.privacy.accounting import inner_budget
 from dpsketch.privacy.budget import Budget
@@ -61,11 +62,12 @@ def calibrated(
 
 
 def shown(maps: Sequence[BoundMap]) -> tuple[BoundMap, ...]:
-    """Maps with the sensitivities of what a release shows: of pair tables it may keep only some.
+    """Maps with the sensitivities of what a release shows: of pairs it may keep only some, and contrasts
+    instead of tables.
 
     A map itself always states the sensitivity of all its sums.
     """
-    return tuple(bound.released() if isinstance(bound, BoundPairs) else bound for bound in maps)
+    return tuple(shown_of(bound) if isinstance(bound, BoundPairs) else bound for bound in maps)
 
 
 def keeps_budget(release: Release) -> bool:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from dpsketch.errors import FileError, MergeError
 from dpsketch.maps.base import BoundMap
+from dpsketch.maps.contrasts import Contrasts
 from dpsketch.maps.pairs import Pairs
 from dpsketch.recipe import Part as RecipePart
 from dpsketch.recipe import Recipe
@@ -47,11 +48,14 @@ def checked_lineage(path: str | Path, ids: object) -> frozenset[str]:
 
 
 def _ungrouped(recipe: Recipe) -> Recipe:
-    """A recipe as if its pair tables had neither groups nor been chosen."""
+    """A recipe as if its pair tables or contrasts had neither groups nor been chosen."""
     parts = []
     for part in recipe.parts:
         if isinstance(part.map, Pairs) and (part.map.groups is not None or part.map.pool):
-            part = RecipePart(Pairs(bins=part.map.bins), part.share)
+            halved = part.map.contrasts
+            part = RecipePart(Pairs(bins=part.map.bins, pool=halved, contrasts=halved), part.share)
+        elif isinstance(part.map, Contrasts):
+            part = RecipePart(Pairs(bins=part.map.bins, pool=True, contrasts=True), part.share)
         parts.append(part)
     return Recipe(parts, sampling=recipe.sampling, only=recipe.only)
 

@@ -1,5 +1,5 @@
-"""Which cells of pair tables a release pools, and which tables it keeps: chosen from its own noisy marginals, never
-from exact sums.
+"""Which cells of pair tables a release pools, or how it halves columns, and which pairs it keeps: chosen from its own
+noisy marginals, never from exact sums.
 
 The raw sketch keeps fine tables. Their sums in groups of cells are as exact as if they had been counted so; groups and
 pairs follow from numbers that are released anyway, so the tables are a second mechanism that was chosen by the first.
@@ -15,21 +15,22 @@ import numpy as np
 
 from dpsketch.fitting.choice import choose_pairs, spread
 from dpsketch.fitting.columns import ColumnSummary, fit_marginal
-from dpsketch.fitting.groups import choose_groups, groups_wanted, pooling_threshold
+from dpsketch.fitting.groups import choose_groups, choose_halves, groups_wanted, pooling_threshold
 from dpsketch.fitting.threads import one_thread
 from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.maps.cells import GRID, POSITION_GRID, Cells
+from dpsketch.maps.contrasts import PairMap, contrasts_of, marginals_for
 from dpsketch.maps.count import BoundCount
 from dpsketch.maps.marginals import BoundMarginals
-from dpsketch.maps.pairs import BoundPairs, marginals_for
+from dpsketch.maps.pairs import BoundPairs
 from dpsketch.schema import LOWEST, SPAN, Floats
 
 
 def pooled_pairs(
     pairs: BoundPairs, pair_variance: float, maps: Sequence[BoundMap], noisy: Sequence[Sums], variances: Sequence[float]
-) -> BoundPairs:
-    """What a release shows of `pairs`: groups of the cells of every column, and as many of the tables as it keeps, from
-    the noisy sums of the other parts and the variances of all noises.
+) -> PairMap:
+    """What a release shows of `pairs`: groups or halves of the cells of every column, and as many pairs as it keeps,
+    from the noisy sums of the other parts and the variances of all noises.
     """
     place = marginals_for(pairs, maps)
     assert place is not None, "recipes are checked for it"
@@ -45,10 +46,14 @@ def pooled_pairs(
             summary = summaries[marginals.columns.index(name)]
             threshold = pooling_threshold(summary.count_sd / rows, pair_sd)
             shares = fit_marginal(summary, rows).shares
-            chosen = choose_groups(shares, summary.ordered, wanted, threshold)
+            if pairs.description.contrasts:
+                chosen = choose_halves(shares, summary.ordered)
+            else:
+                chosen = choose_groups(shares, summary.ordered, wanted, threshold)
             groups.append(chosen.tolist())
             spreads.append(spread(np.bincount(chosen, shares).astype(np.float64)))
-    return pairs.coarsened(groups, _kept(pairs, spreads))
+    kept = _kept(pairs, spreads)
+    return contrasts_of(pairs, groups, kept) if pairs.description.contrasts else pairs.coarsened(groups, kept)
 
 
 def _kept(pairs: BoundPairs, spreads: Sequence[float]) -> list[tuple[str, str]]:

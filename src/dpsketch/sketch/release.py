@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.maps.base import LARGE, BoundMap, Sums
+from dpsketch.maps.contrasts import PairMap, coarse_sums
 from dpsketch.maps.pairs import BoundPairs
 from dpsketch.privacy.bodies import ball_noise, cube_noise, disc_noise
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget
@@ -26,7 +27,7 @@ from dpsketch.recipe import Recipe, declared_rows
 from dpsketch.schema import Schema
 from dpsketch.sketch import counters
 from dpsketch.sketch.agreement import agreed_pairs
-from dpsketch.sketch.calibration import calibrated, keeps_budget, noise_variance, promised
+from dpsketch.sketch.calibration import calibrated, keeps_budget, noise_variance, promised, shown
 from dpsketch.sketch.pooling import pooled_pairs
 from dpsketch.sketch.raw import RawSketch, sums_dtype
 from dpsketch.sketch.released import ReleasedSketch, fits, library_version
@@ -96,7 +97,7 @@ def _in_turn(
     raw: RawSketch,
     add_noise: Callable[[int, BoundMap, Sums], Sums],
     event: Release | None,
-    agreed: Mapping[int, BoundPairs],
+    agreed: Mapping[int, PairMap],
 ) -> tuple[list[BoundMap], list[Sums]]:
     """The maps and noisy sums of all parts: those of pairs that are to be pooled come last, in groups, and of pairs,
     that follow from the noisy sums of the others, unless they are `agreed` upon.
@@ -106,14 +107,14 @@ def _in_turn(
     first = [place for place in range(len(maps)) if place not in last]
     for place in first:
         noisy[place] = add_noise(place, maps[place], raw.parts[place].sums)
-    variances = [0.0 if event is None else noise_variance(event.noises[i], maps[i]) for i in range(len(maps))]
+    variances = [0.0 if event is None else noise_variance(event.noises[i], each) for i, each in enumerate(shown(maps))]
     known = [maps[i] for i in first], [noisy[i] for i in first], [variances[i] for i in first]
     for place in last:
         fine = maps[place]
         assert isinstance(fine, BoundPairs)
         coarse = agreed[place] if place in agreed else pooled_pairs(fine, variances[place], *known)
         maps[place] = coarse
-        noisy[place] = add_noise(place, coarse, fine.coarse_sums(raw.parts[place].sums, coarse))
+        noisy[place] = add_noise(place, coarse, coarse_sums(fine, raw.parts[place].sums, coarse))
     return maps, noisy
 
 
@@ -184,7 +185,7 @@ def planned(schema: Schema, recipe: Recipe, budget: Budget, mechanism: str = "au
 def _check_room(schema: Schema, maps: Sequence[BoundMap], types: Sequence[type], event: Release | None) -> None:
     """Declared rows and noise must fit the sums' 63 bits, or 31; both are public, so the error may say so."""
     rows = declared_rows(schema)
-    for place, (bound, kind) in enumerate(zip(maps, types, strict=True)):
+    for place, (bound, kind) in enumerate(zip(shown(maps), types, strict=True)):
         noises = () if event is None else (event.noises[place],)
         drawn = all(noise.scale <= MOST_NOISE_SCALE for noise in noises)
         if not drawn or not fits(schema, bound, noises, counters.room(kind)):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dpsketch.fitting.groups import FEWEST, MOST, choose_groups, groups_wanted
+from dpsketch.fitting.groups import FEWEST, MOST, choose_groups, choose_halves, groups_wanted
 
 
 @pytest.mark.parametrize("ordered", [True, False])
@@ -49,3 +49,22 @@ def test_less_noise_more_groups():
     wanted = [groups_wanted(sd) for sd in (1.0, 0.01, 0.003, 1e-6)]
     assert wanted == sorted(wanted)
     assert (wanted[0], wanted[-1]) == (FEWEST, MOST)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_halves_are_two_and_nearly_even(ordered):
+    for seed in range(20):
+        shares = np.random.default_rng(seed).dirichlet(np.full(30, 3.0))
+        halves = choose_halves(shares, ordered)
+        assert set(halves) == {0, 1}
+        assert abs(shares[halves == 0].sum() - 0.5) <= shares.max() / 2
+        if ordered:
+            assert (np.diff(halves) >= 0).all()
+
+
+def test_halves_of_columns_with_one_heavy_cell():
+    for ordered in (True, False):
+        assert choose_halves(np.array([0.9, 0.05, 0.05, 0.0]), ordered).tolist() == [0, 1, 1, 1]
+    assert choose_halves(np.array([0.1, 0.1, 0.0, 0.8]), True)[-1] == 1, "missing, mostly"
+    assert choose_halves(np.array([0.1, 0.3, 0.6]), False).tolist() == [1, 1, 0]
+    assert set(choose_halves(np.zeros(5), True)) == set(choose_halves(np.zeros(2), False)) == {0, 1}

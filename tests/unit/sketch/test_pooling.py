@@ -14,15 +14,20 @@ import pytest
 import dpsketch as dps
 from conftest import mixed_table
 from dpsketch.errors import FileError, MergeError, RecipeError
+from dpsketch.maps.contrasts import BoundContrasts, PairMap, shown_of
 from dpsketch.maps.pairs import BoundPairs
+from dpsketch.privacy.events import Mechanism
 from dpsketch.relation import Relation
+from dpsketch.sketch import calibration as calibration_module
 from dpsketch.sketch import release as release_module
 from dpsketch.sketch.calibration import noise_variance, promised
 from dpsketch.sketch.pooling import column_summaries, pooled_pairs
 from dpsketch.sketch.release import planned
+from dpsketch.sketch.statement import statement_text
 
 PAIRS = dps.Pairs(bins=16, pool=True)
 SOME = dps.Pairs(bins=16, pool=True, most=5)
+HALVED = dps.Pairs(bins=16, pool=True, contrasts=True, most=5)
 PARTS = [
     dps.Part(dps.Count(), 0.05),
     dps.Part(PAIRS, 0.5),
@@ -41,7 +46,7 @@ def released(raw: dps.RawSketch, budget: dps.Budget = BUDGETS[0]) -> dps.Release
     return dps.release(raw, budget, dps.Ledger("sqlite://"), "a")
 
 
-def found_again(found: dps.ReleasedSketch, fine: dps.Pairs) -> BoundPairs:
+def found_again(found: dps.ReleasedSketch, fine: dps.Pairs) -> PairMap:
     """What anyone who has the file can find out about how its pairs were chosen."""
     count, pairs, marginals = found.parts
     variances = [noise_variance(part.noises[0], part.map) for part in (count, marginals)]
@@ -72,7 +77,7 @@ def test_choosing_by_exact_marginals_is_caught(schema: dps.Schema, monkeypatch: 
     raw = sketch(schema, pairs=fine)
     exact = [raw.parts[0].sums, raw.parts[2].sums]
 
-    def leaking(pairs: BoundPairs, variance: float, maps: Any, noisy: Any, variances: Any) -> BoundPairs:
+    def leaking(pairs: BoundPairs, variance: float, maps: Any, noisy: Any, variances: Any) -> PairMap:
         return pooled_pairs(pairs, variance, maps, exact, variances)
 
     monkeypatch.setattr(release_module, "pooled_pairs", leaking)
@@ -174,7 +179,57 @@ def test_a_study_pools_by_exact_marginals(schema: dps.Schema) -> None:
     assert pairs.sums.sum() == 5000 * len(pairs.map.pairs)
 
 
-@pytest.mark.parametrize("pairs", [PAIRS, SOME], ids=str)
+@pytest.mark.parametrize("budget", BUDGETS, ids=str)
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("most", [None, 4])
+def test_contrasts_follow_from_the_released_numbers(
+    schema: dps.Schema, budget: dps.Budget, relation: Relation, most: int | None, tmp_path: Path
+) -> None:
+    """Halves, pairs and noise: the file explains all of them, and pure noise has the shape of a cube."""
+    facts, fine = replace(schema, relation=relation), dps.Pairs(bins=16, pool=True, contrasts=True, most=most)
+    raw = sketch(facts, pairs=fine)
+    released(raw, budget).save(tmp_path / "a.sketch")
+    found = dps.ReleasedSketch.load(tmp_path / "a.sketch")
+    part = found.parts[1]
+    assert isinstance(part.map, BoundContrasts)
+    assert part.map.fingerprint() == found_again(found, fine).fingerprint()
+    assert part.sums.size == len(part.map.pairs) == (most or 15)
+    assert found.releases == (planned(facts, raw.recipe, budget),)
+    (noise,) = part.noises
+    times = 1 if relation is Relation.ADD_REMOVE else 2
+    cube = noise.mechanism is Mechanism.CUBE
+    assert cube or (budget != BUDGETS[0] and noise.mechanism is Mechanism.GAUSSIAN)
+    assert noise.sensitivity == (times if cube else times**2 * part.sums.size)
+    exact = dps.accumulate(mixed_table(5000, 1), facts, dps.Recipe([dps.Part(part.map.description, 1.0)])).parts[0]
+    assert 0 < np.abs(part.sums - exact.sums).max() < 6 * np.sqrt(part.noise_variance)
+    assert "contrasts v1 (" in statement_text(found.statement)
+
+
+def test_noise_for_fewer_contrasts_than_are_shown_is_not_released(
+    schema: dps.Schema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cube's radius is the same for any number of them, and its noise is drawn for as many as are shown; other
+    noise is not.
+    """
+    raw = sketch(schema, pairs=dps.Pairs(bins=16, pool=True, contrasts=True))
+    few = shown_of(dps.Pairs(bins=16, pool=True, contrasts=True, most=4).bind(schema))
+    tables = dps.Pairs(bins=16, pairs=[("age", "sex")]).bind(schema)
+    for wrong, budget in ((few, BUDGETS[2]), (tables, BUDGETS[0])):
+        monkeypatch.setattr(calibration_module, "shown_of", lambda bound, wrong=wrong: wrong)
+        with pytest.raises(RuntimeError, match="a bug: the noise is not that of what"):
+            released(raw, budget)
+
+
+def test_tables_and_contrasts_do_not_merge(schema: dps.Schema) -> None:
+    tables, halves = (sketch(schema, pairs=replace(PAIRS, contrasts=chosen)) for chosen in (False, True))
+    with pytest.raises(MergeError, match="different recipes"):
+        tables.merge(halves)
+    for one, two in ((tables, halves), (halves, tables)):
+        with pytest.raises(MergeError, match="groups are taken from has another recipe"):
+            dps.release(one, BUDGETS[0], dps.Ledger("sqlite://"), "b", groups_from=released(two))
+
+
+@pytest.mark.parametrize("pairs", [PAIRS, SOME, HALVED], ids=str)
 def test_raw_sketches_merge_and_releases_do_not(schema: dps.Schema, pairs: dps.Pairs) -> None:
     one, two = sketch(schema, 3000, 1, pairs), sketch(schema, 3000, 2, pairs)
     both = released(one.merge(two), dps.Budget(10.0))
@@ -193,7 +248,7 @@ def test_raw_sketches_of_different_groups_do_not_merge(schema: dps.Schema, pairs
             one.merge(other)
 
 
-@pytest.mark.parametrize("pairs", [PAIRS, SOME, dps.Pairs(bins=16, pool=True, most=99)], ids=str)
+@pytest.mark.parametrize("pairs", [PAIRS, SOME, HALVED, dps.Pairs(bins=16, pool=True, most=99)], ids=str)
 @pytest.mark.parametrize("early", [False, True])
 def test_releases_merge_in_the_groups_of_one_of_them(
     schema: dps.Schema, pairs: dps.Pairs, early: bool, tmp_path: Path

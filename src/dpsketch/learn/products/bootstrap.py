@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpsketch.fitting.columns import ColumnSummary, Marginal
 from dpsketch.learn.products.fit import NoisySums, Products
+from dpsketch.learn.products.pairs import contrast_of
 from dpsketch.schema import Floats
 
 REFITS = 12
@@ -38,6 +39,8 @@ def redrawn(sums: NoisySums, fitted: Products, generator: np.random.Generator) -
     tables = {}
     for (i, j), table in sums.tables.items():
         exact = sums.rows * (inside[i] * mixture.weights[:, None]).T @ inside[j]
+        if sums.halved:
+            exact = contrast_of(exact)
         tables[i, j] = exact + sums.pair_sd * generator.normal(size=table.shape)
     rows = max(sums.rows + sums.rows_sd * generator.normal(), 1.0)
     return replace(sums, summaries=summaries, rows=rows, tables=tables)

@@ -62,7 +62,9 @@ class ProductEstimator:
         self._frames: dict[int, Frame] = {}
         self._known: dict[Factor, _Single] = {}
         self._first = noise.reserve(ERRORS + PER_COLUMN * len(self.columns))
-        self.how = f"mixture of products fitted to {len(fitted.pairs)} pair tables and the marginals"
+        self._unseen_pairs = unseen.HALVES if fitted.halved else unseen.PAIRS
+        what = "contrasts of pairs" if fitted.halved else "pair tables"
+        self.how = f"mixture of products fitted to {len(fitted.pairs)} {what} and the marginals"
         if len(fitted.columns) == 1:
             self.how = f"smooth marginal of {fitted.columns[0]}"
 
@@ -80,7 +82,7 @@ class ProductEstimator:
         variances = [single.variances for single in singles]
         pairs, more = unseen.together(means, variances)
         apart = unseen.unmeasured(means, variances, self._without_table([factor.columns for factor in factors]))
-        changes[:, -1] = np.sqrt(unseen.PAIRS**2 * pairs + unseen.MORE**2 * more + self._usual**2 * apart)
+        changes[:, -1] = np.sqrt(self._unseen_pairs**2 * pairs + unseen.MORE**2 * more + self._usual**2 * apart)
         unsure = np.zeros((len(changes), len(self.columns), PER_COLUMN))
         for place, (factor, single) in enumerate(zip(factors, singles, strict=True)):
             if factor.columns:
@@ -200,7 +202,7 @@ class ProductEstimator:
             )
             means = np.stack([np.bincount(place, row) / count for row in values])
             left -= (means - values.mean(1)[:, None]) ** 2 @ (count / count.sum())
-        share = unseen.PAIRS if len(columns) == 2 else unseen.MORE
+        share = self._unseen_pairs if len(columns) == 2 else unseen.MORE
         if self._without_table([(name,) for name in columns]):
             share = self._usual
         return share * np.sqrt(np.maximum(left, 0.0))

@@ -1,4 +1,4 @@
-"""From a release's noisy marginals and pair tables to a mixture of products."""
+"""From a release's noisy marginals and pair tables or contrasts to a mixture of products."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpsketch.fitting.columns import ColumnSummary, GroupTotals, Marginal, fit_m
 from dpsketch.learn.products.blocks import Blocks
 from dpsketch.learn.products.descent import fit_mixture
 from dpsketch.learn.products.mixture import Mixture
-from dpsketch.learn.products.pairs import find_dependence
+from dpsketch.learn.products.pairs import find_dependence, table_of
 from dpsketch.learn.products.refine import refine, shares_inside
 from dpsketch.schema import Floats
 
@@ -34,7 +34,8 @@ class Products:
 @dataclass(frozen=True)
 class NoisySums:
     """What a release says of its columns and pairs, and how far off. `tables[i, j]`, i < j, are noisy counts of the
-    groups of columns i and j, off by `pair_sd` each.
+    groups of columns i and j, off by `pair_sd` each; if `halved`, columns have two groups and a table is one number,
+    the contrast of two by two counts.
     """
 
     summaries: Sequence[ColumnSummary]
@@ -43,9 +44,14 @@ class NoisySums:
     groups: Groups
     tables: Mapping[tuple[int, int], Floats]
     pair_sd: float
+    halved: bool = False
 
     def totals(self) -> list[GroupTotals | None]:
-        """What the pair tables say about single columns: the mean of their row sums, weighted by precision."""
+        """What the pair tables say about single columns: the mean of their row sums, weighted by precision.
+        Contrasts say nothing.
+        """
+        if self.halved:
+            return [None] * len(self.groups)
         sums = [np.zeros(int(group.max()) + 1) for group in self.groups]
         precision = [0.0] * len(sums)
         for (i, j), table in self.tables.items():
@@ -69,6 +75,8 @@ def fit_products(sums: NoisySums, components: int = COMPONENTS, start: Products 
     sums. `start`, fitted to similar sums of the same groups, makes the fit several times faster.
     """
     groups, sd = sums.groups, sums.pair_sd / sums.rows
+    if sums.halved:
+        sd = sd / 2  # of the contrast of orthonormal vectors
     sizes = [int(group.max()) + 1 for group in groups]
     pairs = {pair: table / sums.rows for pair, table in sums.tables.items()}
     marginals = [
@@ -78,6 +86,8 @@ def fit_products(sums: NoisySums, components: int = COMPONENTS, start: Products 
     for marginal, group, size in zip(marginals, groups, sizes, strict=True):
         share = np.maximum(np.bincount(group, marginal.shares, size), SMALLEST_SHARE)
         shares.append(share / share.sum())
+    if sums.halved:
+        pairs = {(i, j): table_of(contrast, shares[i], shares[j]) for (i, j), contrast in pairs.items()}
     found = find_dependence(pairs, sd, shares, [summary.ordered for summary in sums.summaries])
     given = [None] * len(sizes) if start is None else start.mixture.groups
     parts = [refine(*column) for column in zip(marginals, groups, shares, given, strict=True)]

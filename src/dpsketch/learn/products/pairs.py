@@ -13,6 +13,7 @@ from dpsketch.schema import Floats
 COMMON_STEPS, SMOOTH_STEPS = 30, 15
 BORROWED = 3.0  # coefficients' worth of belief that a pair is like the others
 SMALLEST = 1e-6
+_SIGNS = np.array([[1.0, -1.0], [-1.0, 1.0]])
 
 
 def find_dependence(
@@ -37,6 +38,16 @@ def find_dependence(
     smooth = shrink_smooth(noisy, known, turned, classes, sd)
     rest = shrink_smooth(noisy - common, known, turned, classes, sd)
     return turn @ ((smooth + common + rest) / 2) @ turn.T
+
+
+def table_of(contrast: Floats, one: Floats, two: Floats) -> Floats:
+    """The joint shares of two halved columns that have these marginals and this contrast: the one table there is."""
+    return np.outer(one, two) + (contrast - contrast_of(np.outer(one, two))) / 4 * _SIGNS
+
+
+def contrast_of(table: Floats) -> Floats:
+    """How much more of a table of two by two is on its diagonal than off it, as a table of a single cell."""
+    return (table * _SIGNS).sum(keepdims=True)
 
 
 def contrasts(shares: Floats, ordered: bool) -> Floats:

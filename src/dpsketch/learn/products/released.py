@@ -1,4 +1,4 @@
-"""The joint distribution of a release that holds marginals and pair tables."""
+"""The joint distribution of a release that holds marginals and pair tables or contrasts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from dpsketch.learn.products.bootstrap import refits
 from dpsketch.learn.products.fit import NoisySums, Products
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.maps.cells import GRID, Cells
+from dpsketch.maps.contrasts import BoundContrasts, PairMap, marginals_for
 from dpsketch.maps.marginals import BoundMarginals
-from dpsketch.maps.pairs import BoundPairs, marginals_for
+from dpsketch.maps.pairs import BoundPairs, Groups
 from dpsketch.sketch.pooling import column_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
@@ -26,8 +27,8 @@ class ReleasedProducts:
     """The distribution fitted over the cells of `columns`, in their order: `products`. Fits to new noise tell how far
     off it is; they take several times as long, so that `refit` makes them when they are first asked for.
 
-    `pairs` are the places i < j of columns with a table. Shares of single cells are known up to `cell_sd` from the
-    marginals; `lumps` is each column's `lumpiness`.
+    `pairs` are the places i < j of columns with a table, or with a contrast if `halved`. Shares of single cells are
+    known up to `cell_sd` from the marginals; `lumps` is each column's `lumpiness`.
     """
 
     columns: tuple[str, ...]
@@ -37,6 +38,7 @@ class ReleasedProducts:
     refit: Callable[[], tuple[Products, ...]]
     cell_sd: float
     lumps: tuple[float, ...]
+    halved: bool = False
 
     @cached_property
     def models(self) -> tuple[Products, ...]:
@@ -45,9 +47,9 @@ class ReleasedProducts:
 
 
 def product_parts(released: ReleasedSketch) -> tuple[ReleasedPart, ReleasedPart] | None:
-    """Pair tables, and the marginals with their cells, if the release holds both."""
+    """Pair tables or contrasts, and the marginals with their cells, if the release holds both."""
     for pairs in released.parts:
-        if isinstance(pairs.map, BoundPairs):
+        if isinstance(pairs.map, BoundPairs | BoundContrasts):
             place = marginals_for(pairs.map, released.maps)
             if place is not None:
                 return pairs, released.parts[place]
@@ -70,11 +72,12 @@ def with_fit(
     parts = product_parts(released)
     assert parts is not None
     bound = parts[0].map
-    assert isinstance(bound, BoundPairs)
+    assert isinstance(bound, BoundPairs | BoundContrasts)
     sd = sqrt(parts[1].noise_variance) / GRID / float(ReleaseNoise(released).rows().value)
     lumps = tuple(lumpiness(summary) for summary in _summaries(bound, parts[1]))
     refit = refit or partial(_refits, released, fitted)
-    return ReleasedProducts(bound.columns, bound.cells, frozenset(_places(bound)), fitted, refit, sd, lumps)
+    halved, places = isinstance(bound, BoundContrasts), frozenset(_places(bound))
+    return ReleasedProducts(bound.columns, bound.cells, places, fitted, refit, sd, lumps, halved)
 
 
 def _refits(released: ReleasedSketch, fitted: Products) -> tuple[Products, ...]:
@@ -86,25 +89,35 @@ def _refits(released: ReleasedSketch, fitted: Products) -> tuple[Products, ...]:
 
 def noisy_sums(released: ReleasedSketch, pairs: ReleasedPart, marginals: ReleasedPart) -> NoisySums:
     bound = pairs.map
-    assert isinstance(bound, BoundPairs)
+    assert isinstance(bound, BoundPairs | BoundContrasts)
     summaries = _summaries(bound, marginals)
     tables = {}
     for pair, (places, (one, two)) in enumerate(zip(_places(bound), bound.pairs, strict=True)):
+        if isinstance(bound, BoundContrasts):
+            tables[places] = pairs.sums[pair].astype(np.float64).reshape(1, 1)
+            continue
         table = pairs.sums[bound.table(pair)].reshape(bound.shape(pair)).astype(np.float64)
         tables[places] = table if bound.columns.index(one) < bound.columns.index(two) else table.T
     rows = ReleaseNoise(released).rows()
-    groups = bound.description.groups or tuple(tuple(range(own.count)) for own in bound.cells)
     sd = max(sqrt(pairs.noise_variance), 1.0)
-    return NoisySums(summaries, float(rows.value), float(rows.stderr), [np.array(each) for each in groups], tables, sd)
+    halved = isinstance(bound, BoundContrasts)
+    groups = [np.array(each) for each in _groups(bound)]
+    return NoisySums(summaries, float(rows.value), float(rows.stderr), groups, tables, sd, halved)
 
 
-def _places(pairs: BoundPairs) -> list[tuple[int, int]]:
+def _groups(pairs: PairMap) -> Groups:
+    if isinstance(pairs, BoundContrasts):
+        return pairs.description.halves
+    return pairs.description.groups or tuple(tuple(range(own.count)) for own in pairs.cells)
+
+
+def _places(pairs: PairMap) -> list[tuple[int, int]]:
     """Of the columns of each pair, the lower first."""
     place = {name: index for index, name in enumerate(pairs.columns)}
     return [(min(place[one], place[two]), max(place[one], place[two])) for one, two in pairs.pairs]
 
 
-def _summaries(pairs: BoundPairs, marginals: ReleasedPart) -> list[ColumnSummary]:
+def _summaries(pairs: PairMap, marginals: ReleasedPart) -> list[ColumnSummary]:
     """What the marginals say about the columns of the pair tables."""
     assert isinstance(marginals.map, BoundMarginals)
     every = column_summaries(marginals.map, marginals.sums, marginals.noise_variance)

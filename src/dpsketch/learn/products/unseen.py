@@ -19,6 +19,7 @@ SMOOTH = 1.35
 # Of what functions of two columns, and of three or more, owe to these columns together: relative to its standard
 # deviation under independence. Groups of cells hide a part of the first, and pair tables all of the second.
 PAIRS = 0.008
+HALVES = 0.02  # as PAIRS, where a release has contrasts of halves
 MORE = 0.03
 # How much further off answers about several columns are by what cells hide than each column's own answers.
 HIDDEN = 1.15

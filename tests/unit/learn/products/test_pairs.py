@@ -2,7 +2,14 @@ import numpy as np
 import pytest
 
 from dpsketch.learn.products.blocks import Blocks
-from dpsketch.learn.products.pairs import common_dependence, contrasts, find_dependence, shrink_smooth
+from dpsketch.learn.products.pairs import (
+    common_dependence,
+    contrast_of,
+    contrasts,
+    find_dependence,
+    shrink_smooth,
+    table_of,
+)
 
 SIZE = 8
 SHARES = list(np.random.default_rng(0).dirichlet(np.full(SIZE, 5.0), 6))
@@ -103,3 +110,9 @@ def test_shrinking_keeps_what_stands_out_and_drops_the_rest():
     found = shrink_smooth(noisy, known, blocks, np.tile(np.arange(4), 2), 0.01)
     assert found[0, 4] == pytest.approx(noisy[0, 4], rel=0.01)
     assert (found[1:4, 5:] ** 2).sum() < (noisy[1:4, 5:] ** 2).sum() / 4
+
+
+def test_a_contrast_and_marginals_are_a_table():
+    table = np.array([[0.4, 0.1], [0.2, 0.3]])
+    assert contrast_of(table) == pytest.approx(np.array([[0.4]]))
+    assert table_of(contrast_of(table), table.sum(1), table.sum(0)) == pytest.approx(table)

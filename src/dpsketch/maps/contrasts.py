@@ -1,0 +1,139 @@
+"""One number for every two columns, each cut in two halves: how many more records have them alike than not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpsketch.errors import RecipeError
+from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, Sums
+from dpsketch.maps.cells import Cells
+from dpsketch.maps.marginals import BoundMarginals
+from dpsketch.maps.pairs import BoundPairs, Groups, Pairs
+from dpsketch.records import Records
+from dpsketch.relation import Relation
+from dpsketch.schema import Floats, Schema
+
+
+@dataclass(frozen=True)
+class Contrasts(FeatureMap):
+    """The contrast of every two columns, or of the listed pairs of them: +1 for a record in halves of the same number,
+    −1 for another. `halves` says, for each column in the order of `columns`, in which half, 0 or 1, each of its cells
+    is; cells are those of `Pairs`, with missing last. What a release shows of `Pairs(pool=True, contrasts=True)`.
+    """
+
+    halves: Groups
+    columns: tuple[str, ...] | None = None
+    bins: int = 64
+    pairs: tuple[tuple[str, str], ...] | None = None
+
+    name: ClassVar[str] = "contrasts"
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        every = self.halves if isinstance(self.halves, list | tuple) else ()
+        if not every or not all(_two_halves(each) for each in every):
+            raise RecipeError("Contrasts: halves must list, for each column, the half of each cell: 0 or 1, and both")
+        tables = self.tables
+        for name, checked in (("halves", tables.groups), ("columns", tables.columns), ("pairs", tables.pairs)):
+            object.__setattr__(self, name, checked)
+
+    @property
+    def tables(self) -> Pairs:
+        """Of two by two halves, for each pair."""
+        return Pairs(self.columns, self.bins, self.pairs, self.halves)
+
+    def length(self, schema: Schema) -> int:
+        self.tables.length(schema)  # checks the halves against the schema
+        return len(self.tables.tables(schema))
+
+    def summary(self) -> dict[str, Any]:
+        return {key: value for key, value in self.to_dict().items() if key != "halves"}
+
+    def bind(self, schema: Schema) -> BoundContrasts:
+        return BoundContrasts(self, schema)
+
+
+class BoundContrasts(BoundMap):
+    """Guarantee: every feature is −1 or 1, so with q pairs L1 = L2² = q for a row more or less, and at most 2q and 4q
+    for a row replaced, attained where one column is in every pair; every sum changes by at most 1, or 2.
+    Source: docs/proofs/pairs.md.
+    """
+
+    largest = 1
+    narrow = True
+    description: Contrasts
+
+    def __init__(self, description: Contrasts, schema: Schema) -> None:
+        self.tables: BoundPairs = description.tables.bind(schema)
+        super().__init__(description, schema, self.tables.columns)
+        self.size = description.length(schema)
+        self.pairs = self.tables.pairs
+        self.cells: tuple[Cells, ...] = self.tables.cells
+
+    def of_tables(self, sums: Sums) -> Sums:
+        """The contrasts from sums of `tables`, of the same type: those on the diagonals less the others."""
+        same, other, different, both = sums.reshape(self.size, 4).T
+        return same - other - different + both
+
+    def accumulate(self, records: Records, sums: Sums) -> None:
+        tables = np.zeros(self.tables.size, sums.dtype)
+        self.tables.accumulate(records, tables)
+        sums += self.of_tables(tables)
+
+    def features(self, records: Records) -> Floats:
+        cell = self.tables.places(records.codes) - self.tables.offsets[:-1, None]
+        return np.where((cell == 0) | (cell == 3), 1.0, -1.0).T
+
+    def record_sensitivity(self, relation: Relation) -> Sensitivity:
+        if relation is Relation.ADD_REMOVE:
+            return Sensitivity(self.size, self.size)
+        return Sensitivity(2 * self.size, 4 * self.size)
+
+    def record_body(self, relation: Relation) -> Body:
+        return Body(Shape.CUBE, 1 if relation is Relation.ADD_REMOVE else 2)
+
+
+PairMap = BoundPairs | BoundContrasts
+
+
+def shown_of(pairs: BoundPairs) -> PairMap:
+    """A map with the sensitivity of whatever a release shows of these pairs: as many tables or contrasts, the first
+    ones. Which ones a release chooses, and how it cuts columns, makes no difference to it.
+    """
+    kept = pairs.released()
+    if not pairs.description.contrasts:
+        return kept
+    return contrasts_of(pairs, [[0] + [1] * (own.count - 1) for own in pairs.cells], kept.pairs)
+
+
+def contrasts_of(
+    pairs: BoundPairs, halves: Sequence[Sequence[int]], kept: Sequence[tuple[str, str]] | None = None
+) -> BoundContrasts:
+    """The contrasts of these pairs, or of those that are kept, with these halves."""
+    tables = pairs.coarsened(halves, kept).description
+    assert tables.groups is not None
+    return Contrasts(tables.groups, tables.columns, tables.bins, tables.pairs).bind(pairs.schema)
+
+
+def coarse_sums(fine: BoundPairs, sums: Sums, coarse: PairMap) -> Sums:
+    """Exact sums of `coarse` from those of `fine`, of the same type: what `coarse` would have found itself."""
+    if isinstance(coarse, BoundContrasts):
+        return coarse.of_tables(fine.coarse_sums(sums, coarse.tables))
+    return fine.coarse_sums(sums, coarse)
+
+
+def marginals_for(pairs: PairMap, maps: Sequence[BoundMap]) -> int | None:
+    """The place of the marginals that have the cells of these pairs, if any."""
+    for place, bound in enumerate(maps):
+        alike = isinstance(bound, BoundMarginals) and bound.description.bins == pairs.description.bins
+        if alike and set(pairs.columns) <= set(bound.columns):
+            return place
+    return None
+
+
+def _two_halves(cells: object) -> bool:
+    return isinstance(cells, list | tuple) and all(type(cell) is int for cell in cells) and set(cells) == {0, 1}
