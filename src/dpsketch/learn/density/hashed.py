@@ -36,6 +36,7 @@ class Hashed:
     ) -> None:
         self.schema, self.race, self.sums, self.variance, self.control = schema, race, sums, variance, control
         self._sums = KernelSums(schema, race, sums, variance, control)
+        self._plain = KernelSums(schema, race, sums, variance)
         self.columns = self._sums.columns
 
     @property
@@ -51,6 +52,10 @@ class Hashed:
     def at(self, points: Any) -> Answer:
         """Sums of the kernel over the records."""
         return self._sums.at(points)
+
+    def plain_at(self, points: Any) -> Floats:
+        """The same without correction: ten times as fast."""
+        return np.asarray(self._plain.at(points).value)
 
     def mean_logs(self, points: Any) -> Floats:
         """Means over the rows of the table of log(max(c, 0) + a) for a point's counters c, with a = 1 + the standard

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsketch.errors import QueryError
+from dpsketch.learn.density.control import control_of
 from dpsketch.learn.density.estimate import KernelDensity, units_at
 from dpsketch.learn.density.full_table import full_table, places_of
 from dpsketch.learn.density.hashed import hashed_counters, made_up_records
@@ -58,7 +59,8 @@ def find_modes(
     rises. "restart" climbs the density itself. "cells" looks for the intersection of the heaviest hash cells: it climbs
     the number of rows of the table in which a place falls into one of the k heaviest counters, and the density only
     where these are equal; with a table of counts it starts from the heaviest cells. Errors cover noise and hashes at
-    the place, not the place itself, and the highest of many noisy values is too high on average.
+    the place, not the place itself, and the highest of many noisy values is too high on average. Made-up records
+    correct the densities of what is found, not the climb.
     """
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MOST_MODES:
         raise QueryError(f"k must be a whole number from 1 to {MOST_MODES}, got {k!r} instead")
@@ -71,7 +73,7 @@ def find_modes(
     generator = np.random.default_rng(random_state)
 
     def density(places: Floats) -> Floats:
-        return np.asarray(model.density(units_at(view.schema, names, places)).value)
+        return model.plain_values(units_at(view.schema, names, places))
 
     starts = _starts(view, names, method, generator)
     objective = density
@@ -107,7 +109,11 @@ def _starts(view: View, names: tuple[str, ...], method: str, generator: np.rando
         return np.stack(middles, axis=1)
     if table is not None:
         return np.concatenate([table.drawn(_CANDIDATES, generator), anywhere])
-    drawn = made_up_records(view, names, _CANDIDATES, int(generator.integers(2**29)))
+    hashed = hashed_counters(view.released, names)
+    control = None if hashed is None else control_of(view.released, hashed.race, float(view.rows_in_sums().value))
+    drawn: Any = None if control is None else control.points(_CANDIDATES)
+    if drawn is None:
+        drawn = made_up_records(view, names, _CANDIDATES, int(generator.integers(2**29)))
     if drawn is not None:
         places = places_of(view.schema, names, {name: drawn[name] for name in names})
         return np.concatenate([np.nan_to_num(places, nan=0.5), anywhere])

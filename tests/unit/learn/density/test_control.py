@@ -135,3 +135,13 @@ def test_a_changed_correction_is_refused(
     dps.save_model(model, tmp_path / "density.model")
     with pytest.raises(FileError):
         dps.load_model(tmp_path / "density.model")
+
+
+def test_modes_start_from_made_up_records_without_another_fit(view: dps.View, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*words: object) -> None:
+        raise AssertionError("a joint distribution takes many times as long")
+
+    monkeypatch.setattr(dps.View, "sample", refused)
+    found = dps.find_modes(view, 1)
+    assert found.how.endswith("corrected by made-up records")
+    assert np.abs([found.points[name][0] for name in NAMES]).max() < 1.5
