@@ -120,8 +120,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=1_000_000)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--only", default="", help="cases with this in their names, as contrasts")
     options = parser.parse_args()
-    every = cases()
+    every = [case for case in cases() if options.only in case.name]
     print(f"{options.draws} releases a case, confidence 99.99 %\n")
     print(f"{'case':48} {'claimed':>9} {'proven':>7}  verdict")
     worst = 0
