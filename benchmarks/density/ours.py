@@ -115,9 +115,7 @@ def predictions(passes: Passes, split: Split, budget: dps.Budget) -> Scored:
 
 def tightened_predictions(split: Split, first: dps.Budget, second: dps.Budget) -> Scored:
     """The same in two releases: marginals for tighter bounds, then second moments within these."""
-    recipe = _ready(
-        "bounds", split.schema, rows=split.schema.rows, budget=first, columns=(*split.columns, split.target)
-    )
+    recipe = _ready("bounds", split.schema, columns=(*split.columns, split.target))
     schema = dps.tighten(Passes(split.train, split.schema).view(recipe, first))
     return predictions(Passes(split.train, schema), replace(split, schema=schema), second)
 

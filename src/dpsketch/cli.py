@@ -99,7 +99,8 @@ def tighten(
     view = open_view(sketch)
     found = tightened(view, share, listed(columns))
     changed = sum(one != other for one, other in zip(found.columns, view.schema.columns, strict=True))
-    output.write_text(schema_text(found, f"Bounds at shares of {share:g} and {1 - share:g}, by a private release."))
+    head = f"Bounds at shares of {share:g} and {1 - share:g}, by a private release."
+    output.write_text(schema_text(found, head), encoding="utf-8")
     err.print(f"{output}: tighter bounds of {changed} of {len(found.columns)} columns")
     err.print(f"Next: dpsketch release TABLE --schema {output} … with the same --ledger and --dataset, which add up")
 

@@ -133,8 +133,10 @@ def purpose_recipe(
         if columns is not None:
             raise RecipeError("--columns is not for graphs: a graph has one column of sets", "leave it out")
         return Recipe.graph(facts, rows, budget)
-    ready = {"anomaly": Recipe.anomaly, "synthetic": Recipe.synthetic, "bounds": Recipe.bounds}
-    return ready[name](facts, rows, budget, columns)
+    if name == "bounds":
+        return Recipe.bounds(facts, columns)
+    ready = Recipe.anomaly if name == "anomaly" else Recipe.synthetic
+    return ready(facts, rows, budget, columns)
 
 
 def next_steps(sketch: Path, purpose: str | None) -> str:

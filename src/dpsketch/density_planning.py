@@ -79,7 +79,6 @@ def density_plan(
         raise RecipeError("density_plan needs a column of numbers", "declare one in the schema, or name columns")
     family = hash if hash is not None else Euclidean(default_bandwidth(len(names)) if bandwidth is None else bandwidth)
     table, race = density_choices(schema, rows, budget, names, family, density)
-    better = table if table is not None and table[1] < race[1] else race
-    recipe = Recipe([Part(*each) for each in density_shares(better[0], rows, budget, names)])
+    recipe = Recipe([Part(*each) for each in density_shares(table, race, rows, budget, names)])
     table_map, table_error = (None, None) if table is None else table
     return DensityPlan(density, *race, table_map, table_error, recipe)

@@ -176,14 +176,20 @@ def density(
         raise RecipeError("Recipe.density: the bandwidth is part of the hash", "pass one of them")
     family = hash if hash is not None else Euclidean(default_bandwidth(len(names)) if bandwidth is None else bandwidth)
     table, counters = density_choices(schema, rows, budget, names, family)
-    better = table if table is not None and table[1] < counters[1] else counters
-    return density_shares(better[0], rows, budget, names)
+    return density_shares(table, counters, rows, budget, names)
 
 
-def density_shares(chosen: FeatureMap, rows: int, budget: Budget, names: tuple[str, ...]) -> Shares:
-    """A count and a table or hashed counters; with marginals that correct these, of many columns and a kernel of
-    distance. Of few columns that depend on each other, as colours do, marginals correct little.
+def density_shares(
+    table: tuple[FeatureMap, float] | None,
+    counters: tuple[FeatureMap, float],
+    rows: int,
+    budget: Budget,
+    names: tuple[str, ...],
+) -> Shares:
+    """A count and the better of `density_choices`; with marginals that correct counters, of many columns and a kernel
+    of distance. Of few columns that depend on each other, as colours do, marginals correct little.
     """
+    chosen = table[0] if table is not None and table[1] < counters[1] else counters[0]
     if not isinstance(chosen, Race) or not isinstance(chosen.hash, Euclidean) or len(names) <= MOST_TABLE_COLUMNS:
         return [(Count(), 0.03), (chosen, 0.97)]
     bins = marginal_bins(rows * CONTROL_SHARE * min(budget.strength, 1000.0) / len(names))
@@ -225,7 +231,7 @@ def anomaly(schema: Schema, rows: int, budget: Budget, columns: Sequence[str] | 
     return [(race, 1 - ANOMALY_THRESHOLD), *((part, round(share * ANOMALY_THRESHOLD, 4)) for part, share in threshold)]
 
 
-def bounds(schema: Schema, rows: int, budget: Budget, columns: Sequence[str] | None) -> Shares:
+def bounds(schema: Schema, columns: Sequence[str] | None) -> Shares:
     """See `Recipe.bounds`."""
     return [(Marginals(_numbers("bounds", schema, columns)), 1.0)]
 

@@ -344,18 +344,11 @@ class Recipe:
         return cls._of(ready.anomaly(schema, rows, budget, columns), rows)
 
     @classmethod
-    def bounds(
-        cls,
-        schema: Schema,
-        rows: int | None = None,
-        budget: Budget | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> Recipe:
+    def bounds(cls, schema: Schema, columns: Sequence[str] | None = None) -> Recipe:
         """For `tighten`: the marginals of the named columns, by default of all numbers, integers and dates. A tenth of
         the budget is usually enough; the rest is for a second release, by the tighter schema.
         """
-        rows, budget = _known("bounds", schema, rows, budget)
-        return cls._of(ready.bounds(schema, rows, budget, columns), rows)
+        return cls._of(ready.bounds(schema, columns))
 
     @classmethod
     def graph(cls, schema: Schema, rows: int | None = None, budget: Budget | None = None) -> Recipe:
@@ -433,7 +426,7 @@ class Recipe:
         return cls._of(ready.hashed_linear(schema, target, rows, budget, columns), rows)
 
     @classmethod
-    def _of(cls, shares: ready.Shares, rows: int) -> Recipe:
+    def _of(cls, shares: ready.Shares, rows: int | None = None) -> Recipe:
         return cls([Part(each, share) for each, share in shares], rows)
 
 

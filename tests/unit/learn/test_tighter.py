@@ -54,7 +54,7 @@ def released(schema: dps.Schema, recipe: dps.Recipe, budget: dps.Budget = BUDGET
 
 @pytest.fixture(scope="module")
 def view() -> dps.View:
-    return released(SCHEMA, dps.Recipe.bounds(SCHEMA, budget=BUDGET))
+    return released(SCHEMA, dps.Recipe.bounds(SCHEMA))
 
 
 def test_bounds_are_near_the_quantiles(view: dps.View) -> None:
@@ -97,14 +97,14 @@ def test_the_statement_of_a_release_by_them_says_where_they_come_from(view: dps.
     found = dps.tighten(view)
     again = released(found, dps.Recipe.linear(found, "y", budget=BUDGET))
     assert NOTE in again.statement["note"]
-    bounds = released(found, dps.Recipe.bounds(found, budget=BUDGET))
+    bounds = released(found, dps.Recipe.bounds(found))
     assert dps.tighten(bounds, 0.1).note == NOTE  # said once
 
 
 def test_a_schema_with_a_note_keeps_it() -> None:
     for note in ("Consent was given.", "x" * LONGEST_NOTE):
         schema = dps.Schema.from_dict(FACTS | {"privacy": {"rows": ROWS, "note": note}})
-        noted = released(schema, dps.Recipe.bounds(schema, budget=BUDGET, columns=["pay"]))
+        noted = released(schema, dps.Recipe.bounds(schema, columns=["pay"]))
         if len(note) < LONGEST_NOTE:
             assert dps.tighten(noted).note == f"Consent was given. {NOTE}"
         else:
@@ -117,7 +117,7 @@ def test_a_second_release_by_them_tells_more(seeded: None) -> None:
     tenth, rest = dps.Budget(0.1, 1e-7), dps.Budget(0.9, 9e-7)
     loose, tight = [], []
     for _ in range(3):
-        schema = dps.tighten(released(SCHEMA, dps.Recipe.bounds(SCHEMA, budget=tenth, columns=["pay", "y"]), tenth))
+        schema = dps.tighten(released(SCHEMA, dps.Recipe.bounds(SCHEMA, columns=["pay", "y"]), tenth))
         for errors, used, budget in ((loose, SCHEMA, dps.Budget(1.0, 1e-6)), (tight, schema, rest)):
             recipe = dps.Recipe.linear(used, "y", budget=budget, columns=["pay"])
             model = dps.LinearRegression("y").fit(released(used, recipe, budget))
@@ -141,7 +141,7 @@ def test_what_cannot_be_tightened_says_what_to_do(view: dps.View) -> None:
 def test_bounds_are_never_taken_from_a_release_without_noise() -> None:
     exact = dps.Budget(float("inf"))
     with pytest.raises(QueryError, match="would leak the table"):
-        dps.tighten(released(SCHEMA, dps.Recipe.bounds(SCHEMA, budget=exact), exact))
+        dps.tighten(released(SCHEMA, dps.Recipe.bounds(SCHEMA), exact))
 
 
 def test_a_schema_as_text_is_the_same_schema(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from dpsketch.fitting.columns import fit_marginal
 from dpsketch.learn.density.radial import euclidean
 from dpsketch.learn.points import Frame
 from dpsketch.learn.products.draws import drawn_frame
-from dpsketch.learn.products.fit import Products
-from dpsketch.learn.products.mixture import Mixture
+from dpsketch.learn.products.single import independent
 from dpsketch.learn.saved import Arrays, Facts, Saved, real
 from dpsketch.maps.base import Sums
 from dpsketch.maps.hashes import Euclidean
@@ -24,7 +23,8 @@ from dpsketch.sketch.pooling import column_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 CORRECTED = ", corrected by made-up records"
-DRAWN = 8192  # made-up records: their own chance, a hundredth in a bin of a hundredth, is small beside the hashes'
+DRAWN = 8192  # made-up records: eighty in a bin with a hundredth of them
+MOST_COUNTERS = 1 << 24  # larger tables are read in place, not copied
 _STEPS = 4096  # of the table of kernel values
 _AT_ONCE = 1 << 20  # distances
 
@@ -104,11 +104,10 @@ class Control:
 
 
 def can_control(race: BoundRace) -> bool:
-    """Whether the kernel between two records is known, and is one of distance."""
+    """Whether the kernel between two records is one of distance, and there are not too many counters."""
     embedded = getattr(race.description, "embedding", None) is not None
-    return (
-        race.unit_increments and not embedded and len(race.factors) == 1 and isinstance(race.factors[0].hash, Euclidean)
-    )
+    euclidean = len(race.factors) == 1 and isinstance(race.factors[0].hash, Euclidean)
+    return race.unit_increments and euclidean and not embedded and race.size <= MOST_COUNTERS
 
 
 def control_of(released: ReleasedSketch, race: BoundRace, rows: float) -> Control | None:
@@ -127,9 +126,6 @@ def _drawn(schema: Schema, part: ReleasedPart, columns: tuple[str, ...], rows: f
     assert isinstance(bound, BoundMarginals)
     summaries = column_summaries(bound, part.sums, part.noise_variance)
     places = [bound.columns.index(name) for name in columns]
-    marginals = tuple(fit_marginal(summaries[place], rows) for place in places)
-    shares = tuple(marginal.shares for marginal in marginals)
-    groups = tuple(np.zeros(len(share), np.int64) for share in shares)
-    mixture = Mixture(np.ones(1), (np.ones((1, 1)),) * len(columns), groups, shares)
-    frame = drawn_frame(schema, [bound.cells[place] for place in places], Products(mixture, marginals), DRAWN, 0)
+    products = independent(tuple(fit_marginal(summaries[place], rows) for place in places))
+    frame = drawn_frame(schema, [bound.cells[place] for place in places], products, DRAWN, 0)
     return np.stack([frame.codes(name) for name in columns])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpsketch.fitting.columns import ColumnSummary, GroupTotals, fit_marginal, lumpiness
+from dpsketch.fitting.columns import ColumnSummary, GroupTotals, Marginal, fit_marginal, lumpiness
 from dpsketch.fitting.threads import one_thread
 from dpsketch.learn.products.bootstrap import REFITS, SEED, redrawn_summary
 from dpsketch.learn.products.fit import Products
@@ -40,9 +40,14 @@ def fit_column(noise: ReleaseNoise, part: ReleasedPart, place: int, totals: Grou
 
 
 def _fitted(summary: ColumnSummary, rows: float, totals: GroupTotals | None) -> Products:
-    marginal = fit_marginal(summary, rows, totals)
-    groups = np.zeros(len(marginal.shares), np.int64)
-    return Products(Mixture(np.ones(1), (np.ones((1, 1)),), (groups,), (marginal.shares,)), (marginal,))
+    return independent((fit_marginal(summary, rows, totals),))
+
+
+def independent(marginals: tuple[Marginal, ...]) -> Products:
+    """A joint distribution of columns that do not depend on each other."""
+    shares = tuple(marginal.shares for marginal in marginals)
+    groups = tuple(np.zeros(len(share), np.int64) for share in shares)
+    return Products(Mixture(np.ones(1), (np.ones((1, 1)),) * len(shares), groups, shares), marginals)
 
 
 def _redrawn_totals(totals: GroupTotals, fitted: Products, generator: np.random.Generator) -> GroupTotals:
