@@ -81,7 +81,7 @@ def general(schema: Schema, rows: int, budget: Budget, frequencies: int | None) 
             )
         return [(Count(), 0.05), (Marginals(bins=marginal_bins(rows * 0.95 * epsilon)), 0.95)]
     bins, most = pair_sizes(rows, budget, len(columns))
-    bins, paired = fine_columns(schema, max(bins, whole_number_bins(schema)))
+    bins, finer, paired = fine_columns(schema, max(bins, whole_number_bins(schema)))
     parts: Shares = [(Count(), 0.03), (Marginals(bins=bins), MARGINALS_SHARE)]
     if len(paired) < 2:
         size = frequencies or fourier_size(rows * PAIRS_SHARE * epsilon)
@@ -89,7 +89,7 @@ def general(schema: Schema, rows: int, budget: Budget, frequencies: int | None) 
     if most is not None and most >= comb(len(paired), 2):
         most = None
     named = None if len(paired) == len(columns) else paired
-    pairs = Pairs(named, bins, pool=True, most=most)
+    pairs = Pairs(named, finer, pool=True, most=most)
     if not frequencies and suits_contrasts(schema, rows, budget, most or comb(len(paired), 2)):
         marginals = Marginals(bins=bins), CONTRAST_MARGINALS_SHARE
         return [(Count(), 0.03), marginals, (replace(pairs, contrasts=True), CONTRASTS_SHARE)]

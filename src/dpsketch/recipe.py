@@ -198,7 +198,7 @@ class Recipe:
                 raise RecipeError("Grouped: pairs that a release pools cannot be grouped", "give groups, not pool")
             if isinstance(each, BoundPairs) and each.description.pool and marginals_for(each, bound) is None:
                 raise RecipeError(
-                    "Pairs: pool needs Marginals of the same columns with as many bins",
+                    "Pairs: pool needs Marginals of the same columns with as many bins, or a fraction of them",
                     f"add Part(Marginals(bins={each.description.bins}), share=0.4) to the recipe, or leave out pool",
                 )
         return tuple(bound)

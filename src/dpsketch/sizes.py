@@ -21,6 +21,7 @@ CONTRAST_MARGINALS_SHARE, CONTRASTS_SHARE = 0.6, 0.37  # instead, where pairs ha
 CONTRAST_SD = 0.025  # of a pair table's cell, as a share of the rows: from here on contrasts tell more
 PAIR_SD = 0.01  # as a share of the rows: `fitting.groups.groups_wanted` is 4 there
 MOST_FINE_CELLS = 40_000_000  # of a raw sketch's pair tables: 160 MB in counters of four bytes
+FINER_BINS, MOST_TIMES_FINER, MOST_FINER_CELLS = 256, 8, 10_000_000  # of pair tables beside their marginals
 FEW_WHOLE_NUMBERS = 130
 LEAST_COUNT_SHARE = 0.001
 LEAST_FREQUENCIES, MOST_FREQUENCIES = 2, 10  # of clusters: times clusters times columns
@@ -99,26 +100,32 @@ def _few_whole_numbers(column: Column) -> bool:
     return isinstance(column, Integer) and column.levels <= FEW_WHOLE_NUMBERS
 
 
-def fine_columns(schema: Schema, bins: int) -> tuple[int, tuple[str, ...]]:
-    """Bins, and columns whose pairs have at most MOST_FINE_CELLS cells with them: with fewer bins if that is enough,
-    else without the columns of the most values; none if there are too many columns.
+def fine_columns(schema: Schema, bins: int) -> tuple[int, int, tuple[str, ...]]:
+    """Bins of marginals, bins of pair tables, and the columns that have these.
+
+    Tables have several cells to a bin of the marginals, up to MOST_FINER_CELLS in all: where records crowd in few bins
+    a release can still divide them, and noise does not grow with cells that it pools. With at most MOST_FINE_CELLS
+    otherwise: with fewer bins if that is enough, else without the columns of the most values; none if there are too
+    many columns.
     """
     names = [column.name for column in schema.scalars]
     if comb(len(names), 2) > MOST_PAIRS:
-        return bins, ()
-
+        return bins, bins, ()
+    finer = bins * min(MOST_TIMES_FINER, max(1, FINER_BINS // bins))
     sizes = {
-        fewer: {column.name: cells_of(column, fewer).count for column in schema.scalars} for fewer in (bins, 64, 16)
+        each: {column.name: cells_of(column, each).count for column in schema.scalars} for each in {finer, bins, 64, 16}
     }
 
     def fine(names: Sequence[str], bins: int) -> int:
         counts = [sizes[bins][name] for name in names]
         return (sum(counts) ** 2 - sum(count**2 for count in counts)) // 2
 
+    if fine(names, finer) <= MOST_FINER_CELLS:
+        return bins, finer, tuple(names)
     while True:
         for fewer in (bins, 64, 16):
             if fewer <= bins and fine(names, fewer) <= MOST_FINE_CELLS:
-                return fewer, tuple(names)
+                return fewer, fewer, tuple(names)
         names.remove(max(reversed(names), key=sizes[16].__getitem__))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from dpsketch.fitting.nonnegative import nonnegative_minimum, project_to_simplex
 from dpsketch.schema import Floats
 
 SMOOTHING = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)  # penalties, the largest first
-RIDGE = 1e-3
+RIDGE = 1e-5  # more leaves mass in tails that have none
 STANDS_OUT = 3.0  # standard deviations above zero at which an atom is there
 NEWTON_STEPS, GAIN = 30, 1e-2  # at most, and the gain in χ²/2 that ends them
 TOTAL_WEIGHT = 100.0  # how much better than a cell the total is known
@@ -22,12 +23,24 @@ LUMPY, USUAL_LUMPS = 6.0, 0.01
 
 
 @dataclass(frozen=True)
+class Finer:
+    """Cells that divide those of a summary, the last one again *missing*: the cell that each is a part of (`parent`),
+    its own centre and width.
+    """
+
+    parent: NDArray[np.int64]
+    centres: Floats
+    widths: Floats
+
+
+@dataclass(frozen=True)
 class ColumnSummary:
     """Noisy sums about one column. The last cell is always *missing*.
 
     `centres` are the cells' centres on [0, 1] (an atom or integer level: its place; missing: ½) and `widths` their
     widths (0: a single value); both None for a column without order. `positions` are the sums over a cell's records of
-    (x − centre) / width; `centred` is the sum of x − ½ over all records that are not missing.
+    (x − centre) / width; `centred` is the sum of x − ½ over all records that are not missing. With `finer`, the
+    distribution over finer cells is wanted.
     """
 
     counts: Floats
@@ -38,6 +51,7 @@ class ColumnSummary:
     position_sd: float = 0.0
     centred: float | None = None
     centred_sd: float = 0.0
+    finer: Finer | None = None
 
     @property
     def ordered(self) -> bool:
@@ -55,12 +69,15 @@ class GroupTotals:
 
 @dataclass(frozen=True)
 class Marginal:
-    """Shares of a column's cells, and where the mean of a cell lies: offsets from the centre in cell widths."""
+    """Shares of a column's cells, and where the mean of a cell lies: offsets from the centre in cell widths.
+    `smoothing` is the penalty that shares were fitted with.
+    """
 
     shares: Floats
     offsets: Floats
     centres: Floats | None = None
     widths: Floats | None = None
+    smoothing: float = 0.0
 
     @property
     def ordered(self) -> bool:
@@ -105,7 +122,9 @@ def lumpiness(summary: ColumnSummary) -> float:
     return float(np.clip(LUMPY * ratio, 0.0, 1.0))
 
 
-def fit_marginal(summary: ColumnSummary, rows: float, extra: GroupTotals | None = None) -> Marginal:
+def fit_marginal(
+    summary: ColumnSummary, rows: float, extra: GroupTotals | None = None, start: Marginal | None = None
+) -> Marginal:
     """The distribution over cells that explains all that is known about a column, as smooth as its noise allows.
 
     Equations: the cells, their total, the centred sum, and `extra`. Without order: non-negative least squares. Of very
@@ -113,41 +132,123 @@ def fit_marginal(summary: ColumnSummary, rows: float, extra: GroupTotals | None 
     order: least squares for exp(θ) with penalised second differences of θ (never of atoms at the bounds or of missing,
     which are dropped unless their counts stand out of the noise), with the largest of a few weights that still
     explains the counts: χ² at most the number of cells. Tails then fall off like exponentials, where cutting negative
-    counts off would leave mass all over the range.
+    counts off would leave mass all over the range. Finer cells also explain the mean positions in those they divide.
+    `start`, fitted to similar sums, is as smooth and makes the fit several times faster.
     """
-    observed, sd = summary.counts / rows, summary.count_sd / rows
-    cells = len(observed)
-    if cells > MANY_CELLS:
-        shares = project_to_simplex(observed)
+    if len(summary.counts) > MANY_CELLS:
+        shares = project_to_simplex(summary.counts / rows)
         return Marginal(shares, _offsets(summary, rows * shares), summary.centres, summary.widths)
-    hessian = np.eye(cells) / sd**2
-    linear = observed / sd**2
+    known = _counted(summary, rows)
+    every = [*known, *_whole(summary, rows, extra)]
+    hessian, linear = _normal(every)
+    if not summary.ordered:
+        shares = _nonnegative(hessian, linear, known[0].sd[0])
+        return Marginal(shares / shares.sum(), np.zeros(len(shares)))
+    shares, smoothing = _smoothed(summary, known[0], hessian, linear, start)
+    if summary.finer is None:
+        return Marginal(shares, _offsets(summary, rows * shares), summary.centres, summary.widths, smoothing)
+    return Marginal(shares, np.zeros(len(shares)), summary.finer.centres, summary.finer.widths, smoothing)
+
+
+@dataclass(frozen=True)
+class _Equations:
+    """`slopes` · shares = `values`, up to `sd` each."""
+
+    slopes: Floats
+    values: Floats
+    sd: Floats
+
+    def only(self, kept: NDArray[np.bool_]) -> _Equations:
+        return _Equations(self.slopes[kept], self.values[kept], self.sd[kept])
+
+    def chi_squared(self, shares: Floats) -> float:
+        return float((((self.slopes @ shares - self.values) / self.sd) ** 2).sum())
+
+
+def _normal(equations: Sequence[_Equations]) -> tuple[Floats, Floats]:
+    """H and f of the weighted sum of squares, pᵀHp − 2·fᵀp up to a constant."""
+    scaled = [each.slopes / each.sd[:, None] for each in equations]
+    hessian = sum(each.T @ each for each in scaled)
+    linear = sum(each.T @ (own.values / own.sd) for each, own in zip(scaled, equations, strict=True))
+    return np.asarray(hessian), np.asarray(linear)
+
+
+def _counted(summary: ColumnSummary, rows: float) -> list[_Equations]:
+    """What is known cell by cell: counts and, where finer cells divide them, mean positions."""
+    sd = np.full(len(summary.counts), summary.count_sd / rows)
+    if summary.finer is None:
+        return [_Equations(np.eye(len(sd)), summary.counts / rows, sd)]
+    member = (summary.finer.parent == np.arange(len(sd))[:, None]).astype(np.float64)
+    found = [_Equations(member, summary.counts / rows, sd)]
+    if summary.positions is not None:
+        assert summary.widths is not None
+        inside = summary.widths > 0
+        places = (member * places_in_parents(summary))[inside]
+        sd = np.full(len(places), summary.position_sd / rows)
+        found.append(_Equations(places, summary.positions[inside] / rows, sd))
+    return found
+
+
+def places_in_parents(summary: ColumnSummary) -> Floats:
+    """Where the centres of finer cells lie in the cells that they are parts of: distances from the middle, in widths of
+    these.
+    """
+    assert summary.finer is not None
+    assert summary.centres is not None
+    assert summary.widths is not None
+    parent = summary.finer.parent
+    width = summary.widths[parent]
+    away = summary.finer.centres - summary.centres[parent]
+    return np.divide(away, width, out=np.zeros(len(parent)), where=width > 0)
+
+
+def _whole(summary: ColumnSummary, rows: float, extra: GroupTotals | None) -> list[_Equations]:
+    """What is known of many cells together."""
+    found = []
     if summary.centred is not None:
-        slope, value, value_sd = _centred_equation(summary, rows)
-        hessian += np.outer(slope, slope) / value_sd**2
-        linear += slope * value / value_sd**2
+        found.append(_centred_equation(summary, rows))
     if extra is not None:
-        member = (extra.groups == np.arange(len(extra.shares))[:, None]) / extra.sd[:, None]
-        hessian += member.T @ member
-        linear += member.T @ (extra.shares / extra.sd)
+        member = (extra.groups == np.arange(len(extra.shares))[:, None]).astype(np.float64)
+        found.append(_Equations(member, extra.shares, extra.sd))
+    return found
+
+
+def _nonnegative(hessian: Floats, linear: Floats, sd: float) -> Floats:
     total = (TOTAL_WEIGHT / sd) ** 2
-    shares = nonnegative_minimum(hessian + total, linear + total)
-    if summary.ordered:
-        smooth, apart = _smooth_cells(summary)
-        live = ~apart | (observed > STANDS_OUT * sd)
-        start = np.maximum(shares[live], sd / 10)
-        hessian, linear = hessian[np.ix_(live, live)], linear[live]
-        penalty = _roughness(smooth)[np.ix_(live, live)]
-        theta = np.log(start / start.sum())
-        for weight in SMOOTHING:
-            theta = _smooth_minimum(hessian, linear, weight * penalty, theta)
-            fitted = np.exp(theta)
-            if ((observed[live] - fitted) ** 2).sum() <= live.sum() * sd**2:
-                break
-        shares = np.zeros(cells)
-        shares[live] = fitted
-    shares = shares / shares.sum()
-    return Marginal(shares, _offsets(summary, rows * shares), summary.centres, summary.widths)
+    return nonnegative_minimum(hessian + total, linear + total)
+
+
+def _smoothed(
+    summary: ColumnSummary, counts: _Equations, hessian: Floats, linear: Floats, start: Marginal | None
+) -> tuple[Floats, float]:
+    """Shares, and the penalty that they were fitted with."""
+    observed, sd = counts.values, float(counts.sd[0])
+    parent, widths = np.arange(len(observed)), summary.widths
+    if summary.finer is not None:
+        parent, widths = summary.finer.parent, summary.finer.widths
+    assert widths is not None
+    if start is not None:
+        first = start.shares
+    elif summary.finer is None:
+        first = _nonnegative(hessian, linear, sd)
+    else:
+        first = (project_to_simplex(observed) / np.maximum(np.bincount(parent, minlength=len(observed)), 1))[parent]
+    smooth = _smooth_cells(widths)
+    live = smooth | (observed[parent] > STANDS_OUT * sd)
+    first = np.maximum(first[live], sd * len(observed) / len(parent) / 10)
+    penalty = (len(parent) / len(observed)) ** 3 * _roughness(smooth)[np.ix_(live, live)]
+    hessian, linear = hessian[np.ix_(live, live)], linear[live]
+    theta = np.log(first / first.sum())
+    kept = np.ones(len(observed), bool)
+    kept[parent[~live]] = False
+    counts = counts.only(kept)
+    shares = np.zeros(len(parent))
+    for weight in SMOOTHING if start is None else (start.smoothing,):
+        theta = _smooth_minimum(hessian, linear, weight * penalty, theta)
+        shares[live] = np.exp(theta)
+        if counts.chi_squared(shares) <= len(counts.values):
+            break
+    return shares / shares.sum(), weight
 
 
 def _smooth_minimum(hessian: Floats, linear: Floats, penalty: Floats, theta: Floats) -> Floats:
@@ -186,28 +287,30 @@ def _smooth_minimum(hessian: Floats, linear: Floats, penalty: Floats, theta: Flo
     return theta
 
 
-def _centred_equation(summary: ColumnSummary, rows: float) -> tuple[Floats, float, float]:
-    """Slopes, value and standard deviation of: Σ share · (centre − ½) = centred sum less what lies off the centres."""
-    assert summary.centres is not None
+def _centred_equation(summary: ColumnSummary, rows: float) -> _Equations:
+    """Σ share · (centre − ½) = centred sum less what lies off the centres."""
     assert summary.widths is not None
     assert summary.centred is not None
     value, variance = summary.centred, summary.centred_sd**2
-    if summary.positions is not None:
+    centres = summary.centres
+    if summary.finer is not None:
+        centres = summary.finer.centres
+    elif summary.positions is not None:
         value -= float(summary.positions @ summary.widths)
         variance += summary.position_sd**2 * (summary.widths**2).sum()
     elif summary.widths.any():
         variance += (rows * summary.widths.max() / 8) ** 2
-    slope = summary.centres - 0.5
+    assert centres is not None
+    slope = centres - 0.5
     slope[-1] = 0.0
-    return slope, value / rows, np.sqrt(variance) / rows
+    return _Equations(slope[None, :], np.array([value / rows]), np.array([np.sqrt(variance) / rows]))
 
 
-def _smooth_cells(summary: ColumnSummary) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Cells that are like their neighbours, and those apart: missing, and atoms at the bounds of binned columns."""
-    assert summary.widths is not None
-    smooth = summary.widths > 0 if summary.widths.any() else np.ones(len(summary.counts), bool)
+def _smooth_cells(widths: Floats) -> NDArray[np.bool_]:
+    """Cells that are like their neighbours: not missing, and not atoms at the bounds of binned columns."""
+    smooth = widths > 0 if widths.any() else np.ones(len(widths), bool)
     smooth[-1] = False
-    return smooth, ~smooth
+    return smooth
 
 
 def _roughness(smooth: NDArray[np.bool_]) -> Floats:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.fitting.columns import GroupTotals
+from dpsketch.fitting.columns import ColumnSummary, GroupTotals
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.blocks import Block, blocks
 from dpsketch.learn.marginals import MarginalEstimator
@@ -25,11 +25,13 @@ from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.selection import Estimator
 from dpsketch.learn.tables import TableEstimator
 from dpsketch.maps.base import BoundMap
-from dpsketch.maps.contrasts import BoundContrasts
+from dpsketch.maps.cells import Cells
+from dpsketch.maps.contrasts import BoundContrasts, marginals_for
 from dpsketch.maps.grid import BoundGrid
 from dpsketch.maps.histogram import BoundHistogram
 from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.maps.pairs import BoundPairs
+from dpsketch.sketch.pooling import column_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 if TYPE_CHECKING:
@@ -111,19 +113,28 @@ class Sources:
         return []
 
     def _marginals(self, part: ReleasedPart, place: int) -> tuple[Estimator, Estimator]:
-        schema, noise = self._released.schema, self._noise
-        parts = product_parts(self._released)
-        totals = self._totals.get(part.map.columns[place]) if parts is not None and parts[1] is part else None
-        smooth = ProductEstimator(schema, noise, fit_column(noise, part, place, totals))
-        return MarginalEstimator(schema, noise, part, place), smooth
+        schema, noise, bound = self._released.schema, self._noise, part.map
+        assert isinstance(bound, BoundMarginals)
+        parts, name = product_parts(self._released), bound.columns[place]
+        if parts is not None and parts[1] is part and name in self._paired:
+            known = self._paired[name]
+        else:
+            summary = column_summaries(bound, part.sums, part.noise_variance)[place]
+            known = summary, bound.cells[place], None
+        return MarginalEstimator(schema, noise, part, place), ProductEstimator(schema, noise, fit_column(noise, *known))
 
     @cached_property
-    def _totals(self) -> dict[str, GroupTotals | None]:
-        """What the pair tables say about their columns one by one."""
+    def _paired(self) -> dict[str, tuple[ColumnSummary, Cells, GroupTotals | None]]:
+        """What is known about the columns of pair tables one by one: from the marginals and from the tables, in the
+        cells of these.
+        """
         parts = product_parts(self._released)
         if parts is None:
             return {}
-        return dict(zip(parts[0].map.columns, noisy_sums(self._released, *parts).totals(), strict=True))
+        bound, sums = parts[0].map, noisy_sums(self._released, *parts)
+        assert isinstance(bound, BoundPairs | BoundContrasts)
+        known = zip(sums.summaries, bound.cells, sums.totals(), strict=True)
+        return dict(zip(bound.columns, known, strict=True))
 
     def _regression(self, wanted: set[str], with_marginals: bool = False) -> list[Estimator]:
         """On the sums of fewest columns that has them, of squares only if there are no others."""
@@ -164,12 +175,15 @@ class Sources:
     @cached_property
     def _blocks(self) -> list[Block]:
         """What a regression may use; tables answer by themselves, unless the paper's regression is asked for."""
-        apart: tuple[type[BoundMap], ...] = ()
+        parts = self._released.parts
         if self._method == "auto":
-            apart = (BoundHistogram, BoundMarginals)
-            apart += () if product_parts(self._released) is None else (BoundPairs, BoundContrasts)
-        parts = [part for part in self._released.parts if not isinstance(part.map, apart)]
+            parts = tuple(part for part in parts if not self._answers_itself(part.map))
         return [block for part in parts for block in blocks(self._released.schema, part)]
+
+    def _answers_itself(self, bound: BoundMap) -> bool:
+        if isinstance(bound, BoundPairs | BoundContrasts):
+            return marginals_for(bound, self._released.maps) is not None
+        return isinstance(bound, BoundHistogram | BoundMarginals)
 
     @cached_property
     def population(self) -> Population | None:

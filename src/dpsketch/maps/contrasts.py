@@ -127,10 +127,10 @@ def coarse_sums(fine: BoundPairs, sums: Sums, coarse: PairMap) -> Sums:
 
 
 def marginals_for(pairs: PairMap, maps: Sequence[BoundMap]) -> int | None:
-    """The place of the marginals that have the cells of these pairs, if any."""
+    """The place of the marginals that have the cells of these pairs, or cells that those divide, if any."""
     for place, bound in enumerate(maps):
-        alike = isinstance(bound, BoundMarginals) and bound.description.bins == pairs.description.bins
-        if alike and set(pairs.columns) <= set(bound.columns):
+        nested = isinstance(bound, BoundMarginals) and pairs.description.bins % bound.description.bins == 0
+        if nested and set(pairs.columns) <= set(bound.columns):
             return place
     return None
 

@@ -31,9 +31,9 @@ class Pairs(FeatureMap):
 
     `groups` pools cells: for each column, in the order of `columns`, the group of each of its cells. With `pool`, the
     raw sketch keeps fine tables, and a release chooses groups from its own noisy marginals: the recipe needs
-    `Marginals` of these columns with as many bins. With `most`, it also chooses that many of the pairs, and its noise
-    is that of these alone; pairs with a column of `hints` come first. With `contrasts`, it cuts each column in two
-    halves instead, and shows one number a pair: `Contrasts`.
+    `Marginals` of these columns with as many bins, or with fewer that these divide evenly. With `most`, it also chooses
+    that many of the pairs, and its noise is that of these alone; pairs with a column of `hints` come first. With
+    `contrasts`, it cuts each column in two halves instead, and shows one number a pair: `Contrasts`.
     """
 
     columns: tuple[str, ...] | None = None

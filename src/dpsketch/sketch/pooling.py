@@ -9,12 +9,13 @@ Source: docs/proofs/release.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
 
 from dpsketch.fitting.choice import choose_pairs, spread
-from dpsketch.fitting.columns import ColumnSummary, fit_marginal
+from dpsketch.fitting.columns import ColumnSummary, Finer, fit_marginal
 from dpsketch.fitting.groups import choose_groups, choose_halves, groups_wanted, pooling_threshold
 from dpsketch.fitting.threads import one_thread
 from dpsketch.maps.base import BoundMap, Sums
@@ -36,14 +37,13 @@ def pooled_pairs(
     assert place is not None, "recipes are checked for it"
     marginals = maps[place]
     assert isinstance(marginals, BoundMarginals)
-    summaries = column_summaries(marginals, noisy[place], variances[place])
+    summaries = pair_summaries(pairs, marginals, noisy[place], variances[place])
     rows = _rows(maps, noisy, summaries)
     pair_sd = max(sqrt(pair_variance), 1.0) / rows
     wanted = groups_wanted(pair_sd)
     groups, spreads = [], []
     with one_thread():
-        for name in pairs.columns:
-            summary = summaries[marginals.columns.index(name)]
+        for summary in summaries:
             threshold = pooling_threshold(summary.count_sd / rows, pair_sd)
             shares = fit_marginal(summary, rows).shares
             if pairs.description.contrasts:
@@ -64,6 +64,22 @@ def _kept(pairs: BoundPairs, spreads: Sequence[float]) -> list[tuple[str, str]]:
     members = [(column[one], column[two]) for one, two in pairs.pairs]
     hints = [column[name] for name in pairs.description.hints or ()]
     return [pairs.pairs[place] for place in choose_pairs(spreads, members, most, hints)]
+
+
+def pair_summaries(pairs: PairMap, marginals: BoundMarginals, sums: Sums, variance: float) -> list[ColumnSummary]:
+    """What noisy marginals say about the columns of pairs, whose cells may be finer."""
+    every = dict(zip(marginals.columns, column_summaries(marginals, sums, variance), strict=True))
+    coarse = dict(zip(marginals.columns, marginals.cells, strict=True))
+    return [
+        replace(every[name], finer=_finer(coarse[name], own))
+        for name, own in zip(pairs.columns, pairs.cells, strict=True)
+    ]
+
+
+def _finer(coarse: Cells, cells: Cells) -> Finer | None:
+    if cells.cut == coarse.cut:
+        return None
+    return Finer(np.append(coarse.cells(cells.firsts[:-1]), coarse.missing), *_geometry(cells))
 
 
 def column_summaries(marginals: BoundMarginals, sums: Sums, variance: float) -> list[ColumnSummary]:

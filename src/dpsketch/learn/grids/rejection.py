@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from dpsketch.errors import QueryError
+from dpsketch.fitting.columns import fit_marginal
 from dpsketch.learn.points import Frame, codes_in_cells
-from dpsketch.learn.products.single import fit_column
 from dpsketch.learn.release_noise import ReleaseNoise, blockwise_total
 from dpsketch.maps.base import BoundMap
 from dpsketch.maps.cells import Cells
@@ -17,6 +17,7 @@ from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.maps.race import BoundRace
 from dpsketch.records import Records
 from dpsketch.schema import MISSING, Codes, Floats, IdSet
+from dpsketch.sketch.pooling import column_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 ROUND, MOST_ROUNDS = 1 << 16, 64
@@ -92,9 +93,10 @@ class _Proposal:
         self._cells: Cells | None = None
         for part in released.parts:
             if isinstance(part.map, BoundMarginals) and name in part.map.columns:
-                fitted = fit_column(noise, part, part.map.columns.index(name), None)
-                (self._cells,) = fitted.cells
-                shares = np.maximum(fitted.products.marginals[0].shares[:-1], 0.0)
+                place = part.map.columns.index(name)
+                self._cells = part.map.cells[place]
+                summary = column_summaries(part.map, part.sums, part.noise_variance)[place]
+                shares = fit_marginal(summary, float(noise.rows().value)).shares[:-1]
                 self._shares = shares / shares.sum()
 
     def draw(self, rows: int, generator: np.random.Generator) -> tuple[Codes, Floats]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.fitting.columns import ColumnSummary, Marginal
+from dpsketch.fitting.columns import ColumnSummary, Marginal, places_in_parents
 from dpsketch.learn.products.fit import NoisySums, Products
 from dpsketch.learn.products.pairs import contrast_of
 from dpsketch.schema import Floats
@@ -59,11 +59,17 @@ def redrawn_summary(
     summary: ColumnSummary, marginal: Marginal, rows: float, generator: np.random.Generator
 ) -> ColumnSummary:
     exact = rows * marginal.shares
-    counts = exact + summary.count_sd * generator.normal(size=len(exact))
-    positions, centred = None, None
+    counts, positions, centred = exact, None, None
+    if summary.finer is not None:
+        counts = np.bincount(summary.finer.parent, exact, len(summary.counts)).astype(np.float64)
     if summary.positions is not None and summary.widths is not None:
-        noise = np.where(summary.widths > 0, summary.position_sd, 0.0) * generator.normal(size=len(exact))
-        positions = exact * marginal.offsets + noise
+        held = exact * marginal.offsets
+        if summary.finer is not None:
+            parent = summary.finer.parent
+            held = np.bincount(parent, exact * places_in_parents(summary), len(counts)).astype(np.float64)
+        noise = np.where(summary.widths > 0, summary.position_sd, 0.0) * generator.normal(size=len(counts))
+        positions = held + noise
     if summary.centred is not None:
         centred = float(exact[:-1] @ (marginal.means()[:-1] - 0.5)) + summary.centred_sd * generator.normal()
+    counts = counts + summary.count_sd * generator.normal(size=len(counts))
     return replace(summary, counts=counts, positions=positions, centred=centred)

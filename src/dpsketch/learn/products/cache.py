@@ -22,7 +22,7 @@ from safetensors.numpy import save_file
 
 import dpsketch.fitting
 import dpsketch.learn.products
-from dpsketch.fitting.columns import Marginal
+from dpsketch.fitting.columns import SMOOTHING, Marginal
 from dpsketch.learn.products.bootstrap import REFITS
 from dpsketch.learn.products.fit import Products
 from dpsketch.learn.products.mixture import Mixture
@@ -94,6 +94,8 @@ def _valid(products: Products, cells: Sequence[Cells]) -> bool:
         known = (each for each in places if each is not None)
         if not (np.abs(marginal.offsets) < 0.5).all() or not all(np.isfinite(each).all() for each in known):
             return False
+        if not 0 <= marginal.smoothing <= max(SMOOTHING):
+            return False
     return True
 
 
@@ -148,6 +150,7 @@ def _tensors(products: Products) -> dict[str, Floats]:
             f"{j}.within": mixture.within[j],
             f"{j}.shares": marginal.shares,
             f"{j}.offsets": marginal.offsets,
+            f"{j}.smoothing": np.array([marginal.smoothing]),
         }
         if marginal.centres is not None and marginal.widths is not None:
             found |= {f"{j}.centres": marginal.centres, f"{j}.widths": marginal.widths}
@@ -164,5 +167,6 @@ def _products(tensors: dict[str, Floats], model: int) -> Products:
         groups = tuple(each.astype(np.int64) for each in of("groups"))
     mixture = Mixture(tensors[f"{model}.weights"], of("components"), groups, of("within"))
     places = ((tensors.get(f"{model}.{j}.centres"), tensors.get(f"{model}.{j}.widths")) for j in range(columns))
-    marginals = zip(of("shares"), of("offsets"), places, strict=True)
-    return Products(mixture, tuple(Marginal(shares, offsets, *place) for shares, offsets, place in marginals))
+    marginals = zip(of("shares"), of("offsets"), places, of("smoothing"), strict=True)
+    found = (Marginal(shares, offsets, *place, float(smooth[0])) for shares, offsets, place, smooth in marginals)
+    return Products(mixture, tuple(found))

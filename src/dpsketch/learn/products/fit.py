@@ -79,8 +79,10 @@ def fit_products(sums: NoisySums, components: int = COMPONENTS, start: Products 
         sd = sd / 2  # of the contrast of orthonormal vectors
     sizes = [int(group.max()) + 1 for group in groups]
     pairs = {pair: table / sums.rows for pair, table in sums.tables.items()}
+    before = [None] * len(sizes) if start is None else start.marginals
     marginals = [
-        fit_marginal(summary, sums.rows, total) for summary, total in zip(sums.summaries, sums.totals(), strict=True)
+        fit_marginal(summary, sums.rows, total, first)
+        for summary, total, first in zip(sums.summaries, sums.totals(), before, strict=True)
     ]
     shares = []
     for marginal, group, size in zip(marginals, groups, sizes, strict=True):

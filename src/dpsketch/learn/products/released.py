@@ -18,7 +18,7 @@ from dpsketch.maps.cells import GRID, Cells
 from dpsketch.maps.contrasts import BoundContrasts, PairMap, marginals_for
 from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.maps.pairs import BoundPairs, Groups
-from dpsketch.sketch.pooling import column_summaries
+from dpsketch.sketch.pooling import pair_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 
@@ -47,13 +47,14 @@ class ReleasedProducts:
 
 
 def product_parts(released: ReleasedSketch) -> tuple[ReleasedPart, ReleasedPart] | None:
-    """Pair tables or contrasts, and the marginals with their cells, if the release holds both."""
+    """Pair tables or contrasts, and the marginals that go with them, if the release holds both: of the most columns."""
+    found: list[tuple[ReleasedPart, ReleasedPart]] = []
     for pairs in released.parts:
         if isinstance(pairs.map, BoundPairs | BoundContrasts):
             place = marginals_for(pairs.map, released.maps)
             if place is not None:
-                return pairs, released.parts[place]
-    return None
+                found.append((pairs, released.parts[place]))
+    return max(found, key=lambda parts: len(parts[0].map.columns), default=None)
 
 
 def fit_released(released: ReleasedSketch) -> ReleasedProducts:
@@ -120,5 +121,4 @@ def _places(pairs: PairMap) -> list[tuple[int, int]]:
 def _summaries(pairs: PairMap, marginals: ReleasedPart) -> list[ColumnSummary]:
     """What the marginals say about the columns of the pair tables."""
     assert isinstance(marginals.map, BoundMarginals)
-    every = column_summaries(marginals.map, marginals.sums, marginals.noise_variance)
-    return [every[marginals.map.columns.index(name)] for name in pairs.columns]
+    return pair_summaries(pairs, marginals.map, marginals.sums, marginals.noise_variance)

@@ -13,34 +13,28 @@ from dpsketch.learn.products.fit import Products
 from dpsketch.learn.products.mixture import Mixture
 from dpsketch.learn.products.released import ReleasedProducts
 from dpsketch.learn.release_noise import ReleaseNoise
-from dpsketch.maps.marginals import BoundMarginals
-from dpsketch.sketch.pooling import column_summaries
-from dpsketch.sketch.released import ReleasedPart
+from dpsketch.maps.cells import Cells
 
 
-def fit_column(noise: ReleaseNoise, part: ReleasedPart, place: int, totals: GroupTotals | None) -> ReleasedProducts:
-    """A joint distribution of one column, given by its place among those of a marginals part; `totals` are what pair
-    tables say about it.
+def fit_column(
+    noise: ReleaseNoise, summary: ColumnSummary, cells: Cells, totals: GroupTotals | None = None
+) -> ReleasedProducts:
+    """A joint distribution of one column over `cells`, from what a release's marginals say about it; `totals` are what
+    its pair tables say.
     """
-    bound = part.map
-    assert isinstance(bound, BoundMarginals)
-    summary = column_summaries(bound, part.sums, part.noise_variance)[place]
     counted = noise.rows()
     rows, rows_sd = float(counted.value), float(counted.stderr)
     with one_thread():
-        fitted = _fitted(summary, rows, totals)
+        fitted = independent((fit_marginal(summary, rows, totals),))
         models: list[Products] = []
         for number in range(REFITS):
             generator = np.random.default_rng([SEED, number])
             again = redrawn_summary(summary, fitted.marginals[0], rows, generator)
             totals_again = None if totals is None else _redrawn_totals(totals, fitted, generator)
-            models.append(_fitted(again, max(rows + rows_sd * generator.normal(), 1.0), totals_again))
-    column, cells, sd = (bound.columns[place],), (bound.cells[place],), summary.count_sd / rows
-    return ReleasedProducts(column, cells, frozenset(), fitted, lambda: tuple(models), sd, (lumpiness(summary),))
-
-
-def _fitted(summary: ColumnSummary, rows: float, totals: GroupTotals | None) -> Products:
-    return independent((fit_marginal(summary, rows, totals),))
+            rows_again = max(rows + rows_sd * generator.normal(), 1.0)
+            models.append(independent((fit_marginal(again, rows_again, totals_again, fitted.marginals[0]),)))
+    column, sd = (cells.column.name,), summary.count_sd / rows
+    return ReleasedProducts(column, (cells,), frozenset(), fitted, lambda: tuple(models), sd, (lumpiness(summary),))
 
 
 def independent(marginals: tuple[Marginal, ...]) -> Products:
