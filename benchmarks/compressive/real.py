@@ -64,10 +64,10 @@ def _table(real: Real, options: Options, say: Say) -> None:
             qualities.append(model.goodness_of_fit_)
         goal = None if delta else real.goals.get(epsilon)
         say(at_most(f"  ours {budget_text(epsilon, delta)}", errors, goal))
-        say(
-            f"    {recipe_text(recipe, view)}, {model._atoms.count} atoms, "
-            f"goodness of fit {np.median(qualities):.2f}, {np.median(seconds):.1f} s"
-        )
+        fit = f"{model._atoms.count} atoms, goodness of fit {np.median(qualities):.2f}, "
+        if np.isnan(qualities).all():  # nothing was fitted to sums
+            fit = ""
+        say(f"    {recipe_text(recipe, view)}, {fit}{np.median(seconds):.1f} s")
     if "diffprivlib" not in options.skip:
         for epsilon in (1.0, 0.1):
             say(

@@ -53,10 +53,12 @@ def fitted(model: Model, view: dps.View) -> tuple[Model, float]:
 
 def recipe_text(recipe: dps.Recipe, view: dps.View) -> str:
     """Sketch size, law and mechanism, as the library chose them."""
-    fourier: Any = recipe.parts[1].map
+    sketch: Any = recipe.parts[1].map
     noises = view.released.parts[1].noises
     mechanism = noises[0].mechanism.value if noises else "no noise"
-    return f"m={fourier.size}, radii {fourier.radii[0]:g}-{fourier.radii[1]:g}, {mechanism}"
+    if isinstance(sketch, dps.Histogram):
+        return f"tables of {' and '.join(str(getattr(part.map, 'bins', 0)) for part in recipe.parts[1:])} bins, {mechanism}"
+    return f"m={sketch.size}, radii {sketch.radii[0]:g}-{sketch.radii[1]:g}, {mechanism}"
 
 
 def error_of(points: Floats, centres: Floats) -> float:

@@ -22,7 +22,9 @@ fit_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Sketch = Annotated[Path, typer.Argument(help="A release with Fourier sums, made with --clusters.")]
+Sketch = Annotated[
+    Path, typer.Argument(help="A release for clusters, made with --clusters; k-means also of a general one.")
+]
 Count = Annotated[int, typer.Option("--k", help="How many clusters or components.")]
 Plot = Annotated[Path | None, typer.Option(help="PNG file to write: centres over the density of the fit.")]
 
@@ -143,6 +145,10 @@ def _fit(
 
 
 def _print_clusters(rows: list[dict[str, Any]], model: KMeans | GaussianMixture, format_: str) -> None:
-    print_rows(rows, {"goodness_of_fit": model.goodness_of_fit_, "converged": model.converged_}, format_)
+    fitted = model.goodness_of_fit_ == model.goodness_of_fit_  # else nothing was fitted to sums
+    print_rows(
+        rows, {"goodness_of_fit": model.goodness_of_fit_ if fitted else None, "converged": model.converged_}, format_
+    )
     if format_ == "table":
-        out.print(f"Goodness of fit {model.goodness_of_fit_:.2f} (about 1 or less is good); ± is one standard error.")
+        quality = f"Goodness of fit {model.goodness_of_fit_:.2f} (about 1 or less is good); " if fitted else ""
+        out.print(f"{quality}± is one standard error.")

@@ -27,6 +27,7 @@ from dpsketch.sizes import (
     ANOMALY_POWER,
     ANOMALY_ROWS,
     ANOMALY_THRESHOLD,
+    CLUSTER_SHARES,
     CONTRAST_MARGINALS_SHARE,
     CONTRASTS_SHARE,
     CONTROL_SHARE,
@@ -45,6 +46,7 @@ from dpsketch.sizes import (
     TYPICAL_DENSITY,
     WIDEST_CELLS,
     classifier_sizes,
+    cluster_bins,
     cluster_frequencies,
     count_share,
     default_bandwidth,
@@ -106,10 +108,18 @@ def clusters(schema: Schema, rows: int, budget: Budget, n_clusters: int, columns
         names = tuple(column.name for column in schema.scalars if column.numeric)
     if not names:
         raise RecipeError("Recipe.clusters needs a column of numbers", "declare one in the schema")
+    if len(names) <= MOST_TABLE_COLUMNS and all(schema.column(name).numeric for name in names):
+        return cluster_tables(names, *cluster_bins(schema, rows, budget, n_clusters, len(names)))
     size = cluster_frequencies(schema, rows, budget, n_clusters, len(names))
     fourier = Fourier(names, size, radii=RADII.get(len(names), RADII_OF_MORE))
     share = count_share(schema, rows, budget, size)
     return [(Count(), share), (fourier, round(1 - share, 4))]
+
+
+def cluster_tables(names: tuple[str, ...], bins: int, wider: int) -> Shares:
+    """A count, a table of the named columns with as many bins of each, and a coarser one."""
+    maps = (Count(), *(Histogram(len(names), names, each) for each in (bins, wider)))
+    return list(zip(maps, CLUSTER_SHARES, strict=True))
 
 
 def synthetic(schema: Schema, rows: int, budget: Budget, columns: Sequence[str] | None) -> Shares:

@@ -277,10 +277,11 @@ class Recipe:
         n_clusters: int = 8,
         columns: Sequence[str] | None = None,
     ) -> Recipe:
-        """Count and Fourier sums: for `KMeans` and `GaussianMixture` of the named columns, by default of every number,
-        integer and date.
+        """For `KMeans` and `GaussianMixture` of the named columns, by default of every number, integer and date: a
+        count and Fourier sums; of up to three columns a count, a table and a coarser one.
 
-        The number of frequencies follows from declared rows, budget, clusters and columns: `cluster_frequencies`.
+        The number of frequencies (`cluster_frequencies`) or bins (`cluster_bins`) follows from declared rows, budget,
+        clusters and columns.
         """
         rows, budget = _known("clusters", schema, rows, budget)
         return cls._of(ready.clusters(schema, rows, budget, n_clusters, columns), rows)

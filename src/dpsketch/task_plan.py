@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, isqrt
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +14,31 @@ from dpsketch.errors import RecipeError
 from dpsketch.maps.base import check_whole
 from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
+from dpsketch.maps.histogram import BoundHistogram, Histogram
 from dpsketch.maps.quadratic import BoundQuadratic
 from dpsketch.maps.subsampled import MOST_BLOCKS, Subsampled
 from dpsketch.noise_to_signal import NoiseToSignal, SumsNoise
 from dpsketch.privacy.budget import Budget
+from dpsketch.ready import cluster_tables
 from dpsketch.recipe import Part, Recipe, RowSampling, declared_rows
 from dpsketch.schema import Number, Schema
-from dpsketch.sizes import LEAST_FREQUENCIES, count_share, sums_share
+from dpsketch.sizes import LEAST_FREQUENCIES, MOST_FREQUENCIES, count_share, sums_share
 
 GOOD = 1e-3  # of NSR_max = GOOD·m/(k·d), and the share of variance that components may lose
+GOOD_OF_A_CLUSTER = 0.02  # the noise of a table's cells over the squared records of a cluster: measured
 _HALVINGS = 12
 Rule = Callable[[Schema, int, Sequence[str] | None, int, Budget], Recipe]
 
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """What a release for one task would be like. `limit` is the noise-to-signal ratio up to which the task succeeds.
+    """What a release for one task would be like. `size` is the number of frequencies, directions, or cells of a table,
+    `limit` the noise-to-signal ratio up to which the task succeeds, `least_rows` what it takes with any budget.
 
     `epsilon_needed` and `rows_needed` are each the least with which the least sketch of this task would, all else as
-    planned, and None if none does. `count_share` is γ*'s, the best one. `feature_rates` and `row_rates` are the least
-    shares of features of each record, and of rows, with which the ratio stays below its limit, and with which it grows
-    by a tenth at most; None if it is above the limit anyway.
+    planned, and None if none does. `count_share` is γ*'s, the best one; 0 where nothing is divided by a noisy count.
+    `feature_rates` and `row_rates` are the least shares of features of each record, and of rows, with which the ratio
+    stays below its limit, and with which it grows by a tenth at most; None if it is above the limit anyway.
     """
 
     task: str
@@ -48,6 +52,7 @@ class TaskPlan:
     mechanism: str
     ratio: NoiseToSignal
     limit: float
+    least_rows: int
     epsilon_needed: float | None
     rows_needed: int | None
     count_share: float
@@ -56,7 +61,7 @@ class TaskPlan:
 
     @property
     def acceptable(self) -> bool:
-        return self.ratio.total <= self.limit and self.rows >= least_rows(self.task, self.limit)
+        return self.ratio.total <= self.limit and self.rows >= self.least_rows
 
     def to_dict(self) -> dict[str, Any]:
         budget = {"rho": self.budget.rho} if self.budget.rho is not None else {"epsilon": self.budget.epsilon}
@@ -114,8 +119,10 @@ def plan_task(
     clusters or components, and whether the task can succeed with it. Nothing is read and nothing is spent.
 
     Ratios are those of the strongest signal, as in the rules that they are compared with. Clusters and mixtures need
-    m >= 2kd frequencies, a ratio of at most m/(1000·kd) and as many rows as one over that; components may lose about a
-    thousandth of the variance of records that lie in k directions.
+    m >= 2kd frequencies, a ratio of at most m/(1000·kd) and as many rows as one over that. The noise of a table of
+    20·kd cells may be a fiftieth of the squared records of one of k clusters; that of finer cells may be more in
+    proportion to their number, as the coarser table beside them holds it down. Components may lose about a thousandth
+    of the variance of records that lie in k directions.
     Source: compressive sec. 6.1, 6.4 and (25)-(29), with C₀ = 1 and the noise that a release really has.
     """
     if task not in TASKS:
@@ -125,10 +132,11 @@ def plan_task(
         raise RecipeError("plan_task needs a budget", "pass budget=Budget(epsilon=1.0)")
     rows = declared_rows(schema, rows)
     recipe, smallest = (rule(schema, k, columns, rows, budget) for rule in TASKS[task])
-    found, least = SumsNoise(schema, recipe), SumsNoise(schema, smallest)
+    found, least = _noise(schema, recipe), _noise(schema, smallest)
     limit, least_limit = _limit(found, task, k), _limit(least, task, k)
     ratio = found.at(budget, rows)
     few = rows < least_rows(task, least_limit)
+    rows_at_least = least_rows(task, least_limit if isinstance(found.map, BoundHistogram) else limit)
     able = ratio.total <= limit and not few
     return TaskPlan(
         task,
@@ -142,6 +150,7 @@ def plan_task(
         found.mechanism(budget).value,
         ratio,
         limit,
+        rows_at_least,
         None if few or budget.rho is not None else least.epsilon_needed(budget.delta, rows, least_limit),
         _rows_needed(least, budget, task, least_limit),
         1 - best_sums_share(found, budget, rows),
@@ -169,7 +178,7 @@ def best_sums_share(found: SumsNoise, budget: Budget, rows: int) -> float:
 
 def acceptable_rows(plan: TaskPlan, schema: Schema, epsilons: Sequence[float]) -> list[int | None]:
     """The least rows with which the least sketch of the plan's task would do, at each ε with the plan's δ."""
-    found = SumsNoise(schema, plan.least)
+    found = _noise(schema, plan.least)
     limit = _limit(found, plan.task, plan.k)
     return [_rows_needed(found, Budget(epsilon, plan.budget.delta), plan.task, limit) for epsilon in epsilons]
 
@@ -216,11 +225,21 @@ def _clusters(schema: Schema, k: int, columns: Sequence[str] | None, rows: int, 
 def _fewest(schema: Schema, k: int, columns: Sequence[str] | None, rows: int, budget: Budget) -> Recipe:
     """`_clusters` with as few frequencies as clusters can be found from: what they need at the least."""
     sums = _clusters(schema, k, columns, rows, budget).parts[1].map
+    if isinstance(sums, Histogram):
+        table = _coarsest(sums, k)
+        return Recipe(
+            [Part(*each) for each in cluster_tables(table.columns or (), table.bins, isqrt(table.bins))], rows
+        )
     assert isinstance(sums, Fourier)
     assert sums.columns is not None
     size = LEAST_FREQUENCIES * k * len(sums.columns)
     share = count_share(schema, rows, budget, size)
     return Recipe([Part(Count(), share), Part(replace(sums, size=size), round(1 - share, 4))], rows)
+
+
+def _coarsest(table: Histogram, k: int) -> Histogram:
+    """Of two cells for each of the most frequencies."""
+    return replace(table, bins=ceil((2 * MOST_FREQUENCIES * k * table.ways) ** (1 / table.ways)))
 
 
 def _components(schema: Schema, k: int, columns: Sequence[str] | None, rows: int, budget: Budget) -> Recipe:
@@ -248,8 +267,18 @@ def _size(found: SumsNoise) -> int:
     return size if isinstance(size, int) else found.map.size
 
 
+def _noise(schema: Schema, recipe: Recipe) -> SumsNoise:
+    """Without the count beside tables, which nothing is divided by."""
+    if any(isinstance(part.map, Histogram) for part in recipe.parts):
+        recipe = Recipe([part for part in recipe.parts if not isinstance(part.map, Count)], recipe.rows)
+    return SumsNoise(schema, recipe)
+
+
 def _limit(found: SumsNoise, task: str, k: int) -> float:
     dimension = len(found.map.columns)
+    description = found.map.description
+    if isinstance(description, Histogram):
+        return GOOD_OF_A_CLUSTER / k**2 * found.map.size / _coarsest(description, k).length(found.schema)
     if task != "pca":
         return GOOD * _size(found) / (k * dimension)
     # Noise of variance s² in every direction of symmetric matrices turns k axes of variance 1/k each towards d−k others

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 import dpsketch as dps
@@ -15,6 +16,7 @@ from dpsketch.sizes import (
     MOST_FINE_CELLS,
     PAIR_SD,
     PAIRS_SHARE,
+    cluster_bins,
     cluster_frequencies,
     count_share,
     pair_sizes,
@@ -207,6 +209,44 @@ def test_recipes_for_clusters_are_refused_with_a_hint() -> None:
     labels = dps.Schema.from_dict({"columns": {"a": {"kind": "boolean"}}})
     with pytest.raises(RecipeError, match="needs a column of numbers"):
         dps.Recipe.clusters(labels, 1000, dps.Budget(1.0), 2)
-    few = dps.Recipe.clusters(schema, 1000, dps.Budget(1.0), 2, ["c1"]).parts[1].map
+    few = dps.Recipe.clusters(numbers(6), 1000, dps.Budget(1.0), 2, ["c1", "c2", "c3", "c5"]).parts[1].map
     assert isinstance(few, dps.Fourier)
-    assert few.columns == ("c1",)
+    assert few.columns == ("c1", "c2", "c3", "c5")
+
+
+def test_clusters_of_few_columns_have_a_table_and_a_coarser_one() -> None:
+    recipe = dps.Recipe.clusters(numbers(4), 10**6, dps.Budget(0.1), 10, ["c1", "c3"])
+    count, table, coarse = (part.map for part in recipe.parts)
+    assert isinstance(count, dps.Count)
+    assert table == dps.Histogram(2, ("c1", "c3"), 256)
+    assert coarse == dps.Histogram(2, ("c1", "c3"), 16)
+    assert sum(part.exact_share for part in recipe.parts) == 1
+
+
+def test_cells_for_clusters_balance_their_width_with_their_noise() -> None:
+    """The squared errors that the rule adds up are within a factor of the least over all numbers of bins, for the
+    noise that a release would have.
+    """
+    for columns, clusters, budget in ((1, 5, dps.Budget(0.1)), (2, 10, dps.Budget(0.1)), (3, 4, dps.Budget(0.1, 1e-6))):
+        rows, schema = 10**5, numbers(columns, rows=10**5)
+        recipe = dps.Recipe.clusters(schema, rows, budget, clusters)
+        table = recipe.parts[1].map
+        assert isinstance(table, dps.Histogram)
+        bound = recipe.bind(schema)[1]
+        noise = noise_variance(planned(schema, recipe, budget).noises[1], bound) / rows**2
+        widths = 1 / np.arange(2, 4096)
+        errors = widths**2 / 12 + noise * clusters ** (1 - 2 / columns) / (12 * widths**columns)
+        best = 1 / widths[errors.argmin()]
+        assert 1 <= table.bins / best < 2  # 1.4 times the best, to a power of two
+
+
+def test_cells_for_clusters_follow_rows_budget_clusters_and_relation() -> None:
+    def bins(count: int, budget: dps.Budget, clusters: int = 4, columns: int = 2, **privacy: object) -> int:
+        return cluster_bins(numbers(columns, **privacy), count, budget, clusters, columns)[0]
+
+    assert bins(10**6, dps.Budget(1.0)) == bins(10**9, dps.Budget(float("inf"))) == 512
+    assert bins(10**9, dps.Budget(1.0), columns=1) == 4096
+    assert bins(10**9, dps.Budget(1.0), columns=3) == 64
+    assert bins(10**4, dps.Budget(0.1)) < bins(10**5, dps.Budget(0.1)) < bins(10**6, dps.Budget(0.1))
+    assert bins(10**5, dps.Budget(0.1), relation="replace-one", rows=10**5) <= bins(10**5, dps.Budget(0.1))
+    assert bins(100, dps.Budget(0.01), clusters=100) == 32  # at least 2·√100

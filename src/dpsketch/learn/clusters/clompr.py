@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from dpsketch.learn.clusters.atoms import Atoms, Model
-from dpsketch.learn.clusters.decoder import Decoded, Progress, decoded
+from dpsketch.learn.clusters.decoder import Decoded, decoded
+from dpsketch.learn.clusters.lloyd import Progress
 from dpsketch.learn.clusters.solver import EDGE, Priors, Solver
 from dpsketch.learn.clusters.sums import Complex, FourierSums
 from dpsketch.schema import Floats

@@ -8,17 +8,16 @@ Source: RESEARCH "Clusters, mixtures, PCA"; compressive §2.3 for the cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dpsketch.learn.clusters.atoms import SHAPES, Atoms, Model
+from dpsketch.learn.clusters.lloyd import Progress
 from dpsketch.learn.clusters.search import best_atoms
 from dpsketch.learn.clusters.solver import Fit, Priors, Solver
 from dpsketch.learn.clusters.sums import FourierSums
 
-Progress = Callable[[float], None]
 SCHEDULES = ((0.6, 1.0), (1.0,), (0.4, 0.7, 1.0), (0.5, 1.0))  # shares of the frequencies, by restart
 RESTARTS = 8
 FEW = 3  # frequencies for each atom and column that a search needs

@@ -12,7 +12,8 @@ from dpsketch.errors import FitWarning, QueryError
 from dpsketch.learn.clusters.atoms import Atoms
 from dpsketch.learn.clusters.decoder import Decoded
 from dpsketch.learn.clusters.places import Places
-from dpsketch.learn.clusters.sums import FourierSums, fourier_sums
+from dpsketch.learn.clusters.sums import FourierSums, fourier_sums, holds_sums
+from dpsketch.learn.clusters.table import released_table, table_sums
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
 from dpsketch.schema import Floats, Schema
 
@@ -45,16 +46,21 @@ class SketchModel:
         """As scikit-learn does."""
         return {name: getattr(self, name) for name in self._parameters}
 
-    def _start(self, view: View, name: str) -> tuple[FourierSums, int]:
-        """The sums to fit, and how many clusters: checked."""
+    def _start(self, view: View, name: str) -> int:
+        """How many clusters: checked."""
         count = getattr(self, name)
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= MOST_CLUSTERS:
             raise QueryError(f"{name} must be a whole number from 1 to {MOST_CLUSTERS}, got {count!r} instead")
-        sums = fourier_sums(view.released)
-        self._set_places(Places(view.schema, sums.columns))
         self.statement_ = view.statement
         self._asked = int(count)
-        return sums, self._asked
+        return self._asked
+
+    def _sums(self, view: View) -> FourierSums:
+        """The Fourier sums to fit: of the release, or of the table that it holds."""
+        table = None if holds_sums(view.released) else released_table(view.released)
+        sums = fourier_sums(view.released) if table is None else table_sums(view.released, table, self._asked)
+        self._set_places(Places(view.schema, sums.columns))
+        return sums
 
     def _set_places(self, places: Places) -> None:
         self._places = places
@@ -62,25 +68,34 @@ class SketchModel:
         self.n_features_in_ = len(places.columns)
 
     def _told(self, decoded: Decoded, harm: float) -> None:
-        """Keep what the search says of itself, and warn where the result should not be relied on. `harm` is by how much
-        of themselves the errors of the centres are expected to raise squared distances to them.
-        """
-        self.converged_, self.goodness_of_fit_ = decoded.converged, decoded.quality
-        name = type(self).__name__
-        if decoded.interrupted:
-            _warn(f"{name}: interrupted; this is the best fit so far.", "fit again for a better one")
-        elif not decoded.useful:
+        """Keep what the search says of itself, and warn where the result should not be relied on."""
+        self.goodness_of_fit_ = decoded.quality
+        converged = decoded.converged or decoded.atoms.count != self._asked
+        if decoded.useful or decoded.interrupted:
+            self._settled(converged, decoded.interrupted, harm)
+        else:
             _warn(
-                f"{name}: the fit leaves out {decoded.unexplained:.0%} of what tells clusters from a single one: sums "
-                f"are {decoded.quality:.1f} times as far from it as their noise explains.",
+                f"{type(self).__name__}: the fit leaves out {decoded.unexplained:.0%} of what tells clusters from a "
+                f"single one: sums are {decoded.quality:.1f} times as far from it as their noise explains.",
                 "try more clusters or freer covariances; or release with a larger epsilon or more frequencies",
+                3,
             )
+        self.converged_ = decoded.converged
+
+    def _settled(self, converged: bool, interrupted: bool, harm: float) -> None:
+        """`harm` is by how much of themselves the errors of the centres are expected to raise squared distances to
+        them.
+        """
+        self.converged_ = converged and not interrupted
+        name = type(self).__name__
+        if interrupted:
+            _warn(f"{name}: interrupted; this is the best fit so far.", "fit again for a better one")
         elif harm > MOST_HARM:
             _warn(
                 f"{name}: noise has moved the centres: squared distances to them are about {harm:.0%} larger by it.",
                 "ask for fewer clusters, or release with a larger epsilon; dpsketch plan --task says which",
             )
-        elif not decoded.converged and decoded.atoms.count == self._asked:
+        elif not converged:
             _warn(f"{name}: no two searches agree on the best fit.", "try another random_state, or fewer clusters")
 
     def plot(self, path: str | Path) -> None:
@@ -147,5 +162,6 @@ def _spread_widths(dimension: int) -> tuple[int, int, int]:
     return 1, dimension, dimension * (dimension + 1) // 2
 
 
-def _warn(fact: str, hint: str) -> None:
-    warnings.warn(f"{fact}\nHint: {hint}", FitWarning, stacklevel=4)
+def _warn(fact: str, hint: str, frames: int = 4) -> None:
+    """As a warning of whoever called `fit`, so many frames up."""
+    warnings.warn(f"{fact}\nHint: {hint}", FitWarning, stacklevel=frames + 1)

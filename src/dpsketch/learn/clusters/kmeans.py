@@ -11,10 +11,15 @@ from numpy.typing import NDArray
 from dpsketch.errors import QueryError
 from dpsketch.learn.clusters.atoms import Atoms
 from dpsketch.learn.clusters.clompr import clompr
-from dpsketch.learn.clusters.decoder import Decoded, Decoder, Progress
+from dpsketch.learn.clusters.clouds import Cloud, TableCloud, population_cloud
+from dpsketch.learn.clusters.decoder import Decoded, Decoder
 from dpsketch.learn.clusters.fitting import SketchModel
-from dpsketch.learn.clusters.lloyd import lloyd, moved, nearest
-from dpsketch.learn.clusters.sums import FourierSums
+from dpsketch.learn.clusters.lloyd import Progress, best_start, lloyd, moved, nearest, settled
+from dpsketch.learn.clusters.places import Places
+from dpsketch.learn.clusters.solver import LEAST_VARIANCE, MOST_VARIANCE
+from dpsketch.learn.clusters.sums import FourierSums, holds_sums
+from dpsketch.learn.clusters.table import released_table
+from dpsketch.learn.models.population import spread
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
 from dpsketch.schema import Floats
 
@@ -25,18 +30,22 @@ METHODS = ("gaussian", "clompr")
 POINTS = 20_000
 TWO_ATOMS, MORE_ATOMS = 2, 4  # for each cluster: of few columns; and where fewer do not describe it
 FEW_COLUMNS = 3
+REFIT_STEPS = 3
 REDRAWS, REDRAWN = 24, 4000  # fits within their errors, and points of each
 
 
 class KMeans(SketchModel):
-    """k-means of the records of a release with Fourier sums: `fit(view)`.
+    """k-means of the records of a release for clusters, or of any that tells a joint distribution: `fit(view)`.
 
     Distances are between places in the declared bounds: every column counts by its width. `cluster_centers_` and
     `cluster_centers_stderr_` are in the user's units (dates: days since 1970), `weights_` are shares of the records,
     the largest first. `goodness_of_fit_` is χ² over its degrees of freedom, about 1 or less for a good fit.
 
-    "gaussian" fits a mixture of Gaussian atoms, more than clusters where needed, and runs Lloyd's algorithm on it.
-    "clompr" is the greedy algorithm of the paper, with points for clusters; for comparison.
+    "gaussian" fits a mixture of Gaussian atoms to Fourier sums, more than clusters where needed, and runs Lloyd's
+    algorithm on it. Of a release without Fourier sums it runs it on the cells of a table of up to three columns, or on
+    rows of the joint distribution of a general release, in all its numbers and dates: nothing is fitted then that
+    could miss the sums, and `goodness_of_fit_` is NaN. "clompr" is the greedy algorithm of the paper, with points for
+    clusters; for comparison.
     """
 
     def __init__(self, n_clusters: int = 8, method: str = "gaussian", random_state: int = 0) -> None:
@@ -47,7 +56,10 @@ class KMeans(SketchModel):
         """`progress` gets the share of the search that is done; an interrupt (Ctrl-C) keeps the best fit so far."""
         if self.method not in METHODS:
             raise QueryError(f"method must be one of {', '.join(METHODS)}, got {self.method!r} instead")
-        sums, count = self._start(view, "n_clusters")
+        count = self._start(view, "n_clusters")
+        if self.method != "clompr" and not holds_sums(view.released):
+            return self._fit_cloud(view, count, progress)
+        sums = self._sums(view)
         generator = np.random.default_rng(self.random_state)
         if self.method == "clompr":
             decoded = clompr(sums, count, generator, progress)
@@ -65,6 +77,32 @@ class KMeans(SketchModel):
         self._atoms = decoded.atoms
         self._set_clusters(found[order], errors[order], weights[order])
         self._told(decoded, harm)
+        return self
+
+    def _fit_cloud(self, view: View, count: int, progress: Progress | None) -> KMeans:
+        """Lloyd's algorithm on points that stand for the records."""
+        table = released_table(view.released)
+        cloud: Cloud = population_cloud(view) if table is None else TableCloud(table, self.random_state)
+        self._set_places(Places(view.schema, cloud.columns))
+        points, weights = cloud.points(0)
+        start, agree, interrupted = best_start(points, weights, count, self.random_state, progress)
+        found = settled(points, start, weights)
+        own, squares = nearest(points, found)
+        shares = np.bincount(own, weights, count).astype(np.float64)
+        held = np.maximum(shares, 1 / max(cloud.rows, 1.0))  # of a record at least
+        aside = [np.bincount(own, weights * column, count) / held for column in ((points - found[own]) ** 2).T]
+        variances = np.stack(aside, axis=1)
+        refits = [settled(*_changed(cloud, found, model)) for model in range(1, cloud.refits + 1)]
+        crowded = np.bincount(own, weights**2, count) / held**2  # one over the number of points that matter
+        errors = spread(found, refits) ** 2 + variances / (held * cloud.rows)[:, None] + np.outer(crowded, cloud.inside)
+        errors = np.sqrt(errors)
+        harm = float(shares @ (errors**2).sum(1) / max(float(weights @ squares), 1e-12))
+        order = np.argsort(-shares, kind="stable")
+        bounded = np.clip(variances[order], LEAST_VARIANCE, MOST_VARIANCE)
+        self._atoms = Atoms(np.log(held[order]), found[order], np.log(bounded))
+        self._set_clusters(found[order], errors[order], shares[order])
+        self.goodness_of_fit_ = float("nan")
+        self._settled(agree, interrupted, harm)
         return self
 
     def _set_clusters(self, centres: Floats, errors: Floats, weights: Floats) -> None:
@@ -99,6 +137,12 @@ class KMeans(SketchModel):
     def score(self, X: Any) -> float:
         """Minus the sum of squared distances to the nearest centres, in widths of the bounds."""
         return -float(nearest(self._located(X), self._centres)[1].sum())
+
+
+def _changed(cloud: Cloud, centres: Floats, model: int) -> tuple[Floats, Floats, Floats, int]:
+    """For `settled`: few steps from the centres of the fit, on a refit of the points."""
+    points, weights = cloud.points(model)
+    return points, centres, weights, REFIT_STEPS
 
 
 def _decoded(sums: FourierSums, count: int, generator: np.random.Generator, progress: Progress | None) -> Decoded:

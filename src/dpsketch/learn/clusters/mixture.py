@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.clusters.atoms import SHAPES, Atoms
-from dpsketch.learn.clusters.decoder import Decoder, Progress
+from dpsketch.learn.clusters.decoder import Decoder
 from dpsketch.learn.clusters.fitting import SketchModel
+from dpsketch.learn.clusters.lloyd import Progress
 from dpsketch.learn.saved import Arrays, Facts, Saved, floats, whole
 from dpsketch.schema import Floats
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class GaussianMixture(SketchModel):
-    """A mixture of Gaussian distributions of the records of a release with Fourier sums: `fit(view)`.
+    """A mixture of Gaussian distributions of the records of a release with Fourier sums, or with a table of up to three
+    columns: `fit(view)`.
 
     `means_` (one row a component), `covariances_`, `weights_` and the standard errors of means and weights are
     in the user's units: logarithms or asinh where the schema transforms a column, days since 1970 for dates. With
@@ -38,7 +40,8 @@ class GaussianMixture(SketchModel):
             raise QueryError(
                 f"covariance_type must be one of {', '.join(SHAPES)}, got {self.covariance_type!r} instead"
             )
-        sums, count = self._start(view, "n_components")
+        count = self._start(view, "n_components")
+        sums = self._sums(view)
         decoded = Decoder(sums, count, np.random.default_rng(self.random_state), progress).run(self.covariance_type)
         if decoded.interrupted and decoded.atoms.count < count:
             raise KeyboardInterrupt

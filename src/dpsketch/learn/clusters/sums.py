@@ -71,16 +71,26 @@ class FourierSums:
         )
 
 
+def holds_sums(released: ReleasedSketch) -> bool:
+    """Whether a part of a release has Fourier sums."""
+    return any(_fourier(part) is not None for part in released.parts)
+
+
 def fourier_sums(released: ReleasedSketch) -> FourierSums:
     """Of the first part of a release that has them."""
     noise = ReleaseNoise(released)
     for part in released.parts:
-        bound = part.map.inner if isinstance(part.map, BoundSubsampled) else part.map
-        if isinstance(bound, BoundFourier | BoundOneBitFourier):
+        bound = _fourier(part)
+        if bound is not None:
             return _sums(noise, part, bound)
     raise QueryError(
         "this release holds no Fourier sums", "release with Recipe.clusters(…), on the command line --clusters K"
     )
+
+
+def _fourier(part: ReleasedPart) -> BoundFourier | BoundOneBitFourier | None:
+    bound = part.map.inner if isinstance(part.map, BoundSubsampled) else part.map
+    return bound if isinstance(bound, BoundFourier | BoundOneBitFourier) else None
 
 
 def _sums(noise: ReleaseNoise, part: ReleasedPart, bound: BoundFourier | BoundOneBitFourier) -> FourierSums:

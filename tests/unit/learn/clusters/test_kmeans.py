@@ -19,7 +19,6 @@ from planted_clusters import (
     FOURIER,
     ONE_BIT,
     ROWS,
-    SCHEMA,
     SHARES,
     SPREAD,
     STRUCTURED,
@@ -183,10 +182,11 @@ def test_a_plot_is_a_png_file(model: dps.KMeans, tmp_path: Path) -> None:
 
 
 def test_the_recipe_takes_numbers_and_sizes_from_public_facts() -> None:
-    recipe = dps.Recipe.clusters(SCHEMA, 10**6, dps.Budget(0.001), 5)
+    wider = dps.Schema.from_dict({"columns": COLUMNS | {"d": {"kind": "number", "lower": 0, "upper": 1}}})
+    recipe = dps.Recipe.clusters(wider, 10**6, dps.Budget(0.001), 5)
     count, fourier = (part.map for part in recipe.parts)
     assert isinstance(count, dps.Count)
     assert isinstance(fourier, dps.Fourier)
-    assert fourier.columns == ("a", "b", "c")  # not the category
-    assert fourier.size == 2 * 5 * 3
+    assert fourier.columns == ("a", "b", "c", "d")  # not the category
+    assert fourier.size == 2 * 5 * 4
     assert "label" in COLUMNS

@@ -1,0 +1,71 @@
+"""Weighted points that stand for the records of a release, and as many times refitted to new noise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from dpsketch.errors import QueryError
+from dpsketch.learn.clusters.table import CellTable
+from dpsketch.learn.models.population import Population
+from dpsketch.schema import LOWEST, SPAN, Floats, Schema
+
+if TYPE_CHECKING:
+    from dpsketch.learn.view import View
+
+REFITS = 8
+ROWS = 1 << 16  # of a joint distribution, and of each refit of it: fewer would add errors of their own
+
+
+class Cloud(Protocol):
+    """`points` gives places between the bounds, from −½ to ½, and weights that add up to one: of the fit (model 0) or
+    of a refit (1 .. refits). `rows` is the noisy number of records, `inside` the variance of records about a point, by
+    column.
+    """
+
+    columns: tuple[str, ...]
+    refits: int
+    rows: float
+    inside: Floats
+
+    def points(self, model: int) -> tuple[Floats, Floats]: ...
+
+
+class TableCloud:
+    """The cells of a table without most of its noise."""
+
+    refits = REFITS
+
+    def __init__(self, table: CellTable, seed: int) -> None:
+        self._table, self._seed, self.columns = table, seed, table.columns
+        self.rows = float(table.cleared.sum())
+        self.inside = np.array([axis.widths.max() ** 2 / 12 for axis in table.axes])
+
+    def points(self, model: int) -> tuple[Floats, Floats]:
+        table = self._table
+        counts = table.redrawn(np.random.default_rng([self._seed, model])) if model else table.cleared
+        weights = counts.ravel()
+        kept = weights > 0
+        return table.places[kept], weights[kept] / weights.sum()
+
+
+class PopulationCloud:
+    """Rows of a release's joint distribution, in its columns of numbers and dates."""
+
+    def __init__(self, schema: Schema, population: Population, rows: float) -> None:
+        self.columns = tuple(name for name in population.columns if schema.column(name).numeric)
+        if not self.columns:
+            raise QueryError("this release holds no column of numbers", "release one with dates or numbers")
+        self._population, self.rows, self.refits = population, rows, population.refits
+        self.inside = np.zeros(len(self.columns))
+
+    def points(self, model: int) -> tuple[Floats, Floats]:
+        found = self._population.points(model, ROWS)
+        codes = [np.maximum(found.frame.codes(name), LOWEST) for name in self.columns]
+        return np.stack(codes, axis=1) / SPAN, found.weights
+
+
+def population_cloud(view: View) -> PopulationCloud:
+    rows = float(view.count().value)
+    return PopulationCloud(view.schema, view.population, rows)
