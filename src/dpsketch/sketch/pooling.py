@@ -13,6 +13,7 @@ from dataclasses import replace
 from math import sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsketch.fitting.choice import choose_pairs, spread
 from dpsketch.fitting.columns import ColumnSummary, Finer, fit_marginal
@@ -79,7 +80,13 @@ def pair_summaries(pairs: PairMap, marginals: BoundMarginals, sums: Sums, varian
 def _finer(coarse: Cells, cells: Cells) -> Finer | None:
     if cells.cut == coarse.cut:
         return None
-    return Finer(np.append(coarse.cells(cells.firsts[:-1]), coarse.missing), *_geometry(cells))
+    return Finer(parents(coarse, cells), *_geometry(cells))
+
+
+def parents(coarse: Cells, cells: Cells) -> NDArray[np.int64]:
+    """The cell of `coarse` that each of `cells` lies in, where bins of the latter divide those of the former evenly."""
+    own = cells.firsts[:-1] if cells.binned else cells.column.codes_of(np.arange(cells.column.levels))
+    return np.append(coarse.cells(own), coarse.missing)
 
 
 def column_summaries(marginals: BoundMarginals, sums: Sums, variance: float) -> list[ColumnSummary]:

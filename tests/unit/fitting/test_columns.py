@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dpsketch.fitting.columns import ColumnSummary, GroupTotals, Marginal, fit_marginal
+from dpsketch.fitting.columns import ColumnSummary, Finer, GroupTotals, Marginal, fit_marginal
 from dpsketch.fitting.nonnegative import nonnegative_minimum
 
 BINS = 32
@@ -107,3 +107,49 @@ def test_cells_say_where_values_are():
     assert marginal.squares()[1] == pytest.approx(0.75**2 + 0.5**2 / 12)  # uniform on [½, 1]
     assert marginal.below(0.6) == pytest.approx([1, 0.2, 0, 0])
     assert marginal.below(1.0) == pytest.approx([1, 1, 1, 0])
+
+
+def peak(fine: int) -> tuple[np.ndarray, Finer]:
+    """Most records within one bin out of BINS, and finer cells, `fine` a bin."""
+    parent = np.concatenate([[0], 1 + np.arange(BINS * fine) // fine, [BINS + 1, BINS + 2]])
+    centres = np.concatenate([[0.0], (np.arange(BINS * fine) + 0.5) / (BINS * fine), [1.0, 0.5]])
+    widths = np.concatenate([[0.0], np.full(BINS * fine, 1 / (BINS * fine)), [0.0, 0.0]])
+    shares = np.where(widths > 0, np.exp(-0.5 * ((centres - 0.41) / 0.01) ** 2), 0.0)
+    return shares / shares.sum(), Finer(parent, centres, widths)
+
+
+def coarse_summary(shares: np.ndarray, finer: Finer, sd: float, rng: np.random.Generator) -> ColumnSummary:
+    counts = ROWS * np.bincount(finer.parent, shares)
+    place = np.divide(
+        finer.centres - CENTRES[finer.parent], WIDTHS[finer.parent], out=0 * shares, where=WIDTHS[finer.parent] > 0
+    )
+    positions = ROWS * np.bincount(finer.parent, shares * place)
+    noise = rng.normal(size=(2, len(counts)))
+    centred = ROWS * float(shares @ (finer.centres - 0.5))
+    return ColumnSummary(
+        counts + sd * noise[0], sd, CENTRES, WIDTHS, positions + 4 * sd * noise[1], 4 * sd, centred, sd, finer
+    )
+
+
+def test_finer_cells_find_a_peak_inside_of_a_bin():
+    shares, finer = peak(8)
+    below = np.cumsum(shares)
+    totals = GroupTotals(np.searchsorted([0.4, 0.41, 0.42], finer.centres), np.zeros(4), np.full(4, 3e-3))
+    totals = GroupTotals(totals.groups, np.bincount(totals.groups, shares), totals.sd)
+    found = coarse_summary(shares, finer, 20.0, np.random.default_rng(1))
+    fine = fit_marginal(found, ROWS, totals)
+    assert len(fine.shares) == len(shares)
+    assert fine.shares.sum() == pytest.approx(1)
+    assert np.abs(np.cumsum(fine.shares) - below).max() < 0.02
+    even = np.bincount(finer.parent, shares)[finer.parent] / np.bincount(finer.parent)[finer.parent]
+    assert np.abs(np.cumsum(even) - below).max() > 0.08  # what a bin hides
+    assert np.abs(fine.means() @ fine.shares - finer.centres @ shares) < 0.005
+
+
+def test_a_start_keeps_the_smoothing_and_ends_at_the_same_shares():
+    shares, finer = peak(4)
+    found = coarse_summary(shares, finer, 20.0, np.random.default_rng(2))
+    cold = fit_marginal(found, ROWS)
+    warm = fit_marginal(found, ROWS, start=cold)
+    assert warm.smoothing == cold.smoothing > 0
+    assert warm.shares == pytest.approx(cold.shares, abs=2e-3)

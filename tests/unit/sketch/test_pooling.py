@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -10,18 +11,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import dpsketch as dps
 from conftest import mixed_table
 from dpsketch.errors import FileError, MergeError, RecipeError
+from dpsketch.maps.cells import EVERY_CODE, cells_of
 from dpsketch.maps.contrasts import BoundContrasts, PairMap, shown_of
 from dpsketch.maps.pairs import BoundPairs
 from dpsketch.privacy.events import Mechanism
 from dpsketch.relation import Relation
+from dpsketch.schema import MISSING, Integer, Number
 from dpsketch.sketch import calibration as calibration_module
 from dpsketch.sketch import release as release_module
 from dpsketch.sketch.calibration import noise_variance, promised
-from dpsketch.sketch.pooling import column_summaries, pooled_pairs
+from dpsketch.sketch.pooling import column_summaries, parents, pooled_pairs
 from dpsketch.sketch.release import planned
 from dpsketch.sketch.statement import statement_text
 
@@ -325,3 +330,37 @@ def test_summaries_are_the_table_in_units_of_the_bounds(schema: dps.Schema) -> N
         means = summary.counts * (summary.centres - 0.5) + summary.positions * summary.widths
         assert means[:-1].sum() == pytest.approx(summary.centred, abs=1e-3)
         assert summary.widths.sum() == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize("budget", [dps.Budget(5.0), dps.Budget(math.inf)])
+def test_pair_tables_divide_the_bins_of_marginals(budget: dps.Budget) -> None:
+    """Records within one bin of their marginals still come in several groups, and thresholds there have answers."""
+    rng = np.random.default_rng(4)
+    rows = 20_000
+    x = 0.26 + 0.02 * rng.random(rows)
+    y = np.where(rng.random(rows) < 0.9, x, 0.26 + 0.02 * rng.random(rows))
+    columns = {name: {"kind": "number", "lower": 0, "upper": 1} for name in "xy"}
+    schema = dps.Schema.from_dict({"privacy": {"rows": rows}, "columns": columns})
+    parts = [dps.Part(dps.Marginals(bins=16), 0.5), dps.Part(dps.Pairs(bins=256, pool=True), 0.5)]
+    raw = dps.accumulate(pa.table({"x": x, "y": y}), schema, dps.Recipe(parts))
+    private = (dps.Ledger("sqlite://"), "t") if budget.private else ()
+    released = dps.release(raw, budget, *private)
+    pairs = released.parts[1].map.description
+    assert isinstance(pairs, dps.Pairs)
+    assert pairs.groups is not None
+    inside = {pairs.groups[0][1 + cell] for cell in range(64, 80)}  # of the fifth of sixteen bins
+    assert len(inside) > 3
+    view = dps.View(released)
+    for low in (0.265, 0.27, 0.275):
+        answer = view.fraction(f"x <= {low} and y <= {low}")
+        assert abs(answer.value - np.mean((x <= low) & (y <= low))) < 0.05
+
+
+@given(st.integers(1, 40), st.integers(1, 9), st.integers(2, 400))
+def test_finer_cells_lie_in_one_cell_each(bins: int, times: int, levels: int) -> None:
+    for column in (Number("x", 0.0, 1.0), Integer("x", 0, levels)):
+        coarse, fine = cells_of(column, bins), cells_of(column, bins * times)
+        codes = EVERY_CODE
+        if isinstance(column, Integer):  # which has no other ones
+            codes = np.append(column.codes_of(np.arange(column.levels)), MISSING)
+        assert (parents(coarse, fine)[fine.cells(codes)] == coarse.cells(codes)).all()
