@@ -57,8 +57,8 @@ def recipe_text(recipe: dps.Recipe, view: dps.View) -> str:
     noises = view.released.parts[1].noises
     mechanism = noises[0].mechanism.value if noises else "no noise"
     if isinstance(sketch, dps.Histogram):
-        bins = " and ".join(str(getattr(part.map, "bins", 0)) for part in recipe.parts[1:])
-        return f"tables of {bins} bins, {mechanism}"
+        bins = [str(part.map.bins) for part in recipe.parts if isinstance(part.map, dps.Histogram)]
+        return f"tables of {' and '.join(bins)} bins, {mechanism}"
     return f"m={sketch.size}, radii {sketch.radii[0]:g}-{sketch.radii[1]:g}, {mechanism}"
 
 

@@ -62,7 +62,7 @@ def test_clusters_of_few_columns_are_planned_by_their_table() -> None:
     assert good.mechanism == "discrete Laplace"
     assert good.epsilon_needed == bad.epsilon_needed
     assert bad.epsilon_needed is not None
-    assert 0.025 < bad.epsilon_needed < 0.04  # measured: centres are 5 to 10 % off in squares there, 20 % at half of it
+    assert 0.025 < bad.epsilon_needed < 0.04  # measured: squares are 3 to 17 % larger there, 11 to 39 % at half of it
     assert bad.rows_needed is not None
     assert dps.plan_task(schema, "kmeans", 10, bad.rows_needed, dps.Budget(0.01)).acceptable
     assert dps.plan_task(schema, "kmeans", 10, 10**5, dps.Budget(bad.epsilon_needed)).acceptable
