@@ -21,7 +21,7 @@ from dpsketch.learn.clusters.sums import FourierSums
 SCHEDULES = ((0.6, 1.0), (1.0,), (0.4, 0.7, 1.0), (0.5, 1.0))  # shares of the frequencies, by restart
 RESTARTS = 8
 FEW = 3  # frequencies for each atom and column that a search needs
-SAME = 1.5  # costs closer than this are the same
+SAME = 0.3  # costs closer than this are the same
 GAIN = 0.5  # that a replacement must bring
 SPREAD = 1.6  # χ² of noise of m frequencies has a relative standard deviation of at most SPREAD/√m
 GOOD, BAD = 1.5, 4.0  # such standard deviations: the search may stop; the fit shows that it is not exact
