@@ -25,8 +25,7 @@ FINER_BINS, MOST_TIMES_FINER, MOST_FINER_CELLS = 256, 8, 10_000_000  # of pair t
 FEW_WHOLE_NUMBERS = 130
 LEAST_COUNT_SHARE = 0.001
 LEAST_FREQUENCIES, MOST_FREQUENCIES = 2, 10  # of clusters: times clusters times columns
-NOISE, NOISE_OF_FEW = 2.0, 4.0
-FEW_COLUMNS_OF_CLUSTERS = 3  # whose clusters are seldom round, and which have few frequencies anyhow
+NOISE = 2.0  # of a normalised sum, in its sampling errors
 RADII = {1: (4.0, 160.0), 2: (4.0, 160.0), 3: (2.0, 40.0)}  # by columns; radians per width of the bounds
 RADII_OF_MORE = (5.0, 50.0)
 CLUSTER_BINS = 1.4  # times those for which linear errors are least: measured
@@ -145,7 +144,7 @@ def fourier_size(signal: float) -> int:
 
 def cluster_frequencies(schema: Schema, rows: int, budget: Budget, clusters: int, columns: int) -> int:
     """Frequencies for clusters, from public numbers: as many as give a normalised sum NOISE times its sampling error,
-    1/√(2·rows), as noise (NOISE_OF_FEW times for up to three columns), but from 2 to 10 for each cluster and column.
+    1/√(2·rows), as noise, but from 2 to 10 for each cluster and column.
 
     Under pure ε the noise of a sum grows with their number, so that more only lose; Gaussian noise grows with its root,
     so that more than these gain little. Source: RESEARCH "Clusters, mixtures, PCA"; compressive §6.6 for the least.
@@ -158,13 +157,12 @@ def cluster_frequencies(schema: Schema, rows: int, budget: Budget, clusters: int
     together = schema.rows_per_unit or 1
     if schema.relation is Relation.REPLACE_ONE:
         together *= 2
-    noise = NOISE if columns > FEW_COLUMNS_OF_CLUSTERS else NOISE_OF_FEW
-    wanted = noise * budget.strength / together * sqrt(rows / 2)
+    wanted = NOISE * budget.strength / together * sqrt(rows / 2)
     if budget.rho is not None:
-        wanted = noise**2 * budget.rho * rows / together**2
+        wanted = NOISE**2 * budget.rho * rows / together**2
     elif budget.delta:
         single = gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1)
-        wanted = max(wanted, noise**2 * rows / 2 / (single * together) ** 2)
+        wanted = max(wanted, NOISE**2 * rows / 2 / (single * together) ** 2)
     return int(min(max(wanted, least), most))
 
 

@@ -135,19 +135,31 @@ def fit_marginal(
     counts off would leave mass all over the range. Finer cells also explain the mean positions in those they divide.
     `start`, fitted to similar sums, is as smooth and makes the fit several times faster.
     """
-    if len(summary.counts) > MANY_CELLS:
-        shares = project_to_simplex(summary.counts / rows)
-        return Marginal(shares, _offsets(summary, rows * shares), summary.centres, summary.widths)
+    cells = summary.counts if summary.finer is None else summary.finer.parent
+    if len(cells) > MANY_CELLS:
+        return _marginal(summary, rows, _projected(summary, rows))
     known = _counted(summary, rows)
     every = [*known, *_whole(summary, rows, extra)]
     hessian, linear = _normal(every)
     if not summary.ordered:
         shares = _nonnegative(hessian, linear, known[0].sd[0])
         return Marginal(shares / shares.sum(), np.zeros(len(shares)))
-    shares, smoothing = _smoothed(summary, known[0], hessian, linear, start)
+    return _marginal(summary, rows, *_smoothed(summary, rows, known[0], hessian, linear, start))
+
+
+def _marginal(summary: ColumnSummary, rows: float, shares: Floats, smoothing: float = 0.0) -> Marginal:
     if summary.finer is None:
         return Marginal(shares, _offsets(summary, rows * shares), summary.centres, summary.widths, smoothing)
     return Marginal(shares, np.zeros(len(shares)), summary.finer.centres, summary.finer.widths, smoothing)
+
+
+def _projected(summary: ColumnSummary, rows: float) -> Floats:
+    """The nearest distribution to the counts, spread evenly over finer cells."""
+    shares = project_to_simplex(summary.counts / rows)
+    if summary.finer is None:
+        return shares
+    parent = summary.finer.parent
+    return shares[parent] / np.bincount(parent, minlength=len(shares))[parent]
 
 
 @dataclass(frozen=True)
@@ -219,7 +231,7 @@ def _nonnegative(hessian: Floats, linear: Floats, sd: float) -> Floats:
 
 
 def _smoothed(
-    summary: ColumnSummary, counts: _Equations, hessian: Floats, linear: Floats, start: Marginal | None
+    summary: ColumnSummary, rows: float, counts: _Equations, hessian: Floats, linear: Floats, start: Marginal | None
 ) -> tuple[Floats, float]:
     """Shares, and the penalty that they were fitted with."""
     observed, sd = counts.values, float(counts.sd[0])
@@ -232,7 +244,7 @@ def _smoothed(
     elif summary.finer is None:
         first = _nonnegative(hessian, linear, sd)
     else:
-        first = (project_to_simplex(observed) / np.maximum(np.bincount(parent, minlength=len(observed)), 1))[parent]
+        first = _projected(summary, rows)
     smooth = _smooth_cells(widths)
     live = smooth | (observed[parent] > STANDS_OUT * sd)
     first = np.maximum(first[live], sd * len(observed) / len(parent) / 10)

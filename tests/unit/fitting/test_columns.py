@@ -153,3 +153,12 @@ def test_a_start_keeps_the_smoothing_and_ends_at_the_same_shares():
     warm = fit_marginal(found, ROWS, start=cold)
     assert warm.smoothing == cold.smoothing > 0
     assert warm.shares == pytest.approx(cold.shares, abs=2e-3)
+
+
+def test_very_many_finer_cells_share_what_their_bins_hold():
+    shares, finer = peak(40)
+    found = coarse_summary(shares, finer, 1e-3, np.random.default_rng(3))
+    fine = fit_marginal(found, ROWS)
+    assert len(fine.shares) == len(shares) > 1000
+    assert np.bincount(finer.parent, fine.shares) == pytest.approx(np.bincount(finer.parent, shares), abs=1e-5)
+    assert np.ptp(fine.shares[finer.parent == int(np.argmax(found.counts))]) == 0
