@@ -36,21 +36,22 @@ from dpsketch.schema import Floats
 
 ALSO = ("skin", "naval")  # few values a column: what cells hide matters
 ONE_DEVIATION = 0.6827
-NAMES = ("SMOOTH", "PAIRS", "MORE", "HIDDEN")
-IN_USE = (unseen.SMOOTH, unseen.PAIRS, unseen.MORE, unseen.HIDDEN)
+NAMES = ("SMOOTH", "PAIRS", "MORE")
+IN_USE = (unseen.SMOOTH, unseen.PAIRS, unseen.MORE)
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Of one release: errors, and variances that constants scale, one column each."""
+    """Of one release: errors, variances that constants scale, one column each, and what cells hide."""
 
     table: str
     epsilon: float
     off: Floats
     scaled: Floats
+    hidden: Floats
 
     def variance(self, constants: Floats) -> Floats:
-        return self.scaled @ np.square(constants) + 1e-12
+        return self.scaled @ np.square(constants) + self.hidden + 1e-12
 
     def coverage(self, constants: Floats) -> float:
         return float(np.mean(np.abs(self.off) <= np.sqrt(self.variance(constants))))
@@ -68,11 +69,11 @@ def measure(name: str, epsilon: float, delta: float, seed: int) -> Errors:
     estimator = ProductEstimator(table.schema, ReleaseNoise(released), fit_released(released))
     rows = [_row(estimator, table.schema, where(question)) for question in study.at_quantiles]
     found = np.array(rows)
-    return Errors(name, epsilon, found[:, 0] - study.quantile_shares, found[:, 1:])
+    return Errors(name, epsilon, found[:, 0] - study.quantile_shares, found[:, 1:-1], found[:, -1])
 
 
 def _row(estimator: ProductEstimator, schema: dps.Schema, condition: str) -> list[float]:
-    """The answer, and the variances that constants scale."""
+    """The answer, the variances that constants scale, and that of what cells hide."""
     singles = [estimator._single(factor) for factor in merged(condition_factors(schema, parse_condition(condition)))]
     weights = estimator._weights
     found = np.prod([single.means[:, 0] for single in singles], axis=0) * weights[:, 0]

@@ -77,8 +77,7 @@ class ProductEstimator:
         singles = [self._single(factor) for factor in factors]
         means = [single.means[0] @ self._weights[0, 0] for single in singles]
         found = reduce(np.multiply, [single.means for single in singles], self._weights).sum(2)
-        smooth, hidden = (unseen.SMOOTH, unseen.HIDDEN) if len(factors) > 1 else (1.0, 1.0)
-        changes = smooth * _refit_changes(found)
+        changes = (unseen.SMOOTH if len(factors) > 1 else 1.0) * _refit_changes(found)
         variances = [single.variances for single in singles]
         pairs, more = unseen.together(means, variances)
         apart = unseen.unmeasured(means, variances, self._without_table([factor.columns for factor in factors]))
@@ -87,7 +86,7 @@ class ProductEstimator:
         for place, (factor, single) in enumerate(zip(factors, singles, strict=True)):
             if factor.columns:
                 others = np.broadcast_to(_product(means[:place] + means[place + 1 :]), len(changes))
-                unsure[:, self.columns.index(factor.columns[0])] = hidden * single.unsure * others[:, None]
+                unsure[:, self.columns.index(factor.columns[0])] = single.unsure * others[:, None]
         if len(factors) > 1:
             self._raise(changes, _product([single.sizes for single in singles]))
         return Estimate(found[0], self._placed(np.hstack([changes, unsure.reshape(len(changes), -1)])))
@@ -188,7 +187,7 @@ class ProductEstimator:
                 steps = generator.random((LUMPED, cells.count))[:, own]
                 moved = [Frame(self._schema, codes | {name: codes_in_cells(cells, own, step)}) for step in steps]
                 changes = np.stack([product_at(factors, frame).mean(1) - mean for frame in moved])
-                found[:, column, -1] = unseen.HIDDEN * np.sqrt(lumps * np.mean(changes**2, axis=0))
+                found[:, column, -1] = np.sqrt(lumps * np.mean(changes**2, axis=0))
         return found.reshape(len(mean), -1)
 
     def _unseen(self, factors: Sequence[Factor]) -> Floats:

@@ -15,14 +15,12 @@ from dpsketch.schema import Floats
 
 # How much further off answers about several columns are than refits, which start from a distribution that is smooth
 # already.
-SMOOTH = 1.35
+SMOOTH = 1.6
 # Of what functions of two columns, and of three or more, owe to these columns together: relative to its standard
 # deviation under independence. Groups of cells hide a part of the first, and pair tables all of the second.
-PAIRS = 0.008
+PAIRS = 0.01
 HALVES = 0.02  # as PAIRS, where a release has contrasts of halves
-MORE = 0.03
-# How much further off answers about several columns are by what cells hide than each column's own answers.
-HIDDEN = 1.15
+MORE = 0.035
 LEAST = 1e-9  # share of a cell
 
 
