@@ -2,7 +2,7 @@
 
 Growing adds one atom at a time where it explains most; annealing does so on the shortest frequencies first, which see
 only coarse structure; replacing adds an atom and drops the least useful; restarts are crossed over. The search ends
-when the residuals are as small as the noise and the same cost was found twice.
+when the residuals are as small as the noise and the least cost was found twice, or three restarts found none lower.
 Source: RESEARCH "Clusters, mixtures, PCA"; compressive §2.3 for the cost.
 """
 
@@ -22,6 +22,7 @@ SCHEDULES = ((0.6, 1.0), (1.0,), (0.4, 0.7, 1.0), (0.5, 1.0))  # shares of the f
 RESTARTS = 8
 FEW = 3  # frequencies for each atom and column that a search needs
 SAME = 0.3  # costs closer than this are the same
+STANDS = 3  # restarts without a lower cost, after which the best is taken for the least
 GAIN = 0.5  # that a replacement must bring
 SPREAD = 1.6  # χ² of noise of m frequencies has a relative standard deviation of at most SPREAD/√m
 GOOD, BAD = 1.5, 4.0  # such standard deviations: the search may stop; the fit shows that it is not exact
@@ -72,7 +73,8 @@ class Decoder:
     def run(self, shape: str = "spherical", restarts: int = RESTARTS) -> Decoded:
         """An interrupt ends the search with the best atoms so far."""
         found: list[float] = []
-        interrupted, good = False, _limit(GOOD, self._search.model)
+        interrupted, settled, stood = False, False, 0
+        good = _limit(GOOD, self._search.model)
         try:
             for restart in range(restarts):
                 fit = self._restart(SCHEDULES[restart % len(SCHEDULES)])
@@ -82,11 +84,13 @@ class Decoder:
                     if crossed.cost < min(fit.cost, self.best.cost):
                         fit = crossed
                         found.append(crossed.cost)
+                stood = stood + 1 if restart and fit.cost > self.best.cost - SAME else 0
                 if not restart or fit.cost < self.best.cost:
                     self.best = fit
                 self._report((restart + 1) / restarts)
-                hits = self._hits(found)
-                if hits > 2 or (hits > 1 and quality(self._search.model, self.best.atoms) <= good):
+                hits = sum(cost - min(found) < SAME for cost in found)
+                settled = hits > 1 or stood >= STANDS
+                if hits > 2 or (settled and quality(self._search.model, self.best.atoms) <= good):
                     break
             if self._search is not self._full:
                 self.best = self._full.minimise(self.best.atoms, 30)
@@ -98,7 +102,7 @@ class Decoder:
         except KeyboardInterrupt:
             interrupted = True
         self._report(1.0)
-        return decoded(self._full, self.best.atoms, self._hits(found) > 1 and not interrupted, interrupted)
+        return decoded(self._full, self.best.atoms, settled and not interrupted, interrupted)
 
     def freed(self, found: Decoded, shape: str) -> Decoded:
         """What was found, with atoms of more freedom."""
@@ -108,10 +112,6 @@ class Decoder:
         except KeyboardInterrupt:
             return replace(found, interrupted=True, converged=False)
         return decoded(self._full, fit.atoms, found.converged)
-
-    def _hits(self, found: list[float]) -> int:
-        """How often the least cost was found."""
-        return sum(cost - min(found) < SAME for cost in found)
 
     def _report(self, share: float) -> None:
         if self._progress is not None:
