@@ -74,7 +74,7 @@ def _table(real: Real, options: Options, say: Say) -> None:
             general = dps.Recipe.general(only, schema.rows, budget)
             views = [Sketches(table, only).view(general, budget) for _ in range(options.runs)]
             errors = [error_of(points, fitted(dps.KMeans(real.clusters), view)[0]._centres) / least for view in views]
-            say(at_most(f"  ours {budget_text(epsilon, delta)}, of a general release", errors))
+            say(at_most(f"  ours {budget_text(epsilon, delta)}, of a general release", errors, goal))
     if "diffprivlib" not in options.skip:
         for epsilon in (1.0, 0.1):
             say(
