@@ -48,7 +48,7 @@ class TestStream:
     __test__ = False
 
     def __init__(self, seed: int = SEED) -> None:
-        self._rng = np.random.default_rng(seed)
+        self._rng, self._left = np.random.default_rng(seed), np.empty(0, np.uint32)
 
     def __enter__(self) -> TestStream:
         return self
@@ -56,7 +56,12 @@ class TestStream:
     def __exit__(self, *_: object) -> None: ...
 
     def words(self, count: int) -> np.ndarray:
-        return self._rng.integers(0, 2**32, count, dtype=np.uint32)
+        """Copies from blocks: NumPy takes its time for every call."""
+        if count > len(self._left):
+            more = self._rng.integers(0, 2**32, max(1 << 12, count), dtype=np.uint32)
+            self._left = np.concatenate([self._left, more])
+        taken, self._left = self._left[:count].copy(), self._left[count:]
+        return taken
 
 
 class Script:
