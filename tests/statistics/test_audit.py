@@ -22,17 +22,19 @@ from dpsketch.relation import Relation
 from dpsketch.sketch import calibration as calibration_module
 from dpsketch.sketch import release as release_module
 
-DRAWS = 12_000
+DRAWS, FEWER_DRAWS = 12_000, 8000
 COUNT, HISTOGRAM = alone(MAPS["count"]), alone(MAPS["histogram"])
 EVERY = cases()
 
 
 @pytest.mark.parametrize("case", EVERY, ids=[case.name for case in EVERY])
 def test_no_attack_beats_the_budget_and_sharp_ones_come_close(case: Case) -> None:
-    """A quarter of the budget in so few draws; more than half with 10^6, as `make audit` has, which Gaussians need."""
-    found = case.run(DRAWS)
+    """An eighth of the budget in so few draws, of which the worst case of three seeds proved 0.3; more than half with
+    10^6, as `make audit` has, which Gaussians need. Planted errors, below, get more draws.
+    """
+    found = case.run(FEWER_DRAWS)
     assert not found.violated
-    least = 1 / 4 if case.mechanism != "gaussian" else 0.0
+    least = 1 / 8 if case.mechanism != "gaussian" else 0.0
     assert case.loose or found.lower_bound >= least * found.claimed
 
 
