@@ -11,6 +11,7 @@ import pytest
 from benchmarks.audits import APPROXIMATE, BODIES, COLUMNS, MAPS, PURE, Case, alone, cases, schema
 
 import dpsketch as dps
+from conftest import TestStream
 from dpsketch import audit as module
 from dpsketch.audit import audit, lower_bound, made_up_schema
 from dpsketch.errors import RecipeError
@@ -21,17 +22,19 @@ from dpsketch.relation import Relation
 from dpsketch.sketch import calibration as calibration_module
 from dpsketch.sketch import release as release_module
 
-DRAWS = 12_000
+DRAWS, FEWER_DRAWS = 12_000, 8000
 COUNT, HISTOGRAM = alone(MAPS["count"]), alone(MAPS["histogram"])
 EVERY = cases()
 
 
 @pytest.mark.parametrize("case", EVERY, ids=[case.name for case in EVERY])
 def test_no_attack_beats_the_budget_and_sharp_ones_come_close(case: Case) -> None:
-    """A quarter of the budget in so few draws; more than half with 10^6, as `make audit` has, which Gaussians need."""
-    found = case.run(DRAWS)
+    """An eighth of the budget in so few draws, of which the worst case of three seeds proved 0.3; more than half with
+    10^6, as `make audit` has, which Gaussians need. Planted errors, below, get more draws.
+    """
+    found = case.run(FEWER_DRAWS)
     assert not found.violated
-    least = 1 / 4 if case.mechanism != "gaussian" else 0.0
+    least = 1 / 8 if case.mechanism != "gaussian" else 0.0
     assert case.loose or found.lower_bound >= least * found.claimed
 
 
@@ -172,7 +175,7 @@ def test_a_reused_keystream_is_caught(stream: Any, caught: bool) -> None:
             found[draw] = -abs(again - first - 1)
         return found
 
-    assert (lower_bound(both, differences(0), differences(1)) > 2) is caught
+    assert (lower_bound(both, differences(0), differences(1), confidence=1 - 1e-7) > 2) is caught
 
 
 @pytest.mark.parametrize(
@@ -201,7 +204,7 @@ def test_composing_amplified_costs_is_caught() -> None:
     sampled = alone(MAPS["count"], sampling=dps.RowSampling(rate=0.01))
     event = module.calibrated(schema(), sampled, sampled.bind(schema()), PURE)
     two = Release(dps.Budget(2.0), event.noises * 2)
-    stream, draws = Keystream(), 400_000
+    stream, draws = TestStream(), 400_000
     (noise,) = event.noises
     scores = []
     for inside in (False, True):

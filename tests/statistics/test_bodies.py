@@ -82,14 +82,14 @@ def ball_norm(coordinates: int, scale: float) -> Callable[[Any], Any]:
 
 @pytest.mark.parametrize(("pairs", "scale"), [(1, Fraction(1, 2)), (2, Fraction(3))])
 def test_small_disc_noise(pairs: int, scale: Fraction) -> None:
-    entry = vectors(disc_noise, pairs, scale, 20_000)[:, -1]
+    entry = vectors(disc_noise, pairs, scale, 12_000)[:, -1]
     assert fits_integers(entry, disc_coordinate(pairs, float(scale)))
     assert not fits_integers(entry, disc_coordinate(pairs, COARSELY_WRONG * float(scale)))
 
 
 @pytest.mark.parametrize(("size", "scale"), [(1, Fraction(1, 2)), (3, Fraction(3))])
 def test_small_cube_noise(size: int, scale: Fraction) -> None:
-    entry = vectors(cube_noise, size, scale, 20_000)[:, -1]
+    entry = vectors(cube_noise, size, scale, 12_000)[:, -1]
     assert fits_integers(entry, cube_coordinate(size, float(scale)))
     assert not fits_integers(entry, cube_coordinate(size, COARSELY_WRONG * float(scale)))
 
@@ -98,7 +98,7 @@ def test_ball_noise_in_one_dimension_is_laplace_noise() -> None:
     def laplace(scale: float) -> Callable[[float], float]:
         return lambda t: 1 - exp(-t / scale)
 
-    entry = vectors(ball_noise, 1, Fraction(1, 2), 20_000)[:, 0]
+    entry = vectors(ball_noise, 1, Fraction(1, 2), 12_000)[:, 0]
     assert fits_integers(entry, laplace(0.5))
     assert not fits_integers(entry, laplace(COARSELY_WRONG * 0.5))
 
@@ -109,7 +109,7 @@ def test_small_ball_noise() -> None:
     def coordinate(scale: float) -> Callable[[float], float]:
         return lambda t: 1 - (1 + t / (2 * scale)) * exp(-t / scale)
 
-    matrix = vectors(ball_noise, 2, Fraction(1), 20_000)
+    matrix = vectors(ball_noise, 2, Fraction(1), 12_000)
     for place, scale in enumerate((1, sqrt(0.5), 1)):
         assert fits_integers(matrix[:, place], coordinate(scale))
         assert not fits_integers(matrix[:, place], coordinate(COARSELY_WRONG * scale))
@@ -118,7 +118,7 @@ def test_small_ball_noise() -> None:
 @pytest.mark.parametrize("scale", [Fraction(30), Fraction(10**6)])
 def test_the_norm_of_disc_noise(scale: Fraction) -> None:
     """The largest pair: Gamma with as many degrees as there are coordinates."""
-    pairs = vectors(disc_noise, 50, scale, 5000).reshape(5000, 50, 2).astype(float)
+    pairs = vectors(disc_noise, 50, scale, 3000).reshape(3000, 50, 2).astype(float)
     lengths = np.hypot(pairs[..., 0], pairs[..., 1])
     assert fits(lengths.max(axis=1), gamma(100, scale=float(scale)).cdf)
     assert not fits(lengths.max(axis=1), gamma(100, scale=WRONG * float(scale)).cdf)
@@ -131,7 +131,7 @@ def test_the_norm_of_disc_noise(scale: Fraction) -> None:
 
 @pytest.mark.parametrize("scale", [Fraction(1000), Fraction(10**6)])
 def test_the_norm_of_cube_noise(scale: Fraction) -> None:
-    entries = vectors(cube_noise, 100, scale, 5000)
+    entries = vectors(cube_noise, 100, scale, 3000)
     lengths = np.abs(entries).astype(float)
     assert fits(lengths.max(axis=1), gamma(100, scale=float(scale)).cdf)
     assert not fits(lengths.max(axis=1), gamma(100, scale=WRONG * float(scale)).cdf)
@@ -143,7 +143,7 @@ def test_the_norm_of_cube_noise(scale: Fraction) -> None:
 @pytest.mark.parametrize("scale", [Fraction(1000), Fraction(10**6)])
 @pytest.mark.parametrize("dimension", [12, 13])
 def test_the_norm_of_ball_noise(dimension: int, scale: Fraction) -> None:
-    entries = vectors(ball_noise, dimension, scale, 5000).astype(float)
+    entries = vectors(ball_noise, dimension, scale, 3000).astype(float)
     weights = np.where(np.equal(*np.triu_indices(dimension)), 1.0, 2.0)
     norms = np.sqrt(entries**2 @ weights)
     assert fits(norms, ball_norm(len(weights), float(scale)))

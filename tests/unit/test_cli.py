@@ -1,8 +1,9 @@
-"""The command line as a person uses it: real processes, real files."""
+"""The command line as a person uses it: real files, and real processes where it starts, stops or is interrupted."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sqlite3
 import subprocess
@@ -17,14 +18,21 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsketch as dps
+from command_line import called
 from dpsketch.demo import SCHEMA, make_table
 from dpsketch.privacy.events import Mechanism, Noise, Release
 
 PROGRAM = str(Path(sys.executable).with_name("dpsketch"))
 
 
-def run(folder: Path, *words: str) -> str:
+def process(folder: Path, *words: str) -> str:
     done = subprocess.run([PROGRAM, *words], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run(folder: Path, *words: str) -> str:
+    done = called(folder, *words)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -42,7 +50,7 @@ def test_two_sites_merge_raw_sketches_and_release_once(folder: Path) -> None:
         pq.write_table(part, folder / f"{name}.parquet")
         run(folder, "accumulate", f"{name}.parquet", "--schema", "hospital.toml", "--epsilon", "1", "-o", f"{name}.raw")
     run(folder, "merge", "north.raw", "south.raw", "-o", "both.raw")
-    run(folder, "release", "both.raw", "--epsilon", "1", "--ledger", "l.db", "-o", "both.sketch")
+    process(folder, "release", "both.raw", "--epsilon", "1", "--ledger", "l.db", "-o", "both.sketch")
     (row,) = json.loads(run(folder, "ask", "both.sketch", "select count(*) from sketch", "--json"))
     assert row["count(*)"] == pytest.approx(3000, abs=600)
     (account,) = json.loads(run(folder, "ledger", "show", "l.db", "--json"))
@@ -83,9 +91,7 @@ def test_released_pairs_merge_in_the_groups_of_the_first_site(folder: Path, raw:
     run(folder, "release", "hospital.parquet", *described, *recipe, *spend, "a", "-o", "a.sketch")
     much = ["--epsilon", "50", *spend[2:]]  # for other groups
     run(folder, "release", "hospital.parquet", *described, *recipe, *much, "b", "-o", "b.sketch")
-    alone = subprocess.run(
-        [PROGRAM, "merge", "a.sketch", "b.sketch", "-o", "x"], cwd=folder, capture_output=True, text=True
-    )
+    alone = called(folder, "merge", "a.sketch", "b.sketch", "-o", "x")
     assert alone.returncode == 1
     assert "--groups-from" in alone.stderr
     agreed = ["--groups-from", "a.sketch"]
@@ -107,8 +113,8 @@ def test_groups_of_a_site_with_another_schema_are_refused_as_such(folder: Path) 
     other = SCHEMA.replace('"maternity", ', "")
     assert other != SCHEMA
     (folder / "other.toml").write_text(other)
-    command = [PROGRAM, "release", "hospital.parquet", "--schema", "other.toml", *spend, "b", "-o", "b.sketch"]
-    done = subprocess.run([*command, "--groups-from", "a.sketch"], cwd=folder, capture_output=True, text=True)
+    command = ["release", "hospital.parquet", "--schema", "other.toml", *spend, "b", "-o", "b.sketch"]
+    done = called(folder, *command, "--groups-from", "a.sketch")
     assert done.returncode == 1
     assert "another schema" in done.stderr
     assert "use one schema file at every site" in done.stderr
@@ -116,8 +122,8 @@ def test_groups_of_a_site_with_another_schema_are_refused_as_such(folder: Path) 
 
 def test_a_schema_from_init_needs_a_person(folder: Path) -> None:
     (folder / "draft.toml").write_text(run(folder, "init", "hospital.parquet"))
-    command = [PROGRAM, "release", "hospital.parquet", "--schema", "draft.toml", "--epsilon", "1", "--ledger", "l.db"]
-    done = subprocess.run([*command, "-o", "x.sketch"], cwd=folder, capture_output=True, text=True, check=False)
+    command = ["release", "hospital.parquet", "--schema", "draft.toml", "--epsilon", "1", "--ledger", "l.db"]
+    done = called(folder, *command, "-o", "x.sketch")
     assert done.returncode == 1
     assert "privacy.rows is still blank" in done.stderr
 
@@ -130,18 +136,23 @@ def test_init_of_a_csv_reads_the_header_only(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_releases_nothing_and_spends_nothing(folder: Path) -> None:
-    """A real signal in the middle of a long pass."""
+    """A real signal in the middle of a pass that takes one core several seconds, and gets no second one."""
     table = pa.table(make_table(100_000))
     (folder / "many").mkdir()
-    for part in range(30):
+    for part in range(10):
         pq.write_table(table, folder / "many" / f"{part}.parquet")
     words = [PROGRAM, "release", "many", "--schema", "hospital.toml", "--epsilon", "1", "--frequencies", "4000"]
+    core = {min(os.sched_getaffinity(0))}
     process = subprocess.Popen(
-        [*words, "--ledger", "l.db", "-o", "x.sketch"], cwd=folder, stderr=subprocess.PIPE, text=True
+        [*words, "--ledger", "l.db", "-o", "x.sketch"],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: os.sched_setaffinity(0, core),
     )
     while not (folder / "l.db").exists():
         time.sleep(0.01)
-    time.sleep(1.5)
+    time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
@@ -180,7 +191,7 @@ def test_a_curator_grants_declares_and_looks(folder: Path) -> None:
     options = ["--schema", "hospital.toml", "--ledger", "l.db", "-o", "a.sketch"]
     run(folder, "release", "hospital.parquet", "--epsilon", "0.5", *options)
     run(folder, "ledger", "grant", "l.db", "other", "--rho", "0.5")
-    shown = run(folder, "ledger", "show", "l.db", "--as-plan", "1e-6")
+    shown = process(folder, "ledger", "show", "l.db", "--as-plan", "1e-6")
     lines = shown.splitlines()
     cells = [line.split() for line in lines]
     assert cells[0] == ["dataset", "relation", "budget", "cap", "spent", "left"]
@@ -213,7 +224,7 @@ def test_a_ledger_is_readable_in_80_columns(tmp_path: Path) -> None:
     ledger.commit(ledger.reserve(name, accounted, Release(dps.Budget(0.1), ()), frozenset("i")))
     ledger.grant("s", dps.Budget(1.0))
     ledger.reserve("s", ("row", 1, "add-remove"), Release(dps.Budget(0.1), (), Fraction(1, 3)), frozenset("j"))
-    *lines, first, second = run(tmp_path, "ledger", "show", "l.db").splitlines()
+    *lines, first, second = process(tmp_path, "ledger", "show", "l.db").splitlines()
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
     assert "…" not in text
@@ -227,7 +238,7 @@ def test_a_ledger_is_readable_in_80_columns(tmp_path: Path) -> None:
 
 
 def said(folder: Path, *words: str) -> str:
-    done = subprocess.run([PROGRAM, *words], cwd=folder, capture_output=True, text=True, check=False)
+    done = called(folder, *words)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -274,8 +285,8 @@ def test_a_plan_reads_and_spends_nothing(tmp_path: Path) -> None:
         f"select {what} from sketch" for what in ("avg(age)", "count(*) filter (where smoker) as n", "median(admitted)")
     )
     asked = ["--query", mean, "--query", rare, "--query", date]
-    options = ["--schema", "hospital.toml", "--recipe", "tables.toml", "--simulations", "2", *asked]
-    words = run(tmp_path, "plan", *options, "--epsilon", "0.001,5", "--rows", "2000", "--plot", "plan.png")
+    options = ["--schema", "hospital.toml", "--recipe", "tables.toml", "--simulations", "2", "--rows", "2000", *asked]
+    words = run(tmp_path, "plan", *options, "--epsilon", "0.001,5", "--plot", "plan.png")
     assert "Nothing was read or spent" in words
     assert f"Below 10 % of a typical answer from epsilon 5 on: {mean}" in words
     assert "2024-" in words
@@ -319,19 +330,8 @@ def test_help_loads_neither_arrays_nor_what_verbs_need(words: tuple[str, ...], t
 
 
 def test_show_loads_no_more_than_reading_a_release_needs(folder: Path) -> None:
-    run(
-        folder,
-        "release",
-        "hospital.parquet",
-        "--schema",
-        "hospital.toml",
-        "--epsilon",
-        "1",
-        "--ledger",
-        "l.db",
-        "-o",
-        "s",
-    )
+    spend = ["--epsilon", "1", "--ledger", "l.db"]
+    run(folder, "release", "hospital.parquet", "--schema", "hospital.toml", *spend, "-o", "s")
     found = loaded(folder, "show", "s")
     assert "dpsketch.sketch.released" in found
     assert not found & {"dpsketch.learn.view", "dpsketch.sketch.release", "dpsketch.privacy.ledger", *HEAVY}

@@ -1,21 +1,19 @@
-"""`dpsketch fit` as a person uses it: real processes, real files."""
+"""`dpsketch fit` as a person uses it, with real files."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from command_line import called
 from planted_clusters import CENTRES, ROWS, planted
 
-PROGRAM = str(Path(sys.executable).with_name("dpsketch"))
 SCHEMA = f"""
 [privacy]
 rows = {ROWS}
@@ -25,37 +23,33 @@ rows = {ROWS}
 )
 
 
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([PROGRAM, *words], cwd=folder, capture_output=True, text=True, check=False)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fit")
     pq.write_table(pa.table(planted()), folder / "planted.parquet")
     (folder / "planted.toml").write_text(SCHEMA)
     words = ["--schema", "planted.toml", "--clusters", "2", "--columns", "a, c", "--epsilon", "1", "--ledger", "l.db"]
-    done = run(folder, "release", "planted.parquet", *words, "-o", "planted.sketch")
+    done = called(folder, "release", "planted.parquet", *words, "-o", "planted.sketch")
     assert done.returncode == 0, done.stderr
     return folder
 
 
 def test_centres_come_as_csv_with_a_plot(folder: Path) -> None:
     words = ["--k", "2", "--format", "csv", "--plot", "centres.png"]
-    done = run(folder, "fit", "kmeans", "planted.sketch", *words)
+    done = called(folder, "fit", "kmeans", "planted.sketch", *words)
     assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
     assert list(rows[0]) == ["cluster", "weight", "a", "a_stderr", "c", "c_stderr"]
     assert [float(row["a"]) for row in rows] == pytest.approx(CENTRES[:, 0], abs=0.3)
     assert [float(row["c"]) for row in rows] == pytest.approx(CENTRES[:, 2], abs=0.6)
     assert (folder / "centres.png").read_bytes().startswith(b"\x89PNG")
-    again = run(folder, "fit", "kmeans", "planted.sketch", *words)
+    again = called(folder, "fit", "kmeans", "planted.sketch", *words)
     assert again.returncode == 1
     assert "centres.png exists already" in again.stderr
 
 
 def test_components_come_as_json(folder: Path) -> None:
-    done = run(folder, "fit", "gmm", "planted.sketch", "--k", "2", "--covariance", "full", "--format", "json")
+    done = called(folder, "fit", "gmm", "planted.sketch", "--k", "2", "--covariance", "full", "--format", "json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["converged"] is True
@@ -64,18 +58,18 @@ def test_components_come_as_json(folder: Path) -> None:
 
 
 def test_a_table_says_how_good_the_fit_is(folder: Path) -> None:
-    done = run(folder, "fit", "gmm", "planted.sketch", "--k", "1")
+    done = called(folder, "fit", "gmm", "planted.sketch", "--k", "1")
     assert "±" in done.stdout
     assert "Goodness of fit" in done.stdout
     assert "Warning: GaussianMixture: the fit leaves out 100%" in done.stderr
 
 
 def test_wrong_options_are_refused(folder: Path) -> None:
-    wrong = run(folder, "fit", "kmeans", "planted.sketch", "--k", "2", "--format", "xml")
+    wrong = called(folder, "fit", "kmeans", "planted.sketch", "--k", "2", "--format", "xml")
     assert "--format must be one of table, csv, json, got 'xml' instead" in wrong.stderr
-    wrong = run(folder, "fit", "kmeans", "planted.sketch", "--k", "2", "--plot", "a.jpg")
+    wrong = called(folder, "fit", "kmeans", "planted.sketch", "--k", "2", "--plot", "a.jpg")
     assert "a.jpg does not end in .png" in wrong.stderr
     options = ["planted.parquet", "--schema", "planted.toml", "--epsilon", "1", "--ledger", "l.db", "-o", "b.sketch"]
-    assert "--columns is for clusters" in run(folder, "release", *options, "--columns", "a").stderr
-    both = run(folder, "release", *options, "--clusters", "2", "--frequencies", "9").stderr
+    assert "--columns is for clusters" in called(folder, "release", *options, "--columns", "a").stderr
+    both = called(folder, "release", *options, "--clusters", "2", "--frequencies", "9").stderr
     assert "--clusters is a recipe of its own" in both

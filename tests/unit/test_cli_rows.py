@@ -1,9 +1,7 @@
-"""`dpsketch fit … --save`, `score`, `show` and `sample` as a person uses them: real processes, real files."""
+"""`dpsketch fit … --save`, `score`, `show` and `sample` as a person uses them, with real files."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsketch as dps
+from command_line import called
 from planted_clusters import COLUMNS, ROWS, SCHEMA, planted
-
-PROGRAM = str(Path(sys.executable).with_name("dpsketch"))
-
-
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([PROGRAM, *words], cwd=folder, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +25,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(pa.table(dict(planted(2))), folder / "new.parquet", row_group_size=3000)
     (folder / "few.csv").write_text("c,a,note\n10,-4,first\n20,4,second\n,,third\n")
     (folder / "none.csv").write_text("a,c\n")
-    done = run(folder, "fit", "kmeans", "planted.sketch", "--k", "2", "--save", "two.model")
+    done = called(folder, "fit", "kmeans", "planted.sketch", "--k", "2", "--save", "two.model")
     assert done.returncode == 0, done.stderr
     assert "two.model: the model; score rows with it" in done.stderr
     return folder
 
 
 def test_every_row_gets_its_cluster_in_order(folder: Path) -> None:
-    done = run(folder, "score", "two.model", "new.parquet", "-o", "scores.parquet")
+    done = called(folder, "score", "two.model", "new.parquet", "-o", "scores.parquet")
     assert done.returncode == 0, done.stderr
     found = pq.read_table(folder / "scores.parquet")
     assert found.column_names == ["cluster", "distance"]
@@ -48,18 +41,18 @@ def test_every_row_gets_its_cluster_in_order(folder: Path) -> None:
     assert np.mean((found["cluster"].to_numpy() == 1) == (labels == "y")) > 0.99
     model = dps.load_model(folder / "two.model")
     assert found["cluster"].to_numpy() == pytest.approx(model.predict(pq.read_table(folder / "new.parquet")))
-    again = run(folder, "score", "two.model", "new.parquet", "-o", "scores.parquet")
+    again = called(folder, "score", "two.model", "new.parquet", "-o", "scores.parquet")
     assert again.returncode == 1
     assert "scores.parquet exists already" in again.stderr
-    assert run(folder, "score", "two.model", "new.parquet", "-o", "scores.parquet", "--force").returncode == 0
+    assert called(folder, "score", "two.model", "new.parquet", "-o", "scores.parquet", "--force").returncode == 0
 
 
 def test_text_in_text_out_and_no_rows_at_all(folder: Path) -> None:
-    assert run(folder, "score", "two.model", "few.csv", "-o", "few_scores.csv").returncode == 0
+    assert called(folder, "score", "two.model", "few.csv", "-o", "few_scores.csv").returncode == 0
     found = pyarrow.csv.read_csv(folder / "few_scores.csv")
     assert found["cluster"].to_pylist()[:2] == [0, 1]
     assert len(found) == 3
-    assert run(folder, "score", "two.model", "none.csv", "-o", "none_scores.csv").returncode == 0
+    assert called(folder, "score", "two.model", "none.csv", "-o", "none_scores.csv").returncode == 0
     assert (folder / "none_scores.csv").read_text().split() == ['"cluster","distance"']
 
 
@@ -76,7 +69,7 @@ def test_text_in_text_out_and_no_rows_at_all(folder: Path) -> None:
 )
 def test_what_cannot_be_scored_leaves_nothing_behind(folder: Path, words: list[str], message: str) -> None:
     (folder / "lacking.csv").write_text("a,b\n1,2\n")
-    done = run(folder, "score", *words)
+    done = called(folder, "score", *words)
     assert done.returncode == 1
     assert message in done.stderr
     assert "Traceback" not in done.stderr
@@ -85,18 +78,18 @@ def test_what_cannot_be_scored_leaves_nothing_behind(folder: Path, words: list[s
 
 
 def test_a_model_shows_the_statement_of_its_release(folder: Path) -> None:
-    done = run(folder, "show", "two.model")
+    done = called(folder, "show", "two.model")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("A KMeans, which follows from a release with this statement:\n\nPRIVACY STATEMENT")
     assert "epsilon = 1:" in done.stdout
-    assert '"model": "KMeans"' in run(folder, "show", "two.model", "--json").stdout
-    refused = run(folder, "ask", "two.model", "select count(*) from sketch")
+    assert '"model": "KMeans"' in called(folder, "show", "two.model", "--json").stdout
+    refused = called(folder, "ask", "two.model", "select count(*) from sketch")
     assert "two.model is a model, not a sketch" in refused.stderr
 
 
 def test_a_model_is_not_saved_over_a_file(folder: Path) -> None:
     for path in ("two.model", "planted.sketch"):
-        done = run(folder, "fit", "kmeans", "planted.sketch", "--k", "2", "--save", path)
+        done = called(folder, "fit", "kmeans", "planted.sketch", "--k", "2", "--save", path)
         assert done.returncode == 1
         assert path in done.stderr
 

@@ -42,6 +42,9 @@ def recipe(map_: dps.Fourier, share: float = 0.1, sampling: RowSampling | None =
 def test_the_predicted_ratio_is_that_of_releases(
     map_: dps.Fourier, epsilon: float, delta: float, relation: str
 ) -> None:
+    """Within 35 %: noise of many sums varies by 3 to 4 % in a mean of 30 releases; a ball's of six, by 7 % in one of
+    150. Noise that is a fifth too large is noticed.
+    """
     points = np.random.default_rng(1).beta(2, 5, (ROWS, 3))
     table, facts = pa.table(dict(zip("abc", points.T, strict=True))), schema(relation)
     noise = SumsNoise(facts, recipe(map_))
@@ -49,7 +52,7 @@ def test_the_predicted_ratio_is_that_of_releases(
     clean, energy = features.mean(axis=0), float((features**2).sum(axis=1).mean())
     budget, found = dps.Budget(epsilon, delta), []
     raw = dps.accumulate(table, facts, noise.recipe)
-    for _ in range(30):
+    for _ in range(150 if isinstance(map_, dps.SecondMoments) else 30):
         if noise.rate < 1:
             raw = dps.accumulate(table, facts, noise.recipe)
         released = dps.release(raw, budget, dps.Ledger("sqlite://"), "t")
@@ -57,7 +60,7 @@ def test_the_predicted_ratio_is_that_of_releases(
         sums = part.sums / (part.map.grid * noise.rate * float(count.sums[0]))
         found.append(((sums - clean) ** 2).sum() / (clean @ clean))
     predicted = noise.at(budget, ROWS, float(clean @ clean) / energy, RECORDS, energy).total
-    assert np.mean(found) == pytest.approx(predicted, rel=0.15)
+    assert np.mean(found) == pytest.approx(predicted, rel=0.35)
 
 
 def test_laplace_noise_has_the_variance_of_the_paper() -> None:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import dpsketch as dps
+from command_line import called
 from dpsketch.errors import RecipeError
 from dpsketch.task_plan import acceptable_rows, made_up_columns
-
-PROGRAM = str(Path(sys.executable).with_name("dpsketch"))
 
 
 @pytest.mark.parametrize(("rows", "paper"), [(10**4, 0.14), (10**6, 0.0014)])
@@ -99,13 +96,9 @@ def test_wrong_plans_are_refused() -> None:
         dps.plan_task(schema, "pca", 2, budget=dps.Budget(1.0))
 
 
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([PROGRAM, *words], cwd=folder, capture_output=True, text=True, check=False)
-
-
 def test_the_command_prints_plans_and_draws_the_region(tmp_path: Path) -> None:
     words = ["plan", "--task", "kmeans", "--k", "4", "--columns", "8", "--rows", "10000", "--epsilon", "0.01,1"]
-    done = run(tmp_path, *words, "--plot", "region.png", "--json")
+    done = called(tmp_path, *words, "--plot", "region.png", "--json")
     assert done.returncode == 0, done.stderr
     bad, good = json.loads(done.stdout)
     assert (bad["acceptable"], good["acceptable"]) == (False, True)
@@ -114,6 +107,6 @@ def test_the_command_prints_plans_and_draws_the_region(tmp_path: Path) -> None:
 
 
 def test_the_command_refuses_a_task_without_its_numbers(tmp_path: Path) -> None:
-    done = run(tmp_path, "plan", "--task", "pca", "--k", "2", "--rows", "100")
+    done = called(tmp_path, "plan", "--task", "pca", "--k", "2", "--rows", "100")
     assert done.returncode == 1
     assert "a task needs a schema or a number of columns" in done.stderr

@@ -27,7 +27,7 @@ FACTS = {
 RECIPES = {
     "table": [dps.Part(dps.Histogram(), 0.4), dps.Part(dps.Histogram(ways=2, columns=["age", "sex"], bins=100), 0.5)],
     "moments": [dps.Part(dps.Histogram(bins=100), 0.4), dps.Part(dps.Fourier(size=300), 0.5)],
-    "mixture": [dps.Part(dps.Marginals(), 0.4), dps.Part(dps.Pairs(), 0.5)],
+    "mixture": [dps.Part(dps.Marginals(), 0.4), dps.Part(dps.Pairs(columns=["age", "sex", "member"]), 0.5)],
 }
 
 

@@ -70,6 +70,7 @@ def selection(view: dps.View, name: str, where: str | None = None) -> Selection:
 
 
 def test_standard_errors_match_the_spread_of_many_releases(raw: dps.RawSketch) -> None:
+    """100 releases: a spread is known to 7 %, and 35 % more or less, five times as much, is noticed."""
     column = dps.Schema.from_dict(FACTS).column
     questions = {
         "mean": lambda view: selection(view, "wage").mean(column("wage")),
@@ -78,11 +79,11 @@ def test_standard_errors_match_the_spread_of_many_releases(raw: dps.RawSketch) -
         "tail": lambda view: selection(view, "wage", "wage > 60").share(),
         "cdf": lambda view: selection(view, "age").cdf(column("age"), np.array([30.0]))[0],
     }
-    views = [released(raw, 0.5) for _ in range(150)]
+    views = [released(raw, 0.5) for _ in range(100)]
     for name, question in questions.items():
         answers = [question(view) for view in views]
         spread, stated = np.std([a.value for a in answers]), np.mean([a.stderr for a in answers])
-        assert spread == pytest.approx(stated, rel=0.25), name
+        assert spread == pytest.approx(stated, rel=0.35), name
 
 
 def test_the_sum_of_codes_makes_means_better_than_the_cells_do(raw: dps.RawSketch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 import pandas
@@ -43,35 +44,45 @@ def table() -> pandas.DataFrame:
 FRAME = table()
 
 
+@cache
+def raw(example: FeatureMap) -> dps.RawSketch:
+    return dps.accumulate(FRAME, SCHEMA, dps.Recipe([dps.Part(dps.Count(), 0.1), dps.Part(example, 0.9)]))
+
+
 def view_of(example: FeatureMap, epsilon: float) -> dps.View:
-    raw = dps.accumulate(FRAME, SCHEMA, dps.Recipe([dps.Part(dps.Count(), 0.1), dps.Part(example, 0.9)]))
     private = () if epsilon == math.inf else (dps.Ledger("sqlite://"), "a")
-    return dps.View(dps.release(raw, dps.Budget(epsilon), *private))
+    return dps.View(dps.release(raw(example), dps.Budget(epsilon), *private))
 
 
-MAPS = [
-    dps.Fourier(size=100),
-    dps.OneBitFourier(size=100),
-    dps.Race(rows=40, width=200, hash=dps.Euclidean(bandwidth=0.3)),
-    dps.Grid(rows=5, width=1024, levels=(2,)),
-    dps.Marginals(),
-    dps.Grouped(dps.Fourier(size=50, columns=["x", "y"]), "z"),
-]
+# Of errors over standard errors, as a root mean square: twice what 40 releases had.
+LARGEST = {
+    dps.Fourier(size=100): 0.75,
+    dps.OneBitFourier(size=100): 0.45,
+    dps.Race(rows=40, width=200, hash=dps.Euclidean(bandwidth=0.3)): 0.5,
+    dps.Grid(rows=5, width=1024, levels=(2,)): 0.7,
+    dps.Marginals(): 1.75,
+    dps.Grouped(dps.Fourier(size=50, columns=["x", "y"]), "z"): 0.7,
+}
+MAPS = list(LARGEST)
 
 
 @pytest.mark.parametrize("example", MAPS, ids=repr)
 def test_errors_cover_the_truth(example: FeatureMap) -> None:
-    """At ε = 1, over single columns: 2 standard errors hold the truth in at least 85 % of the questions."""
-    hits = []
-    for _ in range(2):
+    """At ε = 1, over single columns. Standard errors a third as large would be noticed, in 98 of 100 runs with fresh
+    noise; the right ones fail in less than one of 10^6: χ² with the degrees that fit the spread of 40 releases, from
+    3 a release (marginals) on. A regression's also hold what its points cannot tell, hence are far larger than errors.
+    """
+    squares = []
+    for _ in range(2 if isinstance(example, dps.Race) else 6):
         view = view_of(example, 1.0)
         for at in (0.1, 0.2, 0.3, 0.4, 0.6):
             answer = view.fraction(f"x > {at}")
-            hits.append(abs(answer.value - (FRAME.x > at).mean()) <= 2 * answer.stderr)
+            squares.append(((answer.value - (FRAME.x > at).mean()) / answer.stderr) ** 2)
         for name in ("x", "y"):
             answer = view.mean(name)
-            hits.append(abs(answer.value - FRAME[name].mean()) <= 2 * answer.stderr)
-    assert np.mean(hits) >= 0.85
+            squares.append(((answer.value - FRAME[name].mean()) / answer.stderr) ** 2)
+    found = math.sqrt(np.mean(squares))
+    assert LARGEST[example] / 5 < found < LARGEST[example]
 
 
 def test_better_than_the_paper_from_fourier_sums_alone() -> None:

@@ -168,16 +168,18 @@ FORMULAS = ["sum(a) / sum(b)", "avg(a) - avg(b)", "corr(a, b)", "regr_slope(a, b
 
 
 def test_errors_of_formulas_match_their_spread(seeded: None, view: dps.View) -> None:
-    """120 releases: the standard deviation of z-values is 1 within four of its standard errors, 0.26."""
+    """60 releases, in which some twenty cells of the table are off: the root mean square of errors over standard errors
+    is 1 ± 0.09, and within these limits but for one of 10^5 runs with fresh noise. Errors twice as large are noticed.
+    """
     statement = f"select {', '.join(FORMULAS)} from sketch"
     exact = np.array([cell.value for cell in view.sql(statement).rows[0]])
     raw = dps.accumulate(table(), dps.Schema.from_dict(FACTS), dps.Recipe(EXACT))
     z = []
-    for _ in range(120):
-        noisy = dps.View(dps.release(raw, dps.Budget(20.0), dps.Ledger("sqlite://"), "t")).sql(statement).rows[0]
+    for _ in range(60):
+        noisy = dps.View(dps.release(raw, dps.Budget(5.0), dps.Ledger("sqlite://"), "t")).sql(statement).rows[0]
         z.append([(cell.value - truth) / cell.stderr for cell, truth in zip(noisy, exact, strict=True)])
     spread = np.sqrt((np.array(z) ** 2).mean(axis=0))
-    assert ((spread > 0.74) & (spread < 1.3)).all(), dict(zip(FORMULAS, spread, strict=True))
+    assert ((spread > 0.6) & (spread < 1.5)).all(), dict(zip(FORMULAS, spread, strict=True))
 
 
 @pytest.fixture(scope="module")

@@ -199,24 +199,24 @@ def test_a_column_of_many_labels_does_not_spoil_other_answers() -> None:
     raw = dps.accumulate(table, schema, dps.Recipe.general(schema, budget=budget))
     exact = int(np.sum((table["sex"].to_numpy() == "f") & (table["age"].to_numpy() > 50)))
     errors = []
-    for _ in range(3):
+    for _ in range(2):
         view = dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "a"))
         answer = view.count("sex = 'f' and age > 50")
         errors.append((answer.value - exact) / answer.stderr)
         rare = view.count("age > 50 and city = 'c2999'")
         assert rare.stderr > 1, "a label that no point has is not known exactly"
-    assert abs(np.mean(errors)) < 2.5
+    assert abs(np.mean(errors)) < 3.5  # five standard deviations of such a mean
 
 
 def test_errors_of_discrete_quantiles_match_their_spread() -> None:
-    """200 releases: the quantile of an integer column moves about as much as it says."""
+    """80 releases: the quantile of an integer column moves about as much as it says."""
     rng = np.random.default_rng(SEED)
     table = pa.table({"x": rng.integers(0, 30, 10_000)})
     columns = {"x": {"kind": "integer", "lower": 0, "upper": 29}}
     schema = dps.Schema.from_dict({"privacy": {"rows": 10_000}, "columns": columns})
     recipe = dps.Recipe([dps.Part(dps.Count(), 0.03), dps.Part(dps.Histogram(), 0.05)])
     raw = dps.accumulate(table, schema, recipe)
-    views = [dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a")) for _ in range(200)]
+    views = [dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a")) for _ in range(80)]
     for q in (0.1, 0.5, 0.9):
         answers = [view.quantile("x", q) for view in views]
         moved = np.std([answer.value for answer in answers])
@@ -371,10 +371,10 @@ def test_a_release_of_cells_and_pairs_can_be_opened(
     assert view.statement
     answer = view.mean("age")
     assert "marginal of age" in answer.how
-    assert abs(answer.value - frame.age.mean()) <= 4 * answer.stderr + 0.2
+    assert abs(answer.value - frame.age.mean()) <= 6 * answer.stderr + 0.2
     answer = view.count("age > 30 and sex = 'f'")
     assert "sums of pairs" in answer.how
-    assert abs(answer.value - ((frame.age > 30) & (frame.sex == "f")).sum()) <= 4 * answer.stderr
+    assert abs(answer.value - ((frame.age > 30) & (frame.sex == "f")).sum()) <= 6 * answer.stderr
     with pytest.raises(QueryError, match=r"^this release says nothing about age, member, sex together\n"):
         view.count("age > 30 and sex = 'f' and member")
 

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -62,12 +64,10 @@ for structure in ("dense", "hadamard"):
 
 def test_the_same_bytes_from_code_for_other_processors(tmp_path: Path) -> None:
     """With and without the vector instructions of this machine, fused multiply-add included."""
-    digests = set()
-    for name in ("", "x86-64"):
-        target = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": ""} if name else {}
-        environment = os.environ | target | {"NUMBA_CACHE_DIR": str(tmp_path / (name or "host"))}
-        done = subprocess.run(
-            [sys.executable, "-c", TARGETS], env=environment, capture_output=True, text=True, check=True
-        )
-        digests.add(done.stdout)
-    assert len(digests) == 1
+    here = StringIO()
+    with redirect_stdout(here):
+        exec(TARGETS, {})
+    plain = {"NUMBA_CPU_NAME": "x86-64", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", TARGETS]
+    done = subprocess.run(command, env=os.environ | plain, capture_output=True, text=True, check=True)
+    assert done.stdout == here.getvalue() != ""

@@ -76,8 +76,14 @@ def test_a_fit_that_the_noise_does_not_explain_is_told(released: Released) -> No
 
 
 def test_clusters_that_noise_has_moved_are_told() -> None:
-    """Rows·ε of 100 for four clusters in eight columns: sums are fitted as well as their noise allows."""
-    with pytest.warns(dps.FitWarning, match=r"noise has moved the centres: .* larger by it\.\nHint: ask for fewer"):
+    """Rows·ε of 100 for four clusters in eight columns: sums are fitted as well as their noise allows, or, in one
+    of thirty releases, the search itself fails, and this is told.
+    """
+    moved, failed = (
+        r"noise has moved the centres: .* larger by it\.\nHint: ask for fewer",
+        "as far from it as their noise",
+    )
+    with pytest.warns(dps.FitWarning, match=f"{moved}|{failed}"):
         dps.KMeans(4).fit(mixture_view("isotropic", 4, 8, 10_000, 0.01))
 
 

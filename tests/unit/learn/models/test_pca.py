@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
-import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from sklearn.decomposition import PCA as Exact
 
 import dpsketch as dps
+from command_line import called
 from dpsketch.errors import QueryError
 from dpsketch.learn.models.spectrum import oriented, projected
 
@@ -223,12 +223,7 @@ def test_what_a_release_does_not_tell_is_refused_by_name() -> None:
 
 def test_the_command_writes_components_and_a_scree_plot(tmp_path: Path) -> None:
     view_of(WHOLE, dps.Budget(5.0)).released.save(tmp_path / "t.sketch")
-    program = str(Path(sys.executable).with_name("dpsketch"))
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        whole = [program, "fit", "pca", "t.sketch", *words]
-        return subprocess.run(whole, cwd=tmp_path, capture_output=True, text=True, check=False)
-
+    run = partial(called, tmp_path, "fit", "pca", "t.sketch")
     done = run("--k", "2", "--format", "csv", "--plot", "scree.png")
     assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader(done.stdout.splitlines()))

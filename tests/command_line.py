@@ -1,0 +1,32 @@
+"""The command line inside this process: what a process of its own says, without the second that it takes to start."""
+
+from __future__ import annotations
+
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from dpsketch.cli import main
+
+
+@dataclass(frozen=True)
+class Said:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def called(folder: Path, *words: str) -> Said:
+    """`dpsketch` with these words, in this folder."""
+    out, err, code = StringIO(), StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(folder)
+        patch.setattr("sys.argv", ["dpsketch", *words])
+        try:
+            main()
+        except SystemExit as stopped:
+            code = int(stopped.code or 0)
+    return Said(code, out.getvalue(), err.getvalue())
