@@ -172,9 +172,9 @@ def test_errors_of_the_general_recipe_are_predicted(
 ) -> None:
     """Within a factor of 3: what its mixture makes of a table depends on the table; see docs/answers.md.
 
-    Three refits, each four times, in place of twelve: they tell standard errors, which are not looked at here.
+    Two refits, each four times, in place of eight: they tell standard errors, which are not looked at here.
     """
-    monkeypatch.setattr(released, "refits", lambda sums, fitted: 4 * bootstrap.refits(sums, fitted, 3))
+    monkeypatch.setattr(released, "refits", lambda sums, fitted: 4 * bootstrap.refits(sums, fitted, 2))
     table, schema, queries = known
     budget = dps.Budget(1.0)
     actual = actual_errors(table, schema, queries, budget, dps.Recipe.general(schema, budget=budget), 6)

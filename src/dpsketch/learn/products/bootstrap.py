@@ -14,7 +14,7 @@ from dpsketch.learn.products.fit import NoisySums, Products
 from dpsketch.learn.products.pairs import contrast_of
 from dpsketch.schema import Floats
 
-REFITS = 12
+REFITS = 8
 SEED = 7
 
 
