@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
-def one_thread() -> AbstractContextManager[object]:
-    """Matrices of a fit are small: threads would wait for each other."""
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Matrices of a fit are small: threads would wait for each other, several times as long as they work. Entering
+    takes some milliseconds. Also a decorator: `@one_thread()`.
+    """
     from threadpoolctl import threadpool_limits
 
-    limits: AbstractContextManager[object] = threadpool_limits(1)
-    return limits
+    with threadpool_limits(1):
+        yield

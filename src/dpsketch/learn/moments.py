@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.fitting.nonnegative import project_to_simplex
+from dpsketch.fitting.threads import one_thread
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.blocks import Block
 from dpsketch.learn.factors import Factor, product_at
@@ -82,6 +83,7 @@ class MomentEstimator:
         return self.expect_values(np.concatenate([product_at(each, self._points.frame) for each in products]))
 
     @cached_property
+    @one_thread()
     def _points(self) -> _Points:
         few = self._block.size > MOST_DENSE * 2 or not self._marginals  # memory and time
         count = POINTS // 2 if few else POINTS
@@ -216,6 +218,7 @@ class MomentEstimator:
     def _fitted(self) -> _Fit:
         return self._fit(self._points)
 
+    @one_thread()
     def _fit(self, points: _Points) -> _Fit:
         from scipy.linalg import cho_factor
 

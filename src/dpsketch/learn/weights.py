@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpsketch.fitting.threads import one_thread
 from dpsketch.learn.points import Frame
 from dpsketch.schema import Floats
 
@@ -35,6 +36,7 @@ class WeightedPoints:
         return np.random.default_rng(seed).choice(len(self.weights), count, p=self.weights)
 
 
+@one_thread()
 def positive_weights(features: Floats, moments: Floats, variance: float) -> Floats:
     """Weights p ∝ exp(Φ·λ) on the rows of `features`, by the convex dual
     min_λ log mean_i exp(Φ_i·λ) − λ·moments + ½·variance·‖λ‖².

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpsketch.fitting.threads import one_thread
 from dpsketch.learn.clusters.atoms import Atoms, Model
 from dpsketch.learn.clusters.decoder import Decoded, decoded
 from dpsketch.learn.clusters.lloyd import Progress
@@ -20,6 +21,7 @@ POINT = -40.0  # log variance of an atom that is a point
 TRIES = 8  # starts of a new point
 
 
+@one_thread()
 def clompr(sums: FourierSums, count: int, generator: np.random.Generator, progress: Progress | None = None) -> Decoded:
     from scipy.optimize import nnls
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpsketch.fitting.threads import one_thread
 from dpsketch.learn.clusters.atoms import SHAPES, Atoms, Model
 from dpsketch.learn.clusters.lloyd import Progress
 from dpsketch.learn.clusters.search import best_atoms
@@ -57,6 +58,7 @@ class Decoded:
 class Decoder:
     """Searches for `count` atoms: spherical ones first, then, if asked, ones with more freedom."""
 
+    @one_thread()
     def __init__(
         self, sums: FourierSums, count: int, generator: np.random.Generator, progress: Progress | None = None
     ) -> None:
@@ -70,6 +72,7 @@ class Decoder:
         most = FEW * count * sums.dimension
         self._search = self._full if sums.size <= most else Solver(Model(sums.thinned(most)), priors)
 
+    @one_thread()
     def run(self, shape: str = "spherical", restarts: int = RESTARTS) -> Decoded:
         """An interrupt ends the search with the best atoms so far."""
         found: list[float] = []
@@ -104,6 +107,7 @@ class Decoder:
         self._report(1.0)
         return decoded(self._full, self.best.atoms, settled and not interrupted, interrupted)
 
+    @one_thread()
     def freed(self, found: Decoded, shape: str) -> Decoded:
         """What was found, with atoms of more freedom."""
         try:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
+from dpsketch.fitting.threads import one_thread
 from dpsketch.learn.clusters.atoms import Atoms
 from dpsketch.learn.clusters.clompr import clompr
 from dpsketch.learn.clusters.clouds import Cloud, TableCloud, population_cloud
@@ -173,6 +174,7 @@ def _part(progress: Progress | None, start: float, end: float) -> Progress:
     return lambda share: None if progress is None else progress(start + (end - start) * share)
 
 
+@one_thread()
 def _errors(decoded: Decoded, centres: Floats, generator: np.random.Generator) -> Floats:
     """Standard errors of centres: how far two steps of Lloyd's algorithm move them when the atoms change within their
     errors, on points drawn alike. Where the fit is poor, larger in proportion.
