@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from benchmarks.compressive.tables import made_up
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import dpsketch as dps
 from dpsketch.errors import QueryError
@@ -49,6 +50,19 @@ def test_standard_errors_are_of_the_size_of_the_errors(released: Released) -> No
         model = dps.KMeans(2).fit(released(FOURIER, 0.2))
         ratios.append((model.cluster_centers_ - CENTRES) / model.cluster_centers_stderr_)
     assert 0.3 < np.sqrt(np.mean(np.square(ratios))) < 2.0
+
+
+def test_a_fit_uses_one_thread_of_linear_algebra(view: dps.View) -> None:
+    """With two, ten clusters took five times as long."""
+    seen = []
+
+    def threads() -> set[int]:
+        return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
+
+    with threadpool_limits(2):
+        dps.KMeans(2).fit(view, progress=lambda _: seen.append(threads()))
+        assert threads() == {2}
+    assert seen[0] == {1}
 
 
 def test_rows_are_assigned_to_the_nearest_centre(model: dps.KMeans) -> None:
