@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.measure import Measurement
 from rich.table import Table as RichTable
 
 from dpsketch.console import check_free, check_png, err, out
@@ -27,6 +28,7 @@ Format = Annotated[str, typer.Option("--format", help="table, csv or json.")]
 Seed = Annotated[int, typer.Option(help="Of the search; another may find a better fit.", min=0)]
 Save = Annotated[Path | None, typer.Option(help="File to keep the model in, for `dpsketch score`.")]
 FORMATS = ("table", "csv", "json")
+_UNBOUNDED = 1 << 20  # characters
 
 
 def keep(model: SavedModel, save: Path | None, force: bool) -> None:
@@ -66,13 +68,42 @@ def print_rows(rows: list[dict[str, Any]], facts: dict[str, Any], format_: str) 
         writer.writeheader()
         writer.writerows(rows)
     else:
-        shown = RichTable()
-        names = [name for name in rows[0] if not name.endswith("_stderr")]
-        for name in names:
-            shown.add_column(name, justify="right")
-        for row in rows:
-            shown.add_row(*[_cell(row, name) for name in names])
-        out.print(shown)
+        for shown in _tables(rows):
+            out.print(shown)
+
+
+def _tables(rows: list[dict[str, Any]]) -> Iterator[RichTable]:
+    """A row in a line; where that is wider than the screen, a row in a column, and as many side by side as fit."""
+    names = [name for name in rows[0] if not name.endswith("_stderr")]
+    lines = [names, *([_cell(row, name) for name in names] for row in rows)]
+    whole = _table(lines)
+    if _fits(whole):
+        yield whole
+        return
+    head, left = lines[0], lines[1:]
+    while left:
+        fitting = (count for count in range(len(left), 0, -1) if _fits(_turned([head, *left[:count]])))
+        count = next(fitting, 1)
+        yield _turned([head, *left[:count]])
+        left = left[count:]
+
+
+def _turned(lines: list[list[str]]) -> RichTable:
+    return _table([list(line) for line in zip(*lines, strict=True)])
+
+
+def _table(lines: list[list[str]]) -> RichTable:
+    """The first line is the header."""
+    shown = RichTable()
+    for name in lines[0]:
+        shown.add_column(name, justify="right")
+    for line in lines[1:]:
+        shown.add_row(*line)
+    return shown
+
+
+def _fits(shown: RichTable) -> bool:
+    return Measurement.get(out, out.options.update(width=_UNBOUNDED), shown).maximum <= out.width
 
 
 def _cell(row: dict[str, Any], name: str) -> str:

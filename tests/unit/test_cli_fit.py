@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from command_line import called
+from dpsketch.cli_fitted import print_rows
 from planted_clusters import CENTRES, ROWS, planted
 
 SCHEMA = f"""
@@ -62,6 +63,17 @@ def test_a_table_says_how_good_the_fit_is(folder: Path) -> None:
     assert "±" in done.stdout
     assert "Goodness of fit" in done.stdout
     assert "Warning: GaussianMixture: the fit leaves out 100%" in done.stderr
+
+
+def test_rows_wider_than_the_screen_stand_upright(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"cluster": place} | {f"a_long_name_{column}": 1.5 for column in range(9)} for place in range(12)]
+    print_rows(rows, {}, "table")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in "".join(lines)
+    heads = [line.split() for line in lines if "cluster" in line]
+    assert sum(str(place) in head for head in heads for place in range(12)) == 12
+    assert sum("a_long_name_8" in line for line in lines) == len(heads) > 1
 
 
 def test_wrong_options_are_refused(folder: Path) -> None:

@@ -59,10 +59,16 @@ class Answer:
 
     def __str__(self) -> str:
         if isinstance(self.value, float):
-            return f"{number_text(self.value, self.stderr)} ± {self.stderr:.2g}"
+            return f"{number_text(self.value, self.stderr)} ± {_error_text(self.stderr)}"
         if isinstance(self.value, np.datetime64):
             return f"{np.datetime_as_string(self.value, unit='m').replace('T', ' ')} ± {_span_text(self.stderr)}"
         return f"{self.value} ± {self.stderr}"
+
+
+def _error_text(stderr: float) -> str:
+    """Two digits, and no exponent where zeros will do."""
+    text = f"{stderr:.2g}"
+    return f"{float(text):,.0f}" if 100 <= float(text) < 1e9 else text
 
 
 def _span_text(span: np.timedelta64) -> str:

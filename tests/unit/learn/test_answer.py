@@ -37,6 +37,8 @@ def test_text_shows_the_digits_that_the_error_supports() -> None:
     assert number_text(1234.5678, 30) == "1,235"
     assert number_text(1234.5678, 0) == "1,234.57"
     assert str(Answer(38.643, 0.13)) == "38.64 ± 0.13"
+    assert str(Answer(147_347.0, 4712.0)) == "147,347 ± 4,700"
+    assert str(Answer(1000.0, 99.6)) == "1,000 ± 100"
     moment = np.datetime64("2024-04-12T02:32:49", "us")
     for seconds, text in ((589_540, "6.8 days"), (9000, "2.5 hours"), (90, "1.5 minutes"), (0.5, "0.5 seconds")):
         answer = Answer(moment, np.timedelta64(int(seconds * 1e6), "us"))

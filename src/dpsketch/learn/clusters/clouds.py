@@ -15,19 +15,20 @@ if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
 REFITS = 8
-ROWS = 1 << 16  # of a joint distribution, and of each refit of it: fewer would add errors of their own
+ROWS, REFIT_ROWS = 1 << 16, 1 << 14  # of a joint distribution, and of each refit of it
 
 
 class Cloud(Protocol):
     """`points` gives places between the bounds, from −½ to ½, and weights that add up to one: of the fit (model 0) or
     of a refit (1 .. refits). `rows` is the noisy number of records, `inside` the variance of records about a point, by
-    column.
+    column. `chance` is one over the number of draws that the points of a refit are, 0 if they are none.
     """
 
     columns: tuple[str, ...]
     refits: int
     rows: float
     inside: Floats
+    chance: float
 
     def points(self, model: int) -> tuple[Floats, Floats]: ...
 
@@ -35,7 +36,7 @@ class Cloud(Protocol):
 class TableCloud:
     """The cells of a table without most of its noise."""
 
-    refits = REFITS
+    refits, chance = REFITS, 0.0
 
     def __init__(self, table: CellTable, seed: int) -> None:
         self._table, self._seed, self.columns = table, seed, table.columns
@@ -53,6 +54,8 @@ class TableCloud:
 class PopulationCloud:
     """Rows of a release's joint distribution, in its columns of numbers and dates."""
 
+    chance = 1 / REFIT_ROWS
+
     def __init__(self, schema: Schema, population: Population, rows: float) -> None:
         self.columns = tuple(name for name in population.columns if schema.column(name).numeric)
         if not self.columns:
@@ -61,7 +64,7 @@ class PopulationCloud:
         self.inside = np.zeros(len(self.columns))
 
     def points(self, model: int) -> tuple[Floats, Floats]:
-        found = self._population.points(model, ROWS)
+        found = self._population.points(model, REFIT_ROWS if model else ROWS)
         codes = [np.maximum(found.frame.codes(name), LOWEST) for name in self.columns]
         return np.stack(codes, axis=1) / SPAN, found.weights
 

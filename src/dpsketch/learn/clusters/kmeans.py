@@ -95,8 +95,9 @@ class KMeans(SketchModel):
         variances = np.stack(aside, axis=1)
         refits = [settled(*_changed(cloud, found, model)) for model in range(1, cloud.refits + 1)]
         crowded = np.bincount(own, weights**2, count) / held**2  # one over the number of points that matter
-        errors = spread(found, refits) ** 2 + variances / (held * cloud.rows)[:, None] + np.outer(crowded, cloud.inside)
-        errors = np.sqrt(errors)
+        sampled = variances / held[:, None]
+        noise = np.maximum(spread(found, refits) ** 2 - cloud.chance * sampled, 0.0)
+        errors = np.sqrt(noise + sampled / cloud.rows + np.outer(crowded, cloud.inside))
         harm = float(shares @ (errors**2).sum(1) / max(float(weights @ squares), 1e-12))
         order = np.argsort(-shares, kind="stable")
         bounded = np.clip(variances[order], LEAST_VARIANCE, MOST_VARIANCE)
