@@ -19,7 +19,6 @@ TOTAL_WEIGHT = 100.0  # how much better than a cell the total is known
 POSITION_VARIANCE = 0.02  # of mean positions in a cell, before looking; in squared cell widths
 MOST_OFF_CENTRE = 0.45
 MANY_CELLS = 1000
-LUMPY, USUAL_LUMPS = 6.0, 0.01
 
 
 @dataclass(frozen=True)
@@ -102,24 +101,6 @@ class Marginal:
         inside = np.divide(threshold - start, 2 * half, out=(start <= threshold).astype(float), where=half > 0)
         inside[-1] = 0.0
         return np.clip(inside, 0.0, 1.0)
-
-
-def lumpiness(summary: ColumnSummary) -> float:
-    """How far records sit on few values of their cells: near 0 where they spread over them, 1 where most cells have
-    them on one or two.
-
-    Mean positions in cells tell: on one value anywhere in its cell their variance is 1/12, on some cells' two values,
-    which are the heavier ones, about a sixth of it. Where noise hides them it is what is usual (a posterior mean).
-    """
-    if summary.positions is None or summary.widths is None:
-        return 0.0
-    inside = summary.widths > 0
-    counts, positions = summary.counts[inside], summary.positions[inside]
-    largest = (counts**2 - summary.count_sd**2).sum() / 12
-    found, variance = (positions**2 - summary.position_sd**2).sum(), 2 * summary.position_sd**4 * inside.sum()
-    known = max(largest, 0.0) * (10 * USUAL_LUMPS) ** 2
-    ratio = (known * found + variance * USUAL_LUMPS) / (known * max(largest, 0.0) + variance)
-    return float(np.clip(LUMPY * ratio, 0.0, 1.0))
 
 
 def fit_marginal(

@@ -9,6 +9,7 @@ from dpsketch.schema import Floats
 
 FEWEST, MOST = 4, 16
 RESOLUTION = 0.08
+TAILS = 0.3  # of the groups' measure: by the root of a density, not by itself
 
 
 def groups_wanted(pair_sd: float) -> int:
@@ -21,16 +22,16 @@ def pooling_threshold(cell_sd: float, pair_sd: float) -> float:
     return 2 * max(cell_sd, pair_sd)
 
 
-def choose_groups(shares: Floats, ordered: bool, wanted: int, threshold: float = 0.0) -> NDArray[np.int64]:
-    """The group of each cell; the last cell is *missing*.
+def choose_groups(shares: Floats, widths: Floats | None, wanted: int, threshold: float = 0.0) -> NDArray[np.int64]:
+    """The group of each cell; the last cell is *missing*. `widths` are those of cells, None of a column without order.
 
-    Ordered columns: about `wanted` runs of cells of near-equal share; a cell heavier than 1/wanted stands alone.
+    Ordered columns: about `wanted` runs of cells of near-equal `_measure`; a cell that has more stands alone.
     Others: the heaviest values, at most `MOST` and each above `threshold`, stand alone and the rest are pooled. Missing
     is a category of its own when it is above `threshold`; otherwise it joins the last group.
     """
     present, missing = shares[:-1], shares[-1]
     groups = np.empty(len(shares), np.int64)
-    groups[:-1] = _runs(present, wanted) if ordered else _heaviest(present, threshold)
+    groups[:-1] = _heaviest(present, threshold) if widths is None else _runs(_measure(present, widths[:-1]), wanted)
     last = groups[:-1].max()
     groups[-1] = last + 1 if missing > threshold else last
     return groups
@@ -46,6 +47,17 @@ def choose_halves(shares: Floats, ordered: bool) -> NDArray[np.int64]:
     halves = np.ones(len(shares), np.int64)
     halves[order[: int(np.argmin(np.abs(below - shares.sum() / 2))) + 1]] = 0
     return halves
+
+
+def _measure(shares: Floats, widths: Floats) -> Floats:
+    """Shares, a part TAILS of them handed out anew by roots of densities, so that tails, which have few records but
+    most of the range, are divided too: what is linear in a column, as covariances and regressions are, depends on them.
+    Single values keep theirs.
+    """
+    roots = np.sqrt(np.maximum(shares, 0.0) * widths)
+    if not roots.any():
+        return shares
+    return shares + TAILS * np.where(widths > 0, roots / roots.sum() * shares[widths > 0].sum() - shares, 0.0)
 
 
 def _runs(shares: Floats, wanted: int) -> NDArray[np.int64]:

@@ -133,7 +133,19 @@ def condition_factors(schema: Schema, condition: exp.Expr | None) -> list[Factor
     def at(frame: Frame) -> Floats:
         return evaluate(condition, frame).true[None, :].astype(np.float64)
 
-    return [Factor(column_names(schema, condition), at)]
+    return [Factor(column_names(schema, condition), at, compared_numbers(schema, condition))]
+
+
+def compared_numbers(schema: Schema, condition: exp.Expr) -> tuple[float, ...]:
+    """What columns of numbers are compared with, in their terms."""
+    found = []
+    for node in condition.find_all(exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between):
+        sides = [side.unnest() for side in node.iter_expressions()]
+        for name in (side.name for side in sides if isinstance(side, exp.Column)):
+            column = find_column(schema, name)
+            if column.numeric:
+                found += [literal_value(column, side) for side in sides if is_constant(side)]
+    return tuple(found)
 
 
 def evaluate(expression: exp.Expr, frame: Frame) -> Truth:

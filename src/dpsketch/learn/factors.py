@@ -15,15 +15,17 @@ from dpsketch.schema import Floats
 class Factor:
     """Functions of some columns: their values on the points of any frame that has these columns.
 
-    One row a function, or a single row that stands for every function of the other factors.
+    One row a function, or a single row that stands for every function of the other factors. `asked` are the numbers
+    that the question compares columns with.
     """
 
     columns: tuple[str, ...]
     at: Callable[[Frame], Floats]
+    asked: tuple[float, ...] = ()
 
     def row(self, index: int) -> Factor:
         """One of the functions."""
-        return Factor(self.columns, lambda frame: self._row(self.at(frame), index))
+        return Factor(self.columns, lambda frame: self._row(self.at(frame), index), self.asked)
 
     @staticmethod
     def _row(values: Floats, index: int) -> Floats:
@@ -36,6 +38,11 @@ ONE = Factor((), lambda frame: np.ones((1, frame.size)))
 def columns_of(factors: Iterable[Factor]) -> tuple[str, ...]:
     """All columns, in order of appearance."""
     return tuple(dict.fromkeys(name for factor in factors for name in factor.columns))
+
+
+def asked_of(factors: Iterable[Factor]) -> tuple[float, ...]:
+    """All numbers that columns are compared with."""
+    return tuple(number for factor in factors for number in factor.asked)
 
 
 def product_at(factors: Sequence[Factor], frame: Frame) -> Floats:
@@ -58,4 +65,4 @@ def merged(factors: Iterable[Factor]) -> list[Factor]:
 
 
 def _joined(factors: list[Factor]) -> Factor:
-    return Factor(columns_of(factors), lambda frame: product_at(factors, frame))
+    return Factor(columns_of(factors), lambda frame: product_at(factors, frame), asked_of(factors))

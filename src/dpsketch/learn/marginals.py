@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
-from dpsketch.fitting.columns import ColumnSummary, lumpiness
+from dpsketch.fitting.columns import ColumnSummary
+from dpsketch.fitting.lumps import CERTAIN, lumpiness
 from dpsketch.learn.answer import Estimate
-from dpsketch.learn.factors import Factor, product_at
+from dpsketch.learn.factors import Factor, asked_of, product_at
 from dpsketch.learn.points import ColumnPoints
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.maps.cells import GRID, POSITION_GRID
@@ -82,8 +83,13 @@ class MarginalEstimator:
         return known + weights @ (np.array(also) - rule @ known), rule, weights
 
     def expect(self, *products: Sequence[Factor]) -> Estimate:
-        frame = self._points.frame
-        values = self._points.by_cell(np.concatenate([product_at(factors, frame) for factors in products]))
+        lumps = lumpiness(self._summary)
+        values, guessed = (
+            np.concatenate(
+                [self._points.by_cell(partial(product_at, each), asked_of(each), lumped) for each in products]
+            )
+            for lumped in (lumps.together, CERTAIN * lumps.together)
+        )
         mean = values.mean(2)
         slopes = mean
         if self._bins:
@@ -103,7 +109,7 @@ class MarginalEstimator:
         by_rules = gradient @ weights
         influence = self._influence(np.hstack([gradient - by_rules @ rule, by_rules]))
         shares = np.maximum(known[: mean.shape[1]], 0.0) / rows
-        hidden = self._points.unseen(values, shares, lumpiness(self._summary))
+        hidden = self._points.unseen(guessed, shares, lumps.likely)
         return Estimate(
             value, np.hstack([influence, np.zeros((len(value), self._first - influence.shape[1])), hidden[:, None]])
         )

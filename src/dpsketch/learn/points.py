@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -18,12 +18,14 @@ _GOLDEN = (0.6180339887498949, 0.7548776662466927, 0.8191725133961645, 0.8566748
 
 
 class Frame:
-    """Points with named columns: numbers in the user's units, levels of categories, NaN where missing."""
+    """Points with named columns: numbers in the user's units, levels of categories, NaN where missing. `values` are
+    numbers that codes round.
+    """
 
-    def __init__(self, schema: Schema, codes: Mapping[str, Codes]) -> None:
+    def __init__(self, schema: Schema, codes: Mapping[str, Codes], values: Mapping[str, Floats] | None = None) -> None:
         self.schema = schema
         self._codes = codes
-        self._values: dict[str, Floats] = {}
+        self._values: dict[str, Floats] = dict(values or {})
 
     @cached_property
     def size(self) -> int:
@@ -92,7 +94,7 @@ class ColumnPoints:
     """Points of one column: `inside` of them spread evenly over the levels of each of its cells, cell after cell."""
 
     def __init__(self, schema: Schema, cells: Cells) -> None:
-        self.cells = cells
+        self.cells, self._schema = cells, schema
         self.inside = max(1, COLUMN_POINTS // cells.count) if cells.binned else 1
         places = np.repeat(np.arange(cells.count), self.inside)
         steps = np.tile((np.arange(self.inside) + 0.5) / self.inside, cells.count)
@@ -100,9 +102,37 @@ class ColumnPoints:
         self.frame = Frame(schema, {cells.column.name: codes})
         self.positions: Floats = (cells.positions(codes) / POSITION_GRID).reshape(cells.count, self.inside)
 
-    def by_cell(self, values: Floats) -> Floats:
-        """Values on the points as [function, cell, place in the cell]."""
-        return values.reshape(len(values), self.cells.count, self.inside)
+    def by_cell(self, at: Callable[[Frame], Floats], asked: Sequence[float] = (), lumped: float = 0.0) -> Floats:
+        """Values of functions on the points as [function, cell, place in the cell].
+
+        Where records sit on few values of a cell, a number that is asked about is one of these, rather than a place
+        between two: a part `lumped` of the records of its cell is taken to have it, so that conditions which hold for
+        the number itself hold for them.
+        """
+        values = at(self.frame).reshape(-1, self.cells.count, self.inside)
+        numbers = np.array(asked)
+        if lumped == 0 or self.inside == 1 or not len(numbers):
+            return values
+        cells = np.searchsorted(self._edges, numbers, side="right")
+        there = at(self._frame_of(cells, numbers))
+        mixed = np.array(values, np.float64)
+        for cell in np.unique(cells):
+            if 1 <= cell <= self.cells.bins:
+                here = there[:, cells == cell].mean(1)[:, None]
+                mixed[:, cell] = (1 - lumped) * mixed[:, cell] + lumped * here
+        return mixed
+
+    @cached_property
+    def _edges(self) -> Floats:
+        """Numbers between the cells, in their order; the missing one is none of them."""
+        firsts = self.cells.firsts[1:-1]
+        below, above = (self.cells.column.values_of(codes) for codes in (firsts - 1, firsts))
+        return np.asarray((below + above) / 2)
+
+    def _frame_of(self, cells: NDArray[np.int64], numbers: Floats) -> Frame:
+        name = self.cells.column.name
+        codes = codes_in_cells(self.cells, cells, np.full(len(cells), 0.5))
+        return Frame(self._schema, {name: codes}, {name: numbers})
 
     def unseen(self, values: Floats, shares: Floats, lumpiness: float) -> Floats:
         """How far off expectations of functions with these values (as `by_cell`) are where records sit on few values of

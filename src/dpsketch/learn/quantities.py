@@ -10,7 +10,14 @@ import numpy as np
 from sqlglot import exp
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.expressions import branches, column_names, condition_factors, evaluate, number
+from dpsketch.learn.expressions import (
+    branches,
+    column_names,
+    compared_numbers,
+    condition_factors,
+    evaluate,
+    number,
+)
 from dpsketch.learn.factors import Factor
 from dpsketch.learn.literals import find_column
 from dpsketch.learn.points import Frame
@@ -181,5 +188,7 @@ def _case_parts(schema: Schema, expression: exp.Case | exp.If) -> tuple[Terms, T
 def _untrue(schema: Schema, condition: exp.Expr) -> Factor:
     """One where a condition is false or unknown."""
     return Factor(
-        column_names(schema, condition), lambda frame: (~evaluate(condition, frame).true)[None, :].astype(np.float64)
+        column_names(schema, condition),
+        lambda frame: (~evaluate(condition, frame).true)[None, :].astype(np.float64),
+        compared_numbers(schema, condition),
     )

@@ -143,11 +143,13 @@ class Selection:
     def cdf(self, column: Column, at: Floats) -> Estimate:
         """Share of each group's present records with a value at or below each of `at`: entry [group, at]."""
         check_numeric(column)
-        return self._cdf(column_quantity(column), at)
+        return self._cdf(column_quantity(column), at, asked=tuple(at.tolist()))
 
-    def _cdf(self, quantity: Quantity, at: Floats) -> Estimate:
+    def _cdf(self, quantity: Quantity, at: Floats, asked: tuple[float, ...] = ()) -> Estimate:
         numbers = quantity.numbers
-        below = Factor(numbers.columns, lambda frame: (numbers.at(frame)[None, :] <= at[:, None]).astype(np.float64))
+        below = Factor(
+            numbers.columns, lambda frame: (numbers.at(frame)[None, :] <= at[:, None]).astype(np.float64), asked
+        )
         groups = [  # one by one: memory
             self._estimator.expect([*(factor.row(group) for factor in self._where), below])
             for group in range(self._groups)

@@ -46,11 +46,12 @@ def pooled_pairs(
     with one_thread():
         for summary in summaries:
             threshold = pooling_threshold(summary.count_sd / rows, pair_sd)
-            shares = fit_marginal(summary, rows).shares
+            marginal = fit_marginal(summary, rows)
+            shares = marginal.shares
             if pairs.description.contrasts:
                 chosen = choose_halves(shares, summary.ordered)
             else:
-                chosen = choose_groups(shares, summary.ordered, wanted, threshold)
+                chosen = choose_groups(shares, marginal.widths, wanted, threshold)
             groups.append(chosen.tolist())
             spreads.append(spread(np.bincount(chosen, shares).astype(np.float64)))
     kept = _kept(pairs, spreads)

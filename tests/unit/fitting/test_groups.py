@@ -4,45 +4,69 @@ import pytest
 from dpsketch.fitting.groups import FEWEST, MOST, choose_groups, choose_halves, groups_wanted
 
 
-@pytest.mark.parametrize("ordered", [True, False])
-def test_groups_partition_the_cells(ordered):
+def even(cells):
+    """Widths of bins, a single value at both ends, and missing."""
+    widths = np.full(cells, 1 / cells)
+    widths[[0, -2, -1]] = 0.0
+    return widths
+
+
+@pytest.mark.parametrize("widths", [even(30), np.zeros(30), None])
+def test_groups_partition_the_cells(widths):
     for seed in range(20):
         shares = np.random.default_rng(seed).dirichlet(np.full(30, 0.3))
-        groups = choose_groups(shares, ordered, 8, 0.01)
+        groups = choose_groups(shares, widths, 8, 0.01)
         assert len(groups) == len(shares)
         assert set(groups) == set(range(groups.max() + 1))
-        if ordered:
+        if widths is not None:
             assert (np.diff(groups[:-1]) >= 0).all()
 
 
 def test_ordered_groups_are_of_near_equal_share():
     shares = np.append(np.full(100, 0.01), 0.0)
-    groups = choose_groups(shares, True, 8)
-    assert np.bincount(groups, shares) == pytest.approx(1 / 8, abs=0.011)
+    for widths in (even(101), np.zeros(101)):
+        groups = choose_groups(shares, widths, 8)
+        assert np.bincount(groups, shares) == pytest.approx(1 / 8, abs=0.011)
+
+
+def test_a_tail_has_groups_of_its_own():
+    """Ninety percent of the records in a tenth of the range: of ten groups by share alone one would see the rest."""
+    shares = np.concatenate([[0.0], np.full(10, 0.09), np.full(90, 0.1 / 90), [0.0, 0.0]])
+    widths = even(103)
+    groups = choose_groups(shares, widths, 10)
+    assert 2 <= groups[-3] - groups[11] <= 4
+    assert groups[10] >= 5, "where most records are there still are most groups"
+
+
+def test_single_values_keep_their_share():
+    shares = np.concatenate([[0.3], np.full(100, 0.006), [0.1, 0.0]])
+    groups = choose_groups(shares, even(103), 4)
+    assert (groups == groups[0]).sum() == 1, "a bound that holds more than a quarter is a group"
 
 
 def test_a_heavy_cell_stands_alone():
     shares = np.append(np.full(10, 0.05), [0.5, 0.0])
-    groups = choose_groups(shares, True, 4)
+    groups = choose_groups(shares, even(12), 4)
     assert (groups[:-1] == groups[10]).sum() == 1
 
 
 def test_rare_categories_are_pooled():
-    groups = choose_groups(np.array([0.5, 0.004, 0.3, 0.006, 0.19, 0.0]), False, 4, 0.01)
+    groups = choose_groups(np.array([0.5, 0.004, 0.3, 0.006, 0.19, 0.0]), None, 4, 0.01)
     assert groups[1] == groups[3]
     assert len({groups[0], groups[1], groups[2], groups[4]}) == 4
 
 
 def test_missing_is_a_category_when_it_is_there():
     shares = np.array([0.4, 0.3, 0.2, 0.1])
-    for ordered in (True, False):
-        assert (choose_groups(shares, ordered, 4, 0.05) == choose_groups(shares, ordered, 4, 0.05)[-1]).sum() == 1
-        assert (choose_groups(shares, ordered, 4, 0.15)[-1] == choose_groups(shares, ordered, 4, 0.15)[:-1]).any()
+    for widths in (np.zeros(4), None):
+        alone, pooled = choose_groups(shares, widths, 4, 0.05), choose_groups(shares, widths, 4, 0.15)
+        assert (alone == alone[-1]).sum() == 1
+        assert (pooled[-1] == pooled[:-1]).any()
 
 
 def test_a_column_without_mass_still_has_groups():
-    assert choose_groups(np.zeros(5), True, 4).max() >= 0
-    assert choose_groups(np.zeros(5), False, 4).max() >= 0
+    assert choose_groups(np.zeros(5), even(5), 4).max() >= 0
+    assert choose_groups(np.zeros(5), None, 4).max() >= 0
 
 
 def test_less_noise_more_groups():

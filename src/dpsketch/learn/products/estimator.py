@@ -10,6 +10,7 @@ from math import comb
 
 import numpy as np
 
+from dpsketch.fitting.lumps import CERTAIN
 from dpsketch.learn.answer import Estimate, stacked
 from dpsketch.learn.factors import Factor, columns_of, merged, product_at
 from dpsketch.learn.points import ColumnPoints, Frame, codes_in_cells
@@ -118,13 +119,15 @@ class ProductEstimator:
             return self._known[factor]
         column = self.columns.index(factor.columns[0]) if factor.columns else 0
         points, pieces = self._column(column)
-        by_cell = points.by_cell(factor.at(points.frame))
+        lumps = self.fitted.lumps[column]
+        by_cell = points.by_cell(factor.at, factor.asked, lumps.together)
         cells = [np.einsum("kci,ci->kc", by_cell, each) for each in pieces] if pieces else [by_cell[:, :, 0]]
         models = self.fitted.models
         means = np.stack([m.mixture.expectations(column, cells[i % len(cells)]) for i, m in enumerate(models)])
         shares = models[0].marginals[column].shares
         variances = np.maximum(cells[0] ** 2 @ shares - (cells[0] @ shares) ** 2, 0.0)
-        hidden = points.unseen(by_cell, shares, self.fitted.lumps[column])
+        guessed = points.by_cell(factor.at, factor.asked, CERTAIN * lumps.together)
+        hidden = points.unseen(guessed, shares, lumps.likely)
         found = _Single(
             means, variances, np.abs(by_cell).max((1, 2)), np.column_stack([self._dropped(column, cells[0]), hidden])
         )
@@ -181,7 +184,7 @@ class ProductEstimator:
         found = np.zeros((len(mean), len(self.columns), PER_COLUMN))
         for name in codes:
             column = self.columns.index(name)
-            cells, lumps = self.fitted.cells[column], self.fitted.lumps[column]
+            cells, lumps = self.fitted.cells[column], self.fitted.lumps[column].likely
             if lumps > 0:
                 own = cells.cells(codes[name])
                 steps = generator.random((LUMPED, cells.count))[:, own]

@@ -9,7 +9,8 @@ from math import sqrt
 
 import numpy as np
 
-from dpsketch.fitting.columns import ColumnSummary, lumpiness
+from dpsketch.fitting.columns import ColumnSummary
+from dpsketch.fitting.lumps import Lumps, lumpiness
 from dpsketch.fitting.threads import one_thread
 from dpsketch.learn.products.bootstrap import refits
 from dpsketch.learn.products.fit import NoisySums, Products
@@ -37,7 +38,7 @@ class ReleasedProducts:
     products: Products
     refit: Callable[[], tuple[Products, ...]]
     cell_sd: float
-    lumps: tuple[float, ...]
+    lumps: tuple[Lumps, ...]
     halved: bool = False
 
     @cached_property

@@ -1,0 +1,62 @@
+"""Whether the records of a column sit on few values: rounded numbers, whole ones, or shares of small totals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpsketch.fitting.columns import ColumnSummary
+from dpsketch.schema import Floats
+
+LUMPY = 6.0  # times the variance of mean positions over that of single values: 1 where bins have one or two values
+USUAL, USUAL_SD = 0.01, 0.1  # of that ratio, before looking
+FEW_BINS = 4.0  # so many bins with records tell half of what there is to tell
+STANDS_OUT = 3.0  # standard deviations of a count
+SURE = 3.0  # standard deviations of the ratio
+BENT = 0.7  # of the ratio, at most, by the bends of a density in a single bin that holds all
+CERTAIN = 0.5  # of `Lumps.together`, for standard errors: values are not at equal distances, nor bins all alike
+
+
+@dataclass(frozen=True)
+class Lumps:
+    """How far records sit on few values of their cells. `likely`: from 0 where they spread over them to 1 where most
+    cells have them on one or two, the best guess. `together`: the part of a cell's records that have the same value as
+    one of them, 1 over the number of values; no more of it than noise can hardly explain.
+    """
+
+    likely: float
+    together: float
+
+
+def lumpiness(summary: ColumnSummary) -> Lumps:
+    """Mean positions in bins tell: of m values at equal distances, wherever the first of them is, they have a variance
+    of 1/(12·m²) in squared widths of a bin.
+
+    A density that rises or falls moves them as well. As long as it is nearly straight over three bins, by a 24th of
+    what the next bin has more than the one before; where it changes by more than a bin holds, nothing is concluded. Few
+    bins that hold nearly all records, as between wide bounds, may be bent all the same. Finer cells hold fewer values.
+    """
+    if summary.positions is None or summary.widths is None:
+        return Lumps(0.0, 0.0)
+    bins = np.flatnonzero(summary.widths > 0)[1:-1]
+    counts, steps = summary.counts[bins], summary.counts[bins + 1] - summary.counts[bins - 1]
+    told = (counts > STANDS_OUT * summary.count_sd) & (np.abs(steps) <= counts)
+    counts, left = counts[told], (summary.positions[bins] - steps / 24)[told]
+    noise = summary.position_sd**2 + 2 * (summary.count_sd / 24) ** 2
+    squares = np.maximum(counts**2 - summary.count_sd**2, 0.0)
+    largest = float(squares.sum()) / 12
+    if largest == 0:
+        return Lumps(LUMPY * USUAL, 0.0)
+    ratio, variance = float((left**2 - noise).sum()) / largest, 2 * noise**2 * len(left) / largest**2
+    guess = (USUAL_SD**2 * ratio + variance * USUAL) / (USUAL_SD**2 + variance)
+    chances = _chances(squares)
+    likely = LUMPY * (chances * guess + FEW_BINS * USUAL) / (chances + FEW_BINS)
+    least = max(ratio - SURE * np.sqrt(variance) - BENT / chances, 0.0)
+    finer = 1.0 if summary.finer is None else len(summary.finer.parent) / len(summary.counts)
+    return Lumps(float(np.clip(likely, 0.0, 1.0)), float(min(finer * np.sqrt(least), 1.0)))
+
+
+def _chances(weights: Floats) -> float:
+    """How many equal weights tell as much as these."""
+    return float(weights.sum() ** 2 / (weights**2).sum())
