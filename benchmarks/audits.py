@@ -27,6 +27,7 @@ MAPS = {
     "count": dps.Count(),
     "histogram": dps.Histogram(columns=("y",)),
     "marginals": dps.Marginals(columns=("x",), bins=2),
+    "totals": dps.Totals(columns=("x", "z")),
     "pairs": dps.Pairs(columns=("x", "y"), bins=2),
     "contrasts": dps.Contrasts(
         ((0, 0, 1, 1, 1), (0, 1, 1, 1, 1), (0, 1, 1, 1)), ("x", "z", "y"), 2, (("x", "z"), ("x", "y"))
@@ -45,7 +46,7 @@ SOME_PAIRS = dps.Recipe([dps.Part(dps.Marginals(bins=2), 0.2), dps.Part(dps.Pair
 SOME_CONTRASTS = dps.Recipe(
     [dps.Part(dps.Marginals(bins=2), 0.2), dps.Part(dps.Pairs(bins=2, pool=True, most=2, contrasts=True), 0.8)]
 )
-BODIES = ("contrasts", "fourier", "one-bit", "second moments", "second moments with means", "grouped fourier")
+BODIES = ("totals", "contrasts", "fourier", "one-bit", "second moments", "second moments with means", "grouped fourier")
 NOT_SHARP = {
     ("count", "replace-one"): "nothing differs",
     ("quadratic", "replace-one"): "the bound is twice that of one record",

@@ -26,5 +26,5 @@ def marginals_only(table: Table, budget: dps.Budget) -> Independent:
     part = released.parts[1]
     assert isinstance(part.map, BoundMarginals)
     rows = max(float(ReleaseNoise(released).rows().value), 1.0)
-    found = [fit_marginal(each, rows) for each in column_summaries(part.map, part.sums, part.noise_variance)]
+    found = [fit_marginal(each, rows) for each in column_summaries(part.map, part.sums, part.noise_variance, {})]
     return Independent(table, found, time.process_time() - start)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from dpsketch.maps.race import Race
     from dpsketch.maps.second_moments import SecondMoments
     from dpsketch.maps.subsampled import Subsampled
+    from dpsketch.maps.totals import Totals
     from dpsketch.planning import plan
     from dpsketch.privacy.budget import Budget
     from dpsketch.privacy.ledger import Ledger
@@ -98,6 +99,7 @@ __all__ = [
     "SecondMoments",
     "SignedProjection",
     "Subsampled",
+    "Totals",
     "View",
     "accumulate",
     "density_plan",
@@ -161,6 +163,7 @@ _HOMES = {
     "SecondMoments": "maps.second_moments",
     "SignedProjection": "maps.hashes",
     "Subsampled": "maps.subsampled",
+    "Totals": "maps.totals",
     "View": "learn.view",
     "accumulate": "engines.local",
     "density_plan": "density_planning",

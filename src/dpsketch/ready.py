@@ -20,6 +20,7 @@ from dpsketch.maps.quadratic import Quadratic
 from dpsketch.maps.race import Race, bandwidth_spans
 from dpsketch.maps.ramps import ramps, with_one
 from dpsketch.maps.second_moments import SecondMoments
+from dpsketch.maps.totals import Totals
 from dpsketch.privacy.budget import Budget
 from dpsketch.schema import Boolean, Category, Datetime, Integer, Schema
 from dpsketch.sizes import (
@@ -28,11 +29,11 @@ from dpsketch.sizes import (
     ANOMALY_ROWS,
     ANOMALY_THRESHOLD,
     CLUSTER_SHARES,
-    CONTRAST_MARGINALS_SHARE,
-    CONTRASTS_SHARE,
+    CONTRAST_SHARES,
     CONTROL_SHARE,
     DENSITY_RACE_WIDTH,
     FEW_NUMBERS,
+    FOURIER_SHARE,
     GRAPH_RACE_WIDTH,
     HASHED_LINEAR_BITS,
     HASHED_LINEAR_ROWS,
@@ -41,6 +42,7 @@ from dpsketch.sizes import (
     MOST_TABLE_COLUMNS,
     OCTAVES,
     PAIRS_SHARE,
+    PURE_SHARES,
     RADII,
     RADII_OF_MORE,
     TYPICAL_DENSITY,
@@ -84,20 +86,33 @@ def general(schema: Schema, rows: int, budget: Budget, frequencies: int | None) 
         return [(Count(), 0.05), (Marginals(bins=marginal_bins(rows * 0.95 * epsilon)), 0.95)]
     bins, most = pair_sizes(rows, budget, len(columns))
     bins, finer, paired = fine_columns(schema, max(bins, whole_number_bins(schema)))
-    parts: Shares = [(Count(), 0.03), (Marginals(bins=bins), MARGINALS_SHARE)]
     if len(paired) < 2:
         size = frequencies or fourier_size(rows * PAIRS_SHARE * epsilon)
-        return [*parts, (Fourier(size=size), PAIRS_SHARE)]
+        return _with_totals(schema, budget, bins, [(Fourier(size=size), 1.0)])
     if most is not None and most >= comb(len(paired), 2):
         most = None
     named = None if len(paired) == len(columns) else paired
-    pairs = Pairs(named, finer, pool=True, most=most)
-    if not frequencies and suits_contrasts(schema, rows, budget, most or comb(len(paired), 2)):
-        marginals = Marginals(bins=bins), CONTRAST_MARGINALS_SHARE
-        return [(Count(), 0.03), marginals, (replace(pairs, contrasts=True), CONTRASTS_SHARE)]
+    halved = not frequencies and suits_contrasts(schema, rows, budget, most or comb(len(paired), 2))
+    pairs = Pairs(named, finer, pool=True, most=most, contrasts=halved)
     if frequencies:
-        return [*parts, (pairs, 0.385), (Fourier(size=frequencies), 0.165)]
-    return [*parts, (pairs, PAIRS_SHARE)]
+        both: Shares = [(pairs, 1 - FOURIER_SHARE), (Fourier(size=frequencies), FOURIER_SHARE)]
+        return _with_totals(schema, budget, bins, both)
+    return _with_totals(schema, budget, bins, [(pairs, 1.0)], CONTRAST_SHARES if halved else PURE_SHARES)
+
+
+def _with_totals(
+    schema: Schema, budget: Budget, bins: int, rest: Shares, pure: tuple[float, float, float] = PURE_SHARES
+) -> Shares:
+    """A count, marginals, what tells how columns go together, by its parts of the share for it, and sums of columns.
+
+    Under pure ε sums have noise in the shape of a cube if they are a part by themselves, much less than beside counts;
+    Gaussian noise is the same for both.
+    """
+    separate = not budget.delta and budget.rho is None and any(column.numeric for column in schema.scalars)
+    totals, marginals, together = pure if separate else (0.0, MARGINALS_SHARE, PAIRS_SHARE)
+    parts: Shares = [(Count(), 0.03), (Marginals(bins=bins, totals=not separate), marginals)]
+    parts += [(each, round(part * together, 4)) for each, part in rest]
+    return [*parts, (Totals(), totals)] if separate else parts
 
 
 def clusters(schema: Schema, rows: int, budget: Budget, n_clusters: int, columns: Sequence[str] | None) -> Shares:
@@ -136,11 +151,13 @@ def synthetic(schema: Schema, rows: int, budget: Budget, columns: Sequence[str] 
 def _general_of(schema: Schema, names: tuple[str, ...], rows: int, budget: Budget) -> Shares:
     """The general recipe of the named columns."""
     only = replace(schema, columns=tuple(schema.column(name) for name in names))
-    return [(_of_columns(each, names), share) for each, share in general(only, rows, budget, None)]
+    return [(_of_columns(schema, each, names), share) for each, share in general(only, rows, budget, None)]
 
 
-def _of_columns(each: FeatureMap, names: tuple[str, ...]) -> FeatureMap:
+def _of_columns(schema: Schema, each: FeatureMap, names: tuple[str, ...]) -> FeatureMap:
     """A map of all columns as one of the named ones."""
+    if isinstance(each, Totals) and each.columns is None:
+        return Totals(tuple(name for name in names if schema.column(name).numeric))
     if isinstance(each, Marginals | Pairs | Fourier) and each.columns is None:
         return replace(each, columns=names)
     return each

@@ -253,6 +253,18 @@ def test_the_contrast_bounds_are_attained() -> None:
     assert max(changes) <= triangle.sensitivity(Relation.REPLACE_ONE).l1 == 6
 
 
+def test_the_bounds_of_totals_are_attained() -> None:
+    every = [b for b in BOUND if isinstance(b.description, dps.Totals)]
+    assert every
+    for bound in every:
+        low, high = (features_of(bound, [end] * COLUMNS) for end in (-32767, 32767))
+        for change, relation in ((high, Relation.ADD_REMOVE), (high - low, Relation.REPLACE_ONE)):
+            limit, body = bound.sensitivity(relation), bound.body(relation)
+            assert (np.abs(change).sum(), (change**2).sum()) == (limit.l1, limit.l2_squared)
+            assert inside(bound, body, change)
+            assert not inside(bound, Body(Shape.CUBE, body.radius - 1), change)
+
+
 def test_the_fourier_bounds_are_attained_by_one_frequency() -> None:
     """One frequency of one turn in 2^32 steps a code: go through every code and find the largest features."""
     bound = dps.Fourier(size=1, columns=["height"], radii=(200, 200)).bind(SCHEMA)
@@ -338,7 +350,8 @@ def test_fingerprints_tell_maps_apart() -> None:
 VECTORS = {
     "count": "921ac7f2",
     "histogram": "918e8153 e6186144 dc008c1d",
-    "marginals": "14964ea7 5d6e3d0d aa983492 bf1eda0b",
+    "marginals": "14964ea7 5d6e3d0d aa983492 bf1eda0b ba3ce1de",
+    "totals": "ab4c33ec 339895eb",
     "pairs": "4f79aecd af215d01 96ec96bb e03d2149 4f79aecd",
     "contrasts": "af5570f5 e3532f12",
     "fourier": "dcf5bfc3 bb79708d d2cb3f2e",
@@ -347,7 +360,7 @@ VECTORS = {
     "second_moments": "a4e81712 07b9a375 7a6896e4 474e514e",
     "grid": "11ed0ad0 948ee38f",
     "race": "49d886a6 f597bc2d 26808db7 33c1263d 44543d6e 9b8b2fba 60c4fb1a 75a68dcb bc3449f3 1ddd4e2e",
-    "grouped": "7fad58ec c86f556e 658d73e4 56d316bb 1fada20d 155db317 b612a2c0",
+    "grouped": "7fad58ec c86f556e 658d73e4 56d316bb 1fada20d 155db317 b612a2c0 57259e2b",
 }
 
 

@@ -71,8 +71,11 @@ def test_the_counts_share_adds_up_with_the_rest() -> None:
 def test_the_general_recipe_takes_every_kind_of_budget() -> None:
     schema = dps.Schema.from_dict(MIXED)
     pure = dps.Recipe.general(schema, 100_000, dps.Budget(1.0))
-    assert dps.Recipe.general(schema, 100_000, dps.Budget(rho=0.5)) == pure
-    assert dps.Recipe.general(schema, 100_000, dps.Budget(1.0, delta=1e-6)) == pure
+    gaussian = dps.Recipe.general(schema, 100_000, dps.Budget(rho=0.5))
+    assert dps.Recipe.general(schema, 100_000, dps.Budget(1.0, delta=1e-6)) == gaussian
+    assert gaussian.parts[2].map == pure.parts[2].map
+    assert [part.map.name for part in pure.parts[3:]] == ["totals"]
+    assert len(gaussian.parts) == 3
     assert dps.Recipe.general(schema, 100_000, dps.Budget(math.inf)).parts[0].share == 0.03
 
 
@@ -86,11 +89,11 @@ def wide(columns: int, rows: int = 100_000) -> dps.Schema:
 def test_few_columns_have_all_pairs(columns: int, epsilon: float) -> None:
     """As tables, or as contrasts where the cells of tables would drown in noise."""
     assert pair_sizes(10_000, dps.Budget(epsilon), columns)[1] is None
-    count, marginals, pairs = dps.Recipe.general(wide(columns), 10_000, dps.Budget(epsilon)).parts
+    count, marginals, pairs, totals = dps.Recipe.general(wide(columns), 10_000, dps.Budget(epsilon)).parts
     assert isinstance(pairs.map, dps.Pairs)
     assert pairs.map.contrasts == (epsilon == 0.01 or (columns == 16 and epsilon == 1.0))
-    shares = (0.03, 0.6, 0.37) if pairs.map.contrasts else (0.03, 0.42, 0.55)
-    assert (count.share, marginals.share, pairs.share) == shares
+    shares = (0.03, 0.44, 0.43, 0.1) if pairs.map.contrasts else (0.03, 0.28, 0.59, 0.1)
+    assert (count.share, marginals.share, pairs.share, totals.share) == shares
     assert (pairs.map.pool, pairs.map.most, pairs.map.columns) == (True, None, None)
 
 
@@ -140,13 +143,13 @@ def test_a_tree_is_the_least() -> None:
 def test_fine_tables_of_wide_tables_stay_small(columns: int, bins: int) -> None:
     schema = wide(columns, 10**9)
     recipe = dps.Recipe.general(schema, budget=dps.Budget(10.0))
-    assert recipe.parts[1].map == dps.Marginals(bins=bins)
+    assert recipe.parts[1].map == dps.Marginals(bins=bins, totals=False)
     assert recipe.parts[2].map.length(schema) <= MOST_FINE_CELLS
 
 
 def test_too_many_columns_for_pairs_have_fourier_sums() -> None:
     parts = dps.Recipe.general(wide(448), budget=dps.Budget(1.0)).parts
-    assert [part.map.name for part in parts] == ["count", "marginals", "fourier"]
+    assert [part.map.name for part in parts] == ["count", "marginals", "fourier", "totals"]
 
 
 def test_columns_with_too_many_values_have_marginals_only() -> None:
@@ -154,7 +157,7 @@ def test_columns_with_too_many_values_have_marginals_only() -> None:
     facts["columns"] |= {name: {"kind": "category", "values": [str(j) for j in range(9000)]} for name in "ab"}
     schema = dps.Schema.from_dict(facts)
     recipe = dps.Recipe.general(schema, budget=dps.Budget(10.0))
-    assert recipe.parts[1].map == dps.Marginals(bins=128)
+    assert recipe.parts[1].map == dps.Marginals(bins=128, totals=False)
     assert recipe.parts[2].map == dps.Pairs(("c0", "c1", "c2", "a"), 128, pool=True)
     recipe.bind(schema)
 
@@ -162,7 +165,8 @@ def test_columns_with_too_many_values_have_marginals_only() -> None:
 def test_frequencies_take_some_of_the_pairs_share() -> None:
     schema, budget = dps.Schema.from_dict(MIXED), dps.Budget(1.0)
     parts = dps.Recipe.general(schema, 100_000, budget, frequencies=50).parts
-    assert [(part.map.name, part.share) for part in parts[2:]] == [("pairs", 0.385), ("fourier", 0.165)]
+    assert [(part.map.name, part.share) for part in parts[2:4]] == [("pairs", 0.413), ("fourier", 0.177)]
+    assert sum(part.exact_share for part in parts) == 1
     assert dps.Recipe.general(schema, 100_000, budget, frequencies=0) == dps.Recipe.general(schema, 100_000, budget)
 
 

@@ -26,6 +26,7 @@ from dpsketch.maps.quadratic import BoundQuadratic
 from dpsketch.maps.race import BoundRace
 from dpsketch.maps.second_moments import BoundSecondMoments
 from dpsketch.maps.subsampled import BoundSubsampled
+from dpsketch.maps.totals import BoundTotals
 from dpsketch.records import Records
 from dpsketch.schema import MISSING, Floats, IdSet, Schema
 from dpsketch.sketch.released import ReleasedPart
@@ -65,8 +66,10 @@ class Block:
 
     @property
     def telling(self) -> bool:
-        """Whether the features tell points apart: squares and products cannot tell a point from its mirror image."""
-        return not isinstance(self.inner, BoundQuadratic | BoundSecondMoments)
+        """Whether the features tell points apart: squares and products cannot tell a point from its mirror image, and
+        sums have a single number.
+        """
+        return not isinstance(self.inner, BoundQuadratic | BoundSecondMoments | BoundTotals)
 
     @property
     def size(self) -> int:
@@ -134,6 +137,9 @@ def _inner_blocks(inner: BoundMap) -> Iterator[tuple[tuple[str, ...], int, int]]
         case BoundContrasts():
             for place, pair in enumerate(inner.pairs):
                 yield pair, place, place + 1
+        case BoundTotals():
+            for place, name in enumerate(inner.columns):
+                yield (name,), place, place + 1
         case BoundHistogram():
             for place, table in enumerate(inner.tables):
                 yield table, int(inner.offsets[place]), int(inner.offsets[place + 1])
@@ -189,10 +195,10 @@ def _marginal_entries(bound: BoundMarginals, records: Records, first: int) -> tu
         [
             first + own,
             np.where(inside, positions.start + own - 1, first),
-            np.full(len(codes), centred.start if cells.ordered else first),
+            np.full(len(codes), centred.start if centred.stop > centred.start else first),
         ],
         axis=1,
     )
-    value = np.where((codes == MISSING) | (not cells.ordered), 0, codes)
+    value = np.where((codes == MISSING) | (centred.stop == centred.start), 0, codes)
     position = np.where(inside, cells.positions(codes), 0)
     return places, np.stack([np.full(len(codes), GRID), position, value], axis=1) / GRID

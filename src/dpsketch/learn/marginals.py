@@ -43,7 +43,9 @@ class MarginalEstimator:
 
     @cached_property
     def _summary(self) -> ColumnSummary:
-        return column_summaries(self._marginals, self._part.sums, self._part.noise_variance)[self._place]
+        return column_summaries(self._marginals, self._part.sums, self._part.noise_variance, self._noise.totals)[
+            self._place
+        ]
 
     @cached_property
     def _bins(self) -> int:
@@ -116,11 +118,14 @@ class MarginalEstimator:
 
     def _influence(self, gradient: Floats) -> Floats:
         """From a gradient with respect to (counts, positions, sum of codes, rows) to the noise of the release."""
-        summary = self._summary
-        cells, ordered = len(summary.counts), int(summary.centred is not None)
-        units = np.concatenate([np.full(cells, GRID), np.full(self._bins, POSITION_GRID), np.full(ordered, SPAN)])
+        cells, own = len(self._summary.counts), self._marginals.centred(self._place)
+        units = np.concatenate(
+            [np.full(cells, GRID), np.full(self._bins, POSITION_GRID), np.full(own.stop - own.start, SPAN)]
+        )
         first = self._marginals.table(self._place).start
         influence = self._noise.place(self._part, gradient[:, : len(units)] / units, first)
+        if self._summary.centred is not None and own.start == own.stop:
+            influence += self._noise.place_total(self.columns[0], gradient[:, len(units) : len(units) + 1] / SPAN)
         rows = self._noise.counted_rows
         if rows is not None:
             influence += gradient[:, -1:] * rows.influence

@@ -18,9 +18,11 @@ from dpsketch.maps.histogram import BoundHistogram
 from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.maps.pairs import BoundPairs
 from dpsketch.maps.subsampled import BoundSubsampled
+from dpsketch.maps.totals import BoundTotals
 from dpsketch.recipe import declared_rows
 from dpsketch.relation import Relation
 from dpsketch.schema import Floats
+from dpsketch.sketch.pooling import NoisyTotals, noisy_totals
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 _BLOCK = 1 << 20
@@ -61,6 +63,15 @@ class ReleaseNoise:
         variance = self.variance(part) * (part.map.size if _counters(part.map) else 1)
         influence[..., start : start + gradient.shape[-1]] = gradient * np.sqrt(variance)
         return influence
+
+    def place_total(self, column: str, gradient: Floats) -> Floats:
+        """The same with respect to the sum of a column's codes, which a part holds by itself."""
+        part = next(each for each in self.parts if isinstance(each.map, BoundTotals) and column in each.map.columns)
+        return self.place(part, gradient, part.map.columns.index(column))
+
+    @cached_property
+    def totals(self) -> NoisyTotals:
+        return released_totals(self._released)
 
     def variance(self, part: ReleasedPart) -> float:
         """Of each sum: that of the noise and, if the map is subsampled, that of the masks, as if each feature had its
@@ -134,6 +145,11 @@ class ReleaseNoise:
         # is independent, of variance v each, so the total has variance v·R·W and the mean of the rows v·W/R.
         mean = max(blockwise_total(part.sums) / rows, 1.0)
         return Estimate(np.array(mean), self.place(part, np.array([1.0 / rows])))
+
+
+def released_totals(released: ReleasedSketch) -> NoisyTotals:
+    """Sums of columns that a release holds by themselves."""
+    return noisy_totals(released.maps, released.sums, [part.noise_variance for part in released.parts])
 
 
 def _coordinates(bound: BoundMap, maps: Sequence[BoundMap]) -> int:

@@ -119,7 +119,7 @@ class Sources:
         if parts is not None and parts[1] is part and name in self._paired:
             known = self._paired[name]
         else:
-            summary = column_summaries(bound, part.sums, part.noise_variance)[place]
+            summary = column_summaries(bound, part.sums, part.noise_variance, noise.totals)[place]
             known = summary, bound.cells[place], None
         return MarginalEstimator(schema, noise, part, place), ProductEstimator(schema, noise, fit_column(noise, *known))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +21,21 @@ from dpsketch.schema import MISSING, Floats, Schema
 @dataclass(frozen=True)
 class Marginals(FeatureMap):
     """For each column the number of records in every cell; of numbers also, for every bin, their mean place in it, and
-    their mean. `bins` is the number of bins between a number's bounds.
+    with `totals` their mean. `bins` is the number of bins between a number's bounds.
     """
 
     columns: tuple[str, ...] | None = None
     bins: int = 64
+    totals: bool = True
 
     name: ClassVar[str] = "marginals"
     version: ClassVar[int] = 1
+    absent: ClassVar[Mapping[str, Any]] = {"totals": True}
 
     def __post_init__(self) -> None:
         check_whole("Marginals", "bins", self.bins, 1, MOST_BINS)
+        if not isinstance(self.totals, bool):
+            raise RecipeError(f"Marginals: totals must be true or false, got {self.totals!r} instead")
         object.__setattr__(self, "columns", check_columns("Marginals", self.columns))
 
     def cells(self, schema: Schema) -> tuple[Cells, ...]:
@@ -42,7 +47,7 @@ class Marginals(FeatureMap):
         return tuple(cells_of(schema.column(name), self.bins) for name in names)
 
     def length(self, schema: Schema) -> int:
-        return sum(sum(_lengths(cells)) for cells in self.cells(schema))
+        return sum(sum(_lengths(cells, self.totals)) for cells in self.cells(schema))
 
     def bind(self, schema: Schema) -> BoundMarginals:
         return BoundMarginals(self, schema)
@@ -50,7 +55,8 @@ class Marginals(FeatureMap):
 
 class BoundMarginals(BoundMap):
     """The sums of each column in turn: GRID for a record in each cell; of binned columns `Cells.positions` in each bin;
-    of ordered columns the code, 0 if missing, which is SPAN·(x − ½) for a number's place x between its bounds.
+    of ordered columns the code, 0 if missing, which is SPAN·(x − ½) for a number's place x between its bounds, unless
+    totals are left out.
 
     Guarantee: a record changes a column's sums by at most what the worst of its 65536 codes does, two records by what
     the worst pair does; columns add up, and both are attained. Source: PRIVACY "Sensitivity"; docs/proofs/marginals.md.
@@ -65,7 +71,7 @@ class BoundMarginals(BoundMap):
         self.size = description.length(schema)
         self.cells = description.cells(schema)
         self.rows = np.array([schema.index(name) for name in self.columns])
-        lengths = [_lengths(cells) for cells in self.cells]
+        lengths = [_lengths(cells, description.totals) for cells in self.cells]
         ends = np.cumsum(lengths).reshape(len(lengths), 3)
         self._slices = [
             [slice(int(end) - length, int(end)) for end, length in zip(*column, strict=True)]
@@ -84,7 +90,7 @@ class BoundMarginals(BoundMap):
 
     def centred(self, column: int) -> slice:
         """Where they hold the sum of codes: SPAN times the present records times their mean distance from the middle of
-        the bounds in widths of the bounds. Empty if the column is not ordered.
+        the bounds in widths of the bounds. Empty if the column is not ordered, or totals are left out.
         """
         return self._slices[column][2]
 
@@ -114,20 +120,21 @@ class BoundMarginals(BoundMap):
             found[every, table.start + own] = 1.0
             inside = every[(own >= 1) & (own <= bins.stop - bins.start)]
             found[inside, bins.start + own[inside] - 1] = cells.positions(codes[inside]) / GRID
-            found[:, centre] = _centred(cells, codes)[:, None] / GRID
+            if centre.stop > centre.start:
+                found[:, centre] = _centred(cells, codes)[:, None] / GRID
         return found
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         firsts, kinds = distinct([(cells.cut, cells.ordered) for cells in self.cells])
         change = _largest_feature if relation is Relation.ADD_REMOVE else _largest_exchange
-        worst = [change(self.cells[place]) for place in firsts]
+        worst = [change(self.cells[place], self.description.totals) for place in firsts]
         each = [worst[kind] for kind in kinds]
         return Sensitivity(sum(column.l1 for column in each), sum(column.l2_squared for column in each))
 
 
-def _lengths(cells: Cells) -> tuple[int, int, int]:
+def _lengths(cells: Cells, totals: bool) -> tuple[int, int, int]:
     """Sums of a column: counts, positions, codes."""
-    return cells.count, cells.bins if cells.binned else 0, int(cells.ordered)
+    return cells.count, cells.bins if cells.binned else 0, int(cells.ordered and totals)
 
 
 def _centred(cells: Cells, codes: NDArray[np.integer]) -> NDArray[np.int64]:
@@ -136,20 +143,20 @@ def _centred(cells: Cells, codes: NDArray[np.integer]) -> NDArray[np.int64]:
 
 
 @lru_cache(1000)
-def _largest_feature(cells: Cells) -> Sensitivity:
+def _largest_feature(cells: Cells, totals: bool) -> Sensitivity:
     """Of every code."""
-    position, centred = np.abs(cells.positions(EVERY_CODE)), np.abs(_centred(cells, EVERY_CODE))
+    position, centred = np.abs(cells.positions(EVERY_CODE)), totals * np.abs(_centred(cells, EVERY_CODE))
     return Sensitivity(GRID + int((position + centred).max()), GRID**2 + int((position**2 + centred**2).max()))
 
 
 @lru_cache(1000)
-def _largest_exchange(cells: Cells) -> Sensitivity:
+def _largest_exchange(cells: Cells, totals: bool) -> Sensitivity:
     """Of every two codes: those at the ends of the outermost cells of each width, and the missing one, are enough."""
     widths = np.diff(cells.firsts)
     outermost = [place for width in np.unique(widths) for place in np.flatnonzero(widths == width)[[0, -1]]]
     ends = [code for place in outermost for code in (cells.firsts[place], cells.firsts[place + 1] - 1)]
     codes = np.array([*ends, MISSING])
-    own, position, centred = cells.cells(codes), np.abs(cells.positions(codes)), _centred(cells, codes)
+    own, position, centred = cells.cells(codes), np.abs(cells.positions(codes)), totals * _centred(cells, codes)
     one, two = np.nonzero(own[:, None] != own)
     apart = np.abs(centred[one] - centred[two])
     return Sensitivity(

@@ -21,6 +21,7 @@ from dpsketch.maps.quadratic import Quadratic
 from dpsketch.maps.race import Race
 from dpsketch.maps.second_moments import SecondMoments
 from dpsketch.maps.subsampled import Subsampled
+from dpsketch.maps.totals import Totals
 
 MAPS: dict[str, type[FeatureMap]] = {
     kind.name: kind
@@ -28,6 +29,7 @@ MAPS: dict[str, type[FeatureMap]] = {
         Count,
         Histogram,
         Marginals,
+        Totals,
         Pairs,
         Contrasts,
         Fourier,

@@ -8,7 +8,7 @@ Source: docs/proofs/release.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
 
@@ -25,7 +25,10 @@ from dpsketch.maps.contrasts import PairMap, contrasts_of, marginals_for
 from dpsketch.maps.count import BoundCount
 from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.maps.pairs import BoundPairs
+from dpsketch.maps.totals import BoundTotals
 from dpsketch.schema import LOWEST, SPAN, Floats
+
+NoisyTotals = Mapping[str, tuple[float, float]]  # of columns: sum of x − ½ over their records, and its deviation
 
 
 def pooled_pairs(
@@ -38,7 +41,8 @@ def pooled_pairs(
     assert place is not None, "recipes are checked for it"
     marginals = maps[place]
     assert isinstance(marginals, BoundMarginals)
-    summaries = pair_summaries(pairs, marginals, noisy[place], variances[place])
+    totals = noisy_totals(maps, noisy, variances)
+    summaries = pair_summaries(pairs, marginals, noisy[place], variances[place], totals)
     rows = _rows(maps, noisy, summaries)
     pair_sd = max(sqrt(pair_variance), 1.0) / rows
     wanted = groups_wanted(pair_sd)
@@ -68,9 +72,21 @@ def _kept(pairs: BoundPairs, spreads: Sequence[float]) -> list[tuple[str, str]]:
     return [pairs.pairs[place] for place in choose_pairs(spreads, members, most, hints)]
 
 
-def pair_summaries(pairs: PairMap, marginals: BoundMarginals, sums: Sums, variance: float) -> list[ColumnSummary]:
+def noisy_totals(maps: Sequence[BoundMap], noisy: Sequence[Sums], variances: Sequence[float]) -> NoisyTotals:
+    """What a release's `Totals` say."""
+    return {
+        name: (float(total) / SPAN, max(sqrt(variance), float(GRID)) / SPAN)
+        for bound, sums, variance in zip(maps, noisy, variances, strict=True)
+        if isinstance(bound, BoundTotals)
+        for name, total in zip(bound.columns, sums, strict=True)
+    }
+
+
+def pair_summaries(
+    pairs: PairMap, marginals: BoundMarginals, sums: Sums, variance: float, totals: NoisyTotals
+) -> list[ColumnSummary]:
     """What noisy marginals say about the columns of pairs, whose cells may be finer."""
-    every = dict(zip(marginals.columns, column_summaries(marginals, sums, variance), strict=True))
+    every = dict(zip(marginals.columns, column_summaries(marginals, sums, variance, totals), strict=True))
     coarse = dict(zip(marginals.columns, marginals.cells, strict=True))
     return [
         replace(every[name], finer=_finer(coarse[name], own))
@@ -90,21 +106,27 @@ def parents(coarse: Cells, cells: Cells) -> NDArray[np.int64]:
     return np.append(coarse.cells(own), coarse.missing)
 
 
-def column_summaries(marginals: BoundMarginals, sums: Sums, variance: float) -> list[ColumnSummary]:
-    """What noisy marginals say about each column. Sums without noise are taken as good to one record."""
+def column_summaries(
+    marginals: BoundMarginals, sums: Sums, variance: float, totals: NoisyTotals
+) -> list[ColumnSummary]:
+    """What noisy marginals say about each column, with `totals` of those whose codes they do not add up. Sums without
+    noise are taken as good to one record.
+    """
     sd = max(sqrt(variance), float(GRID))
     found = []
     for place, cells in enumerate(marginals.cells):
         counts = sums[marginals.table(place)] / GRID
         centres, widths = _geometry(cells) if cells.ordered else (None, None)
-        positions, centred = None, None
+        positions = None
+        centred, centred_sd = totals.get(marginals.columns[place], (None, 0.0))
         if cells.binned:
             positions = np.zeros(cells.count)
             positions[1 : cells.bins + 1] = sums[marginals.positions(place)] / POSITION_GRID
-        if cells.ordered:
-            centred = float(sums[marginals.centred(place)][0]) / SPAN
+        own = sums[marginals.centred(place)]
+        if own.size:
+            centred, centred_sd = float(own[0]) / SPAN, sd / SPAN
         found.append(
-            ColumnSummary(counts, sd / GRID, centres, widths, positions, sd / POSITION_GRID, centred, sd / SPAN)
+            ColumnSummary(counts, sd / GRID, centres, widths, positions, sd / POSITION_GRID, centred, centred_sd)
         )
     return found
 

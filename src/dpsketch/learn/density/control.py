@@ -12,6 +12,7 @@ from dpsketch.learn.density.radial import euclidean
 from dpsketch.learn.points import Frame
 from dpsketch.learn.products.draws import drawn_frame
 from dpsketch.learn.products.single import independent
+from dpsketch.learn.release_noise import released_totals
 from dpsketch.learn.saved import Arrays, Facts, Saved, real
 from dpsketch.maps.base import Sums
 from dpsketch.maps.hashes import Euclidean
@@ -116,16 +117,16 @@ def control_of(released: ReleasedSketch, race: BoundRace, rows: float) -> Contro
         return None
     for part in released.parts:
         if isinstance(part.map, BoundMarginals) and set(race.columns) <= set(part.map.columns):
-            codes = _drawn(released.schema, part, race.factors[0].columns, rows)
+            codes = _drawn(released, part, race.factors[0].columns, rows)
             return Control(released.schema, race, codes, rows / DRAWN)
     return None
 
 
-def _drawn(schema: Schema, part: ReleasedPart, columns: tuple[str, ...], rows: float) -> Codes:
+def _drawn(released: ReleasedSketch, part: ReleasedPart, columns: tuple[str, ...], rows: float) -> Codes:
     bound = part.map
     assert isinstance(bound, BoundMarginals)
-    summaries = column_summaries(bound, part.sums, part.noise_variance)
+    summaries = column_summaries(bound, part.sums, part.noise_variance, released_totals(released))
     places = [bound.columns.index(name) for name in columns]
     products = independent(tuple(fit_marginal(summaries[place], rows) for place in places))
-    frame = drawn_frame(schema, [bound.cells[place] for place in places], products, DRAWN, 0)
+    frame = drawn_frame(released.schema, [bound.cells[place] for place in places], products, DRAWN, 0)
     return np.stack([frame.codes(name) for name in columns])

@@ -95,7 +95,7 @@ class _Proposal:
             if isinstance(part.map, BoundMarginals) and name in part.map.columns:
                 place = part.map.columns.index(name)
                 self._cells = part.map.cells[place]
-                summary = column_summaries(part.map, part.sums, part.noise_variance)[place]
+                summary = column_summaries(part.map, part.sums, part.noise_variance, noise.totals)[place]
                 shares = fit_marginal(summary, float(noise.rows().value)).shares[:-1]
                 self._shares = shares / shares.sum()
 

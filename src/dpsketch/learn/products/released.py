@@ -14,7 +14,7 @@ from dpsketch.fitting.lumps import Lumps, lumpiness
 from dpsketch.fitting.threads import one_thread
 from dpsketch.learn.products.bootstrap import refits
 from dpsketch.learn.products.fit import NoisySums, Products
-from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.learn.release_noise import ReleaseNoise, released_totals
 from dpsketch.maps.cells import GRID, Cells
 from dpsketch.maps.contrasts import BoundContrasts, PairMap, marginals_for
 from dpsketch.maps.marginals import BoundMarginals
@@ -76,7 +76,7 @@ def with_fit(
     bound = parts[0].map
     assert isinstance(bound, BoundPairs | BoundContrasts)
     sd = sqrt(parts[1].noise_variance) / GRID / float(ReleaseNoise(released).rows().value)
-    lumps = tuple(lumpiness(summary) for summary in _summaries(bound, parts[1]))
+    lumps = tuple(lumpiness(summary) for summary in _summaries(released, bound, parts[1]))
     refit = refit or partial(_refits, released, fitted)
     halved, places = isinstance(bound, BoundContrasts), frozenset(_places(bound))
     return ReleasedProducts(bound.columns, bound.cells, places, fitted, refit, sd, lumps, halved)
@@ -92,7 +92,7 @@ def _refits(released: ReleasedSketch, fitted: Products) -> tuple[Products, ...]:
 def noisy_sums(released: ReleasedSketch, pairs: ReleasedPart, marginals: ReleasedPart) -> NoisySums:
     bound = pairs.map
     assert isinstance(bound, BoundPairs | BoundContrasts)
-    summaries = _summaries(bound, marginals)
+    summaries = _summaries(released, bound, marginals)
     tables = {}
     for pair, (places, (one, two)) in enumerate(zip(_places(bound), bound.pairs, strict=True)):
         if isinstance(bound, BoundContrasts):
@@ -119,7 +119,8 @@ def _places(pairs: PairMap) -> list[tuple[int, int]]:
     return [(min(place[one], place[two]), max(place[one], place[two])) for one, two in pairs.pairs]
 
 
-def _summaries(pairs: PairMap, marginals: ReleasedPart) -> list[ColumnSummary]:
+def _summaries(released: ReleasedSketch, pairs: PairMap, marginals: ReleasedPart) -> list[ColumnSummary]:
     """What the marginals say about the columns of the pair tables."""
     assert isinstance(marginals.map, BoundMarginals)
-    return pair_summaries(pairs, marginals.map, marginals.sums, marginals.noise_variance)
+    totals = released_totals(released)
+    return pair_summaries(pairs, marginals.map, marginals.sums, marginals.noise_variance, totals)

@@ -1,0 +1,57 @@
+"""Sums of columns: against adding up by hand, what is refused, and how little noise they get."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dpsketch as dps
+from dpsketch.errors import RecipeError
+from dpsketch.maps.totals import Totals
+from dpsketch.privacy.events import Mechanism
+from dpsketch.records import Records
+from dpsketch.schema import Schema
+from dpsketch.sketch.release import planned
+
+
+def test_totals_add_up_codes_and_leave_out_missing_cells(schema: Schema, rng: np.random.Generator) -> None:
+    bound = Totals().bind(schema)
+    codes = rng.integers(-32768, 32768, (len(schema.columns), 700)).astype(np.int16)
+    codes[:, rng.random(700) < 0.2] = -32768
+    sums = np.zeros(bound.size, np.int64)
+    bound.accumulate(Records(codes), sums)
+    for place, name in enumerate(bound.columns):
+        own = codes[schema.index(name)].astype(np.int64)
+        assert sums[place] == own[own != -32768].sum()
+    assert (bound.features(Records(codes)) * bound.grid).sum(0) == pytest.approx(sums)
+
+
+def test_every_number_is_added_up_and_nothing_else(schema: Schema) -> None:
+    assert Totals().bind(schema).columns == tuple(c.name for c in schema.scalars if c.numeric)
+    assert Totals(["height"]).bind(schema).columns == ("height",)
+
+
+def test_what_is_no_number_is_refused(schema: Schema) -> None:
+    with pytest.raises(RecipeError, match="Totals: column 'sex' is not a number"):
+        Totals(["sex"]).bind(schema)
+    labels = dps.Schema.from_dict({"privacy": {"rows": 10}, "columns": {"a": {"kind": "boolean"}}})
+    with pytest.raises(RecipeError, match="Totals needs a column of numbers"):
+        Totals().bind(labels)
+    with pytest.raises(RecipeError, match="Marginals: totals must be true or false, got 1 instead"):
+        dps.Marginals(totals=1)  # type: ignore[arg-type]
+
+
+def test_a_general_recipe_has_totals_of_their_own_under_pure_noise_alone(schema: Schema) -> None:
+    pure, gaussian = (dps.Recipe.general(schema, 10_000, dps.Budget(1.0, delta)) for delta in (0, 1e-6))
+    assert [part.map.name for part in pure.parts] == ["count", "marginals", "pairs", "totals"]
+    assert [part.map.name for part in gaussian.parts] == ["count", "marginals", "pairs"]
+    event = planned(schema, pure, dps.Budget(1.0))
+    assert event is not None
+    assert event.noises[3].mechanism is Mechanism.CUBE
+
+
+def test_labels_alone_have_no_totals() -> None:
+    columns = {name: {"kind": "category", "values": ["a", "b"]} for name in ("x", "y", "z")}
+    labels = dps.Schema.from_dict({"privacy": {"rows": 10_000}, "columns": columns})
+    recipe = dps.Recipe.general(labels, budget=dps.Budget(1.0))
+    assert [part.map.name for part in recipe.parts] == ["count", "marginals", "pairs"]
