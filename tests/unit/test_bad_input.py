@@ -469,7 +469,7 @@ CASES = [
     recipe(
         'map = "nonsense"',
         "bad-recipe.toml: there is no map called 'nonsense'\n"
-        "Hint: the maps are count, histogram, marginals, pairs, contrasts, fourier, one_bit_fourier, quadratic, "
+        "Hint: the maps are count, histogram, marginals, totals, pairs, contrasts, fourier, one_bit_fourier, quadratic, "
         "second_moments, grid, race, grouped, subsampled",
     ),
     recipe(

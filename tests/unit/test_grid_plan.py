@@ -88,7 +88,7 @@ def test_the_recipe_takes_pairs_where_a_grid_tells_less() -> None:
         [part.map.name for part in dps.Recipe.synthetic(made_up_columns(d), n, budget).parts]
         for d, n in ((3, 250_000), (6, 250_000), (4, 1000), (1, 1000))
     ]
-    pairs = ["count", "marginals", "pairs"]
+    pairs = ["count", "marginals", "pairs", "totals"]
     assert names == [["count", "grid"], pairs, pairs, ["count", "grid"]]
     schema = made_up_columns(6)
     chosen = dps.Recipe.synthetic(schema, 250_000, budget, columns=["x2", "x4"]).parts[1].map
