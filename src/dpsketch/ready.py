@@ -34,6 +34,7 @@ from dpsketch.sizes import (
     DENSITY_RACE_WIDTH,
     FEW_NUMBERS,
     FOURIER_SHARE,
+    GAUSSIAN_SHARES,
     GRAPH_RACE_WIDTH,
     HASHED_LINEAR_BITS,
     HASHED_LINEAR_ROWS,
@@ -45,6 +46,7 @@ from dpsketch.sizes import (
     PURE_SHARES,
     RADII,
     RADII_OF_MORE,
+    TOTALS_SHARE,
     TYPICAL_DENSITY,
     WIDEST_CELLS,
     classifier_sizes,
@@ -88,7 +90,7 @@ def general(schema: Schema, rows: int, budget: Budget, frequencies: int | None) 
     bins, finer, paired = fine_columns(schema, max(bins, whole_number_bins(schema)))
     if len(paired) < 2:
         size = frequencies or fourier_size(rows * PAIRS_SHARE * epsilon)
-        return _with_totals(schema, budget, bins, [(Fourier(size=size), 1.0)])
+        return _with_marginals(schema, budget, bins, [(Fourier(size=size), 1.0)])
     if most is not None and most >= comb(len(paired), 2):
         most = None
     named = None if len(paired) == len(columns) else paired
@@ -96,23 +98,25 @@ def general(schema: Schema, rows: int, budget: Budget, frequencies: int | None) 
     pairs = Pairs(named, finer, pool=True, most=most, contrasts=halved)
     if frequencies:
         both: Shares = [(pairs, 1 - FOURIER_SHARE), (Fourier(size=frequencies), FOURIER_SHARE)]
-        return _with_totals(schema, budget, bins, both)
-    return _with_totals(schema, budget, bins, [(pairs, 1.0)], CONTRAST_SHARES if halved else PURE_SHARES)
+        return _with_marginals(schema, budget, bins, both)
+    return _with_marginals(schema, budget, bins, [(pairs, 1.0)], halved)
 
 
-def _with_totals(
-    schema: Schema, budget: Budget, bins: int, rest: Shares, pure: tuple[float, float, float] = PURE_SHARES
-) -> Shares:
+def _with_marginals(schema: Schema, budget: Budget, bins: int, rest: Shares, halved: bool = False) -> Shares:
     """A count, marginals, what tells how columns go together, by its parts of the share for it, and sums of columns.
 
-    Under pure ε sums have noise in the shape of a cube if they are a part by themselves, much less than beside counts;
-    Gaussian noise is the same for both.
+    Sums are a part by themselves: under pure ε their noise then has the shape of a cube, and is much less.
     """
-    separate = not budget.delta and budget.rho is None and any(column.numeric for column in schema.scalars)
-    totals, marginals, together = pure if separate else (0.0, MARGINALS_SHARE, PAIRS_SHARE)
+    separate = any(column.numeric for column in schema.scalars)
+    if not separate:
+        marginals, together = MARGINALS_SHARE, PAIRS_SHARE
+    elif budget.delta or budget.rho is not None:
+        marginals, together = GAUSSIAN_SHARES
+    else:
+        marginals, together = CONTRAST_SHARES if halved else PURE_SHARES
     parts: Shares = [(Count(), 0.03), (Marginals(bins=bins, totals=not separate), marginals)]
     parts += [(each, round(part * together, 4)) for each, part in rest]
-    return [*parts, (Totals(), totals)] if separate else parts
+    return [*parts, (Totals(), TOTALS_SHARE)] if separate else parts
 
 
 def clusters(schema: Schema, rows: int, budget: Budget, n_clusters: int, columns: Sequence[str] | None) -> Shares:

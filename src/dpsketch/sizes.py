@@ -18,8 +18,10 @@ from dpsketch.schema import Column, Integer, Schema
 MARGINALS_SHARE, PAIRS_SHARE = 0.42, 0.55
 FOURIER_SHARE = 0.3  # of the pairs' share, where Fourier sums are asked for
 FEW_COLUMNS = 16
-PURE_SHARES = (0.1, 0.28, 0.59)  # under pure ε: of totals, of marginals without them, and of pairs
-CONTRAST_SHARES = (0.1, 0.44, 0.43)  # the same, where pairs have contrasts
+TOTALS_SHARE = 0.1
+PURE_SHARES = (0.28, 0.59)  # of marginals without totals and of pairs, beside those and a count, under pure ε
+GAUSSIAN_SHARES = (0.335, 0.535)  # the same with δ or ρ
+CONTRAST_SHARES = (0.44, 0.43)  # the same where pairs have contrasts
 CONTRAST_SD = 0.025  # of a pair table's cell, as a share of the rows: from here on contrasts tell more
 PAIR_SD = 0.01  # as a share of the rows: `fitting.groups.groups_wanted` is 4 there
 MOST_FINE_CELLS = 40_000_000  # of a raw sketch's pair tables: 160 MB in counters of four bytes
