@@ -9,7 +9,7 @@ from benchmarks.m2m.answers import Independent
 from benchmarks.m2m.ours import released_by
 from benchmarks.m2m.tables import Table
 from dpsketch.fitting.columns import fit_marginal
-from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.learn.release_noise import ReleaseNoise, released_totals
 from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.sizes import marginal_bins
 from dpsketch.sketch.pooling import column_summaries
@@ -26,5 +26,7 @@ def marginals_only(table: Table, budget: dps.Budget) -> Independent:
     part = released.parts[1]
     assert isinstance(part.map, BoundMarginals)
     rows = max(float(ReleaseNoise(released).rows().value), 1.0)
-    found = [fit_marginal(each, rows) for each in column_summaries(part.map, part.sums, part.noise_variance, {})]
+    totals = released_totals(released)
+    summaries = column_summaries(part.map, part.sums, part.noise_variance, totals)
+    found = [fit_marginal(each, rows) for each in summaries]
     return Independent(table, found, time.process_time() - start)

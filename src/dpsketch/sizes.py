@@ -15,13 +15,13 @@ from dpsketch.privacy.variances import disc_variance
 from dpsketch.relation import Relation
 from dpsketch.schema import Column, Integer, Schema
 
-MARGINALS_SHARE, PAIRS_SHARE = 0.42, 0.55
+MARGINALS_SHARE, PAIRS_SHARE = 0.42, 0.55  # of tables without numbers; bins follow from the first
 FOURIER_SHARE = 0.3  # of the pairs' share, where Fourier sums are asked for
 FEW_COLUMNS = 16
-TOTALS_SHARE = 0.1
-PURE_SHARES = (0.28, 0.59)  # of marginals without totals and of pairs, beside those and a count, under pure ε
-GAUSSIAN_SHARES = (0.335, 0.535)  # the same with δ or ρ
-CONTRAST_SHARES = (0.44, 0.43)  # the same where pairs have contrasts
+TOTALS_SHARE = 0.12
+PURE_SHARES = (0.275, 0.575)  # of marginals without totals and of pairs, beside those and a count, under pure ε
+GAUSSIAN_SHARES = (0.33, 0.52)  # the same with δ or ρ
+CONTRAST_SHARES = (0.43, 0.42)  # the same where pairs have contrasts
 CONTRAST_SD = 0.025  # of a pair table's cell, as a share of the rows: from here on contrasts tell more
 PAIR_SD = 0.01  # as a share of the rows: `fitting.groups.groups_wanted` is 4 there
 MOST_FINE_CELLS = 40_000_000  # of a raw sketch's pair tables: 160 MB in counters of four bytes
@@ -82,20 +82,21 @@ def suits_contrasts(schema: Schema, rows: int, budget: Budget, pairs: int) -> bo
     """
     if budget.delta or budget.rho is not None or not budget.private:
         return False
-    return counter_noise(schema, budget, pairs, PAIRS_SHARE) > CONTRAST_SD * rows
+    return counter_noise(schema, budget, pairs, PURE_SHARES[1]) > CONTRAST_SD * rows
 
 
 def _supported_pairs(deviation: float, budget: Budget) -> float:
     """How many pair tables can have noise of this standard deviation in each cell: Laplace or Gaussian, the better."""
     from dpsketch.privacy.calibrate import gaussian_deviation
 
+    share = GAUSSIAN_SHARES[1] if budget.delta or budget.rho is not None else PURE_SHARES[1]
     if budget.rho is not None:
-        return deviation**2 * 2 * PAIRS_SHARE * budget.rho
-    laplace = deviation * PAIRS_SHARE * budget.strength / sqrt(2)
+        return deviation**2 * 2 * share * budget.rho
+    laplace = deviation * share * budget.strength / sqrt(2)
     if not budget.delta:
         return laplace
     single = gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1)  # of one table with all of the budget
-    return max(laplace, PAIRS_SHARE * (deviation / single) ** 2)
+    return max(laplace, share * (deviation / single) ** 2)
 
 
 def whole_number_bins(schema: Schema) -> int:

@@ -236,29 +236,34 @@ def _smoothed(
     kept[parent[~live]] = False
     counts = counts.only(kept)
     shares = np.zeros(len(parent))
+    even = _logarithms_of_widths(widths, smooth)[live]
     for weight in SMOOTHING if start is None else (start.smoothing,):
-        theta = _smooth_minimum(hessian, linear, weight * penalty, theta)
+        theta = _smooth_minimum(hessian, linear, weight * penalty, theta, even)
         shares[live] = np.exp(theta)
         if counts.chi_squared(shares) <= len(counts.values):
             break
     return shares / shares.sum(), weight
 
 
-def _smooth_minimum(hessian: Floats, linear: Floats, penalty: Floats, theta: Floats) -> Floats:
-    """Log shares θ, exp(θ) of sum one, that minimise ½·pᵀHp − fᵀp + ½·θᵀQθ for p = exp(θ): Levenberg–Marquardt."""
+def _smooth_minimum(hessian: Floats, linear: Floats, penalty: Floats, theta: Floats, even: Floats) -> Floats:
+    """Log shares θ, exp(θ) of sum one, that minimise ½·pᵀHp − fᵀp + ½·(θ−e)ᵀQ(θ−e) for p = exp(θ), where e, `even`, are
+    those of an even density: Levenberg–Marquardt.
+    """
     penalty = penalty + RIDGE * (np.eye(len(theta)) - 1 / len(theta))
     damping = 1e-3
 
     def cost(theta: Floats) -> float:
         shares = np.exp(theta)
-        return float(0.5 * shares @ hessian @ shares - linear @ shares + 0.5 * theta @ penalty @ theta)
+        return float(
+            0.5 * shares @ hessian @ shares - linear @ shares + 0.5 * (theta - even) @ penalty @ (theta - even)
+        )
 
     now = cost(theta)
     for _ in range(NEWTON_STEPS):
         shares = np.exp(theta)
         pull = hessian @ shares
         slope = pull - linear
-        gradient = shares * (slope - shares @ slope) + penalty @ theta
+        gradient = shares * (slope - shares @ slope) + penalty @ (theta - even)
         # T·H·T for the change T = diag(p) − ppᵀ of shares p by θ; adding a constant to θ changes nothing.
         turned = np.outer(shares, shares) * (hessian - pull[:, None] - pull + shares @ pull)
         curvature = turned + penalty + 1 / len(theta)
@@ -297,6 +302,15 @@ def _centred_equation(summary: ColumnSummary, rows: float) -> _Equations:
     slope = centres - 0.5
     slope[-1] = 0.0
     return _Equations(slope[None, :], np.array([value / rows]), np.array([np.sqrt(variance) / rows]))
+
+
+def _logarithms_of_widths(widths: Floats, smooth: NDArray[np.bool_]) -> Floats:
+    """Of smooth cells, relative to their mean; single values have as much as an even cell."""
+    sized = smooth & (widths > 0)
+    found = np.zeros(len(widths))
+    if sized.any():
+        found[sized] = np.log(widths[sized] / widths[sized].mean())
+    return found
 
 
 def _smooth_cells(widths: Floats) -> NDArray[np.bool_]:

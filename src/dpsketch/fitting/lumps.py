@@ -15,7 +15,7 @@ FEW_BINS = 4.0  # so many bins with records tell half of what there is to tell
 STANDS_OUT = 3.0  # standard deviations of a count
 SURE = 3.0  # standard deviations of the ratio
 BENT = 0.7  # of the ratio, at most, by the bends of a density in a single bin that holds all
-CERTAIN = 0.5  # of `Lumps.together`, for standard errors: values are not at equal distances, nor bins all alike
+CERTAIN = 0.3  # of `Lumps.together`, for standard errors: values are not at equal distances, nor bins all alike
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,12 @@ class Block:
         """Whether the features tell points apart: squares and products cannot tell a point from its mirror image, and
         sums have a single number.
         """
-        return not isinstance(self.inner, BoundQuadratic | BoundSecondMoments | BoundTotals)
+        return not self.single and not isinstance(self.inner, BoundQuadratic | BoundSecondMoments)
+
+    @property
+    def single(self) -> bool:
+        """Whether there is nothing but the sum of a column."""
+        return isinstance(self.inner, BoundTotals)
 
     @property
     def size(self) -> int:

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.aggregates import is_aggregate
-from dpsketch.learn.expressions import CONDITIONS, branches, column_names, number
+from dpsketch.learn.expressions import CONDITIONS, branches, column_names, compared_numbers, number
 from dpsketch.learn.factors import Factor
 from dpsketch.learn.literals import find_column
 from dpsketch.learn.points import Frame
@@ -34,7 +34,9 @@ class Key:
     def factor(self, labels: list[Any]) -> Factor:
         """One function a label: one at its points."""
         wanted = np.array([self.labels.index(label) for label in labels], np.float64)
-        return Factor(self.of.columns, lambda frame: (self.of.at(frame) == wanted[:, None]).astype(np.float64))
+        return Factor(
+            self.of.columns, lambda frame: (self.of.at(frame) == wanted[:, None]).astype(np.float64), self.of.asked
+        )
 
     def values(self, labels: list[Any]) -> Floats:
         """Labels in the terms of `column`."""
@@ -106,7 +108,12 @@ def _expression_key(schema: Schema, node: exp.Expr) -> Key:
         places = np.searchsorted(values, np.where(np.isnan(found), values[0] if len(values) else 0.0, found))
         return np.where(np.isnan(found), len(values), places)[None, :].astype(np.float64)
 
-    return Key(text_of(node), (*shown, None) if null else tuple(shown), column, Factor(names, at))
+    return Key(
+        text_of(node),
+        (*shown, None) if null else tuple(shown),
+        column,
+        Factor(names, at, compared_numbers(schema, node)),
+    )
 
 
 def _with_numbers(node: exp.Expr) -> tuple[exp.Expr, list[str]]:

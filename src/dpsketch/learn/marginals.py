@@ -8,10 +8,10 @@ from functools import cached_property, partial
 import numpy as np
 
 from dpsketch.fitting.columns import ColumnSummary
-from dpsketch.fitting.lumps import CERTAIN, lumpiness
+from dpsketch.fitting.lumps import CERTAIN, Lumps, lumpiness
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.factors import Factor, asked_of, product_at
-from dpsketch.learn.points import ColumnPoints
+from dpsketch.learn.points import ColumnPoints, lumped
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.maps.cells import GRID, POSITION_GRID
 from dpsketch.maps.marginals import BoundMarginals
@@ -46,6 +46,10 @@ class MarginalEstimator:
         return column_summaries(self._marginals, self._part.sums, self._part.noise_variance, self._noise.totals)[
             self._place
         ]
+
+    @cached_property
+    def _lumps(self) -> Lumps:
+        return lumpiness(self._summary)
 
     @cached_property
     def _bins(self) -> int:
@@ -85,13 +89,7 @@ class MarginalEstimator:
         return known + weights @ (np.array(also) - rule @ known), rule, weights
 
     def expect(self, *products: Sequence[Factor]) -> Estimate:
-        lumps = lumpiness(self._summary)
-        values, guessed = (
-            np.concatenate(
-                [self._points.by_cell(partial(product_at, each), asked_of(each), lumped) for each in products]
-            )
-            for lumped in (lumps.together, CERTAIN * lumps.together)
-        )
+        values, guessed = (np.concatenate(each) for each in zip(*map(self._values, products), strict=True))
         mean = values.mean(2)
         slopes = mean
         if self._bins:
@@ -111,20 +109,24 @@ class MarginalEstimator:
         by_rules = gradient @ weights
         influence = self._influence(np.hstack([gradient - by_rules @ rule, by_rules]))
         shares = np.maximum(known[: mean.shape[1]], 0.0) / rows
-        hidden = self._points.unseen(guessed, shares, lumps.likely)
+        hidden = self._points.unseen(guessed, shares, self._lumps.likely, rows)
         return Estimate(
             value, np.hstack([influence, np.zeros((len(value), self._first - influence.shape[1])), hidden[:, None]])
         )
 
+    def _values(self, factors: Sequence[Factor]) -> tuple[Floats, Floats]:
+        """A product of factors on the points, and the same for standard errors, which count on fewer lumps."""
+        at = partial(product_at, factors)
+        values, asked = self._points.by_cell(at(self._points.frame)), self._points.at_asked(at, asked_of(factors))
+        together = self._lumps.together
+        return lumped(values, asked, together), lumped(values, asked, CERTAIN * together)
+
     def _influence(self, gradient: Floats) -> Floats:
         """From a gradient with respect to (counts, positions, sum of codes, rows) to the noise of the release."""
-        cells, own = len(self._summary.counts), self._marginals.centred(self._place)
-        units = np.concatenate(
-            [np.full(cells, GRID), np.full(self._bins, POSITION_GRID), np.full(own.stop - own.start, SPAN)]
-        )
+        units = np.concatenate([np.full(len(self._summary.counts), GRID), np.full(self._bins, POSITION_GRID)])
         first = self._marginals.table(self._place).start
         influence = self._noise.place(self._part, gradient[:, : len(units)] / units, first)
-        if self._summary.centred is not None and own.start == own.stop:
+        if self._summary.centred is not None:
             influence += self._noise.place_total(self.columns[0], gradient[:, len(units) : len(units) + 1] / SPAN)
         rows = self._noise.counted_rows
         if rows is not None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpsketch.maps.cells import POSITION_GRID, Cells
 from dpsketch.maps.histogram import Binning
-from dpsketch.schema import MISSING, Category, Codes, Column, Datetime, Floats, Schema
+from dpsketch.schema import MISSING, SPAN, Category, Codes, Column, Datetime, Floats, Schema
 
 COLUMN_POINTS = 1 << 14
 _GOLDEN = (0.6180339887498949, 0.7548776662466927, 0.8191725133961645, 0.8566748838545029)
@@ -102,42 +102,32 @@ class ColumnPoints:
         self.frame = Frame(schema, {cells.column.name: codes})
         self.positions: Floats = (cells.positions(codes) / POSITION_GRID).reshape(cells.count, self.inside)
 
-    def by_cell(self, at: Callable[[Frame], Floats], asked: Sequence[float] = (), lumped: float = 0.0) -> Floats:
-        """Values of functions on the points as [function, cell, place in the cell].
+    def by_cell(self, values: Floats) -> Floats:
+        """Values on the points as [function, cell, place in the cell]."""
+        return values.reshape(len(values), self.cells.count, self.inside)
 
-        Where records sit on few values of a cell, a number that is asked about is one of these, rather than a place
-        between two: a part `lumped` of the records of its cell is taken to have it, so that conditions which hold for
-        the number itself hold for them.
+    def at_asked(self, at: Callable[[Frame], Floats], asked: Sequence[float]) -> dict[int, Floats]:
+        """Mean values of functions at the numbers that are asked about, for each cell that has such: of columns whose
+        levels are finer than the values that people write, not of integers, each of which has a level of its own.
         """
-        values = at(self.frame).reshape(-1, self.cells.count, self.inside)
+        column = self.cells.column
+        if not asked or self.inside == 1 or column.levels <= SPAN:
+            return {}
         numbers = np.array(asked)
-        if lumped == 0 or self.inside == 1 or not len(numbers):
-            return values
-        cells = np.searchsorted(self._edges, numbers, side="right")
-        there = at(self._frame_of(cells, numbers))
-        mixed = np.array(values, np.float64)
-        for cell in np.unique(cells):
-            if 1 <= cell <= self.cells.bins:
-                here = there[:, cells == cell].mean(1)[:, None]
-                mixed[:, cell] = (1 - lumped) * mixed[:, cell] + lumped * here
-        return mixed
-
-    @cached_property
-    def _edges(self) -> Floats:
-        """Numbers between the cells, in their order; the missing one is none of them."""
-        firsts = self.cells.firsts[1:-1]
-        below, above = (self.cells.column.values_of(codes) for codes in (firsts - 1, firsts))
-        return np.asarray((below + above) / 2)
-
-    def _frame_of(self, cells: NDArray[np.int64], numbers: Floats) -> Frame:
-        name = self.cells.column.name
+        cells = np.searchsorted(self.cells.edges[1:-1], numbers, side="right")
+        inside = (cells >= 1) & (cells <= self.cells.bins)
+        cells, numbers = cells[inside], numbers[inside]
+        if not len(cells):
+            return {}
         codes = codes_in_cells(self.cells, cells, np.full(len(cells), 0.5))
-        return Frame(self._schema, {name: codes}, {name: numbers})
+        values = at(Frame(self._schema, {column.name: codes}, {column.name: numbers}))
+        return {int(cell): values[:, cells == cell].mean(1) for cell in np.unique(cells)}
 
-    def unseen(self, values: Floats, shares: Floats, lumpiness: float) -> Floats:
-        """How far off expectations of functions with these values (as `by_cell`) are where records sit on few values of
-        a cell, in the squared mean: up to their deviation inside cells. Mean positions are known, and so are lines: a
-        step is at least a quarter off any line, so what is left of a function after its line counts four times.
+    def unseen(self, values: Floats, shares: Floats, lumpiness: float, rows: float) -> Floats:
+        """How far off expectations of functions with these values (as `by_cell`) are by what cells hide, in the squared
+        mean. Where records sit on few values of a cell: up to the functions' deviation inside cells. Mean positions are
+        known, and so are lines: a step is at least a quarter off any line, so what is left of a function after its line
+        counts four times. And everywhere: by the chance of where in its cell each of `rows` records is.
         """
         if self.inside == 1:
             return np.zeros(len(values))
@@ -146,7 +136,21 @@ class ColumnPoints:
         along = np.einsum("kci,ci->kc", centred, place) ** 2 / np.maximum((place**2).sum(1), 1e-300)
         square = (centred**2).sum(2)
         left = np.clip(4 * (square - along), 0.0, square) / self.inside
-        return np.sqrt(lumpiness * (left @ shares**2))
+        return np.sqrt(lumpiness * (left @ shares**2) + square / self.inside @ shares / rows)
+
+
+def lumped(values: Floats, asked: Mapping[int, Floats], together: float) -> Floats:
+    """Values as `by_cell`, where a part `together` of the records of a cell has the number that is asked about.
+
+    Where records sit on few values of a cell, such a number is one of these, rather than a place between two:
+    conditions that hold for the number itself hold for the records that have it.
+    """
+    if not asked or together == 0:
+        return values
+    mixed = np.array(values, np.float64)
+    for cell, here in asked.items():
+        mixed[:, cell] = (1 - together) * mixed[:, cell] + together * here[:, None]
+    return mixed
 
 
 def codes_in_cells(cells: Cells, places: NDArray[np.int64], steps: Floats) -> Codes:

@@ -35,6 +35,7 @@ class Numbers:
     columns: tuple[str, ...]
     at: Callable[[Frame], Floats]
     text: str
+    asked: tuple[float, ...] = ()  # numbers that it compares columns with
 
     def power(self, power: int, centre: Floats | float = 0.0) -> Factor:
         """(x − centre)^power where x is present, else 0; with several centres one function each."""
@@ -49,7 +50,7 @@ class Numbers:
             distance = np.where(present, values, 0.0)[None, :] - centre
             return np.where(present, distance**power, 0.0)
 
-        return Factor(self.columns, at)
+        return Factor(self.columns, at, self.asked)
 
     def grid(self, schema: Schema, most: int) -> tuple[Floats, bool]:
         """Every value that x can have, or `most` of them spread as evenly as the levels of its columns, and whether it
@@ -130,7 +131,8 @@ def quantity_of(schema: Schema, expression: exp.Expr) -> Quantity:
 
 def _numbers(schema: Schema, expression: exp.Expr) -> Numbers:
     names = column_names(schema, expression)
-    numbers = Numbers(names, lambda frame: number(expression, frame), expression.sql().lower())
+    asked = compared_numbers(schema, expression)
+    numbers = Numbers(names, lambda frame: number(expression, frame), expression.sql().lower(), asked)
     numbers.at(empty_record(schema, names))  # refuses what has no number
     return numbers
 

@@ -18,7 +18,6 @@ from dpsketch.maps.histogram import BoundHistogram
 from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.maps.pairs import BoundPairs
 from dpsketch.maps.subsampled import BoundSubsampled
-from dpsketch.maps.totals import BoundTotals
 from dpsketch.recipe import declared_rows
 from dpsketch.relation import Relation
 from dpsketch.schema import Floats
@@ -65,9 +64,9 @@ class ReleaseNoise:
         return influence
 
     def place_total(self, column: str, gradient: Floats) -> Floats:
-        """The same with respect to the sum of a column's codes, which a part holds by itself."""
-        part = next(each for each in self.parts if isinstance(each.map, BoundTotals) and column in each.map.columns)
-        return self.place(part, gradient, part.map.columns.index(column))
+        """The same with respect to the sum of a column's codes, wherever it is known best."""
+        total = self.totals[column]
+        return self.place(self.parts[total.part], gradient, total.place)
 
     @cached_property
     def totals(self) -> NoisyTotals:
@@ -148,7 +147,7 @@ class ReleaseNoise:
 
 
 def released_totals(released: ReleasedSketch) -> NoisyTotals:
-    """Sums of columns that a release holds by themselves."""
+    """Sums of columns, each where it is known best."""
     return noisy_totals(released.maps, released.sums, [part.noise_variance for part in released.parts])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from numbers import Real
 from operator import add
@@ -143,9 +143,14 @@ class Selection:
     def cdf(self, column: Column, at: Floats) -> Estimate:
         """Share of each group's present records with a value at or below each of `at`: entry [group, at]."""
         check_numeric(column)
-        return self._cdf(column_quantity(column), at, asked=tuple(at.tolist()))
+        quantity = column_quantity(column)
+        each = [self._below(quantity, np.array([value]), (value,)) for value in at.tolist()]
+        return Estimate(
+            np.hstack([estimate.value for estimate in each]), np.hstack([estimate.influence for estimate in each])
+        )
 
-    def _cdf(self, quantity: Quantity, at: Floats, asked: tuple[float, ...] = ()) -> Estimate:
+    def _below(self, quantity: Quantity, at: Floats, asked: tuple[float, ...] = ()) -> Estimate:
+        """The same. Of numbers that are `asked` about the number of present records knows as well."""
         numbers = quantity.numbers
         below = Factor(
             numbers.columns, lambda frame: (numbers.at(frame)[None, :] <= at[:, None]).astype(np.float64), asked
@@ -155,7 +160,7 @@ class Selection:
             for group in range(self._groups)
         ]
         below_share = Estimate(np.stack([g.value for g in groups]), np.stack([g.influence for g in groups]))
-        present = self.total(((numbers.power(0),),))
+        present = self.total(((replace(numbers.power(0), asked=asked),),))
         return below_share / Estimate(present.value[:, None], present.influence[:, None, :])
 
     def quantile(self, column: Column, q: float) -> Estimate:
@@ -180,7 +185,7 @@ class Selection:
 
         if not 0 <= q <= 1:
             raise QueryError(f"a quantile is between 0 and 1, got {q:g}", "the median is 0.5")
-        cdf = self._cdf(quantity, grid)
+        cdf = self._below(quantity, grid)
         values, influences = [], []
         for share, influence in zip(cdf.value, cdf.influence, strict=True):
             if np.isnan(share).any():

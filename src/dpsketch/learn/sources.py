@@ -143,7 +143,7 @@ class Sources:
             known = [block for block in known if block.telling and wanted <= self._tabulated.keys()]
         if not known:
             return []
-        block = min(known, key=lambda block: (not block.telling, len(block.columns)))
+        block = min(known, key=lambda block: (not block.telling, block.single, len(block.columns)))
         if block not in self._regressions:
             self._regressions[block] = MomentEstimator(
                 self._released.schema, self._noise, block, self._tabulated, self._method

@@ -1,5 +1,5 @@
 """Which cells of pair tables a release pools, or how it halves columns, and which pairs it keeps: chosen from its own
-noisy marginals, never from exact sums.
+noisy marginals and sums of columns, never from exact sums.
 
 The raw sketch keeps fine tables. Their sums in groups of cells are as exact as if they had been counted so; groups and
 pairs follow from numbers that are released anyway, so the tables are a second mechanism that was chosen by the first.
@@ -9,7 +9,7 @@ Source: docs/proofs/release.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import sqrt
 
 import numpy as np
@@ -28,7 +28,18 @@ from dpsketch.maps.pairs import BoundPairs
 from dpsketch.maps.totals import BoundTotals
 from dpsketch.schema import LOWEST, SPAN, Floats
 
-NoisyTotals = Mapping[str, tuple[float, float]]  # of columns: sum of x − ½ over their records, and its deviation
+
+@dataclass(frozen=True)
+class NoisyTotal:
+    """The sum of x − ½ over a column's records, off by `sd`: sum number `place` of part number `part`."""
+
+    centred: float
+    sd: float
+    part: int
+    place: int
+
+
+NoisyTotals = Mapping[str, NoisyTotal]
 
 
 def pooled_pairs(
@@ -73,13 +84,22 @@ def _kept(pairs: BoundPairs, spreads: Sequence[float]) -> list[tuple[str, str]]:
 
 
 def noisy_totals(maps: Sequence[BoundMap], noisy: Sequence[Sums], variances: Sequence[float]) -> NoisyTotals:
-    """What a release's `Totals` say."""
-    return {
-        name: (float(total) / SPAN, max(sqrt(variance), float(GRID)) / SPAN)
-        for bound, sums, variance in zip(maps, noisy, variances, strict=True)
-        if isinstance(bound, BoundTotals)
-        for name, total in zip(bound.columns, sums, strict=True)
-    }
+    """What a release says of sums of columns, in `Totals` or beside counts: of each column the one with the least
+    noise. Sums without noise are taken as good to one record.
+    """
+    found: dict[str, NoisyTotal] = {}
+    for part, (bound, sums, variance) in enumerate(zip(maps, noisy, variances, strict=True)):
+        places: dict[str, int] = {}
+        if isinstance(bound, BoundTotals):
+            places = {name: place for place, name in enumerate(bound.columns)}
+        elif isinstance(bound, BoundMarginals):
+            own = {name: bound.centred(column) for column, name in enumerate(bound.columns)}
+            places = {name: where.start for name, where in own.items() if where.stop > where.start}
+        sd = max(sqrt(variance), float(GRID)) / SPAN
+        for name, place in places.items():
+            if name not in found or sd < found[name].sd:
+                found[name] = NoisyTotal(float(sums[place]) / SPAN, sd, part, place)
+    return found
 
 
 def pair_summaries(
@@ -97,7 +117,7 @@ def pair_summaries(
 def _finer(coarse: Cells, cells: Cells) -> Finer | None:
     if cells.cut == coarse.cut:
         return None
-    return Finer(parents(coarse, cells), *_geometry(cells))
+    return Finer(parents(coarse, cells), *_geometry_of_levels(cells))
 
 
 def parents(coarse: Cells, cells: Cells) -> NDArray[np.int64]:
@@ -109,22 +129,18 @@ def parents(coarse: Cells, cells: Cells) -> NDArray[np.int64]:
 def column_summaries(
     marginals: BoundMarginals, sums: Sums, variance: float, totals: NoisyTotals
 ) -> list[ColumnSummary]:
-    """What noisy marginals say about each column, with `totals` of those whose codes they do not add up. Sums without
-    noise are taken as good to one record.
-    """
+    """What noisy marginals and `totals` say about each column. Counts without noise are taken as good to one record."""
     sd = max(sqrt(variance), float(GRID))
     found = []
     for place, cells in enumerate(marginals.cells):
         counts = sums[marginals.table(place)] / GRID
         centres, widths = _geometry(cells) if cells.ordered else (None, None)
         positions = None
-        centred, centred_sd = totals.get(marginals.columns[place], (None, 0.0))
+        total = totals.get(marginals.columns[place])
+        centred, centred_sd = (None, 0.0) if total is None else (total.centred, total.sd)
         if cells.binned:
             positions = np.zeros(cells.count)
             positions[1 : cells.bins + 1] = sums[marginals.positions(place)] / POSITION_GRID
-        own = sums[marginals.centred(place)]
-        if own.size:
-            centred, centred_sd = float(own[0]) / SPAN, sd / SPAN
         found.append(
             ColumnSummary(counts, sd / GRID, centres, widths, positions, sd / POSITION_GRID, centred, centred_sd)
         )
@@ -140,6 +156,19 @@ def _geometry(cells: Cells) -> tuple[Floats, Floats]:
     centres = (first + last - 2 * LOWEST) / (2 * SPAN)
     widths = np.where(last > first, (last - first + 1) / SPAN, 0.0)
     return np.append(centres, 0.5), np.append(widths, 0.0)
+
+
+def _geometry_of_levels(cells: Cells) -> tuple[Floats, Floats]:
+    """The same by the levels in a cell instead of its codes: of integers some cells have one more than others."""
+    centres, widths = _geometry(cells)
+    if not cells.binned or cells.column.levels > SPAN:
+        return centres, widths
+    first = cells.first_levels
+    codes = cells.column.codes_of(np.arange(cells.column.levels)).astype(np.float64)
+    totals, counts = np.append(0.0, np.cumsum(codes - LOWEST)), np.diff(first)
+    middle = np.diff(totals[first]) / np.maximum(counts, 1) / SPAN
+    own = np.append(np.where(counts > 0, middle, centres[:-1]), 0.5)
+    return own, np.where(widths > 0, np.append(counts, 0) / (cells.column.levels - 1), 0.0)
 
 
 def _rows(maps: Sequence[BoundMap], noisy: Sequence[Sums], summaries: Sequence[ColumnSummary]) -> float:

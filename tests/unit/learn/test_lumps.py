@@ -17,6 +17,7 @@ SCHEMA = dps.Schema.from_dict(
         "columns": {
             "age": {"kind": "number", "lower": 0, "upper": 97},
             "pay": {"kind": "number", "lower": 0, "upper": 97},
+            "days": {"kind": "integer", "lower": 0, "upper": 365},
             "ok": {"kind": "boolean"},
         },
     }
@@ -27,7 +28,8 @@ SCHEMA = dps.Schema.from_dict(
 def table() -> pa.Table:
     random = np.random.default_rng(SEED)
     age, pay = random.normal(40, 12, (2, ROWS)).clip(1, 96)
-    return pa.table({"age": np.rint(age), "pay": pay, "ok": random.random(ROWS) < age / 97})
+    days = np.rint(random.normal(150, 40, ROWS).clip(0, 365)).astype(int)
+    return pa.table({"age": np.rint(age), "pay": pay, "days": days, "ok": random.random(ROWS) < age / 97})
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +53,53 @@ def test_a_number_that_many_have_is_met_or_not_as_the_condition_says(view, table
 
 
 def test_distribution_functions_and_conditions_agree(view):
-    assert view.cdf("age", 40).value == pytest.approx(view.fraction("age <= 40").value, abs=0.003)
-    assert view.cdf("age", [38, 40]).value[1] == pytest.approx(view.cdf("age", 40).value, abs=0.003)
+    assert view.cdf("age", 40).value == pytest.approx(view.fraction("age <= 40").value, abs=2e-3)
+    for near in (39.9, 40.1):  # mostly in the cell of 40
+        both = view.cdf("age", [near, 40]).value
+        assert both[1] == pytest.approx(view.cdf("age", 40).value, rel=1e-9)
 
 
-def test_numbers_between_the_values_are_no_values(view, table):
+def test_distribution_functions_end_at_one(view):
+    for value in range(20, 60, 5):
+        assert view.cdf("age", value, where=f"age < {value + 0.3}").value <= 1 + 1e-9
+
+
+def test_between_the_values_of_two_cells_is_none(view, table):
+    """40.5 lies in a cell without records: closed and open bounds are the same there."""
     truth = np.mean(table["age"].to_numpy() <= 40)
     assert view.fraction("age <= 40.5").value == pytest.approx(truth, abs=0.006)
     assert view.fraction("age < 40.5").value == pytest.approx(truth, abs=0.006)
+
+
+@pytest.mark.parametrize("also", ["", " and ok"])
+def test_integers_have_a_level_for_each_value_and_are_asked_as_they_are(view, table, also):
+    days, ok = table["days"].to_numpy(), table["ok"].to_numpy() if also else True
+    off = []
+    for value in range(100, 200, 7):
+        answer = view.fraction(f"days <= {value}{also}")
+        off.append((answer.value - np.mean((days <= value) & ok)) / answer.stderr)
+        assert view.fraction(f"days <= {value + 0.5}{also}").value == pytest.approx(answer.value, rel=1e-9)
+    assert np.sqrt(np.mean(np.square(off))) < 2
+
+
+def test_cases_groups_and_conditions_agree(view):
+    count = view.count("age <= 40").value
+    [[share]] = [
+        list(row.values())[:1]
+        for row in view.sql("select avg(case when age <= 40 then 1 else 0 end) from sketch").to_dicts()
+    ]
+    assert share == pytest.approx(view.fraction("age <= 40").value, abs=1e-3)
+    rows = view.sql("select age <= 40 as young, count(*) as n from sketch group by young").to_dicts()
+    assert {str(row["young"]).lower(): row["n"] for row in rows}["true"] == pytest.approx(count, rel=1e-3)
+
+
+def test_bounds_outside_of_the_declared_ones_are_not_put_into_functions(view, table):
+    """exp(age) of an age of ten thousand has no value, and nobody has that age."""
+    age = table["age"].to_numpy()
+    [row] = view.sql("select avg(exp(age / 10)) as x from sketch where age < 10000").to_dicts()
+    assert row["x"] == pytest.approx(np.exp(age / 10).mean(), rel=0.05)
+    assert view.fraction("age <= 200").value == pytest.approx(1, abs=1e-3)
+    assert view.fraction("age < -5").value == pytest.approx(0, abs=1e-3)
 
 
 def test_where_values_are_spread_out_a_bound_has_none(view, table):
@@ -68,11 +109,6 @@ def test_where_values_are_spread_out_a_bound_has_none(view, table):
         assert below.value == pytest.approx(np.mean(pay <= value), abs=0.003)
         assert below.value + above.value == pytest.approx(1, abs=0.003)
         assert view.fraction(f"pay < {value}").value == pytest.approx(below.value, abs=1e-3)
-
-
-def test_dates_and_bounds_outside_are_asked_as_before(view):
-    assert view.fraction("age <= 200").value == pytest.approx(1, abs=1e-3)
-    assert view.fraction("age < -5").value == pytest.approx(0, abs=1e-3)
 
 
 def test_what_is_asked_is_read_from_conditions():

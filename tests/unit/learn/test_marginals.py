@@ -99,3 +99,47 @@ def test_without_a_count_the_cells_tell_the_rows(table: pa.Table) -> None:
     view = released(raw, 1.0)
     assert abs(view.count().value - ROWS) < 6 * view.count().stderr
     assert view.mean("age").value == pytest.approx(33, abs=6 * view.mean("age").stderr)
+
+
+APART = dps.Recipe(
+    [dps.Part(dps.Count(), 0.1), dps.Part(dps.Marginals(bins=64, totals=False), 0.6), dps.Part(dps.Totals(), 0.3)]
+)
+
+
+@pytest.fixture(scope="module")
+def apart(table: pa.Table) -> dps.RawSketch:
+    return dps.accumulate(table, dps.Schema.from_dict(FACTS), APART)
+
+
+def test_sums_by_themselves_are_as_exact(apart: dps.RawSketch, raw: dps.RawSketch) -> None:
+    mine, other = released(apart, float("inf")), released(raw, float("inf"))
+    for name in ("wage", "age", "weeks"):
+        assert mine.mean(name).value == pytest.approx(other.mean(name).value, rel=1e-6)
+        assert mine.quantile(name, 0.3).value == pytest.approx(other.quantile(name, 0.3).value, rel=1e-6)
+
+
+def test_means_by_sums_of_their_own_are_as_far_off_as_they_say(apart: dps.RawSketch, table: pa.Table) -> None:
+    """And not much farther than the noise of the sum itself: its part of a cube of three, beside that of the count."""
+    views = [released(apart, 1.0) for _ in range(60)]
+    for name in ("wage", "age", "weeks"):
+        known = table[name].drop_null().to_numpy()
+        truth = np.clip(known, 0, 100 if name == "wage" else None).mean()
+        answers = [view.mean(name) for view in views]
+        off = np.array([(answer.value - truth) / answer.stderr for answer in answers])
+        assert 0.75 < np.sqrt(np.mean(off**2)) < 1.3
+        width = FACTS["columns"][name]["upper"]  # type: ignore[index]
+        alone = width / 2 * np.sqrt(4 * 5 / 3) / 0.3 / ROWS
+        assert alone < np.mean([answer.stderr for answer in answers]) < 2 * alone
+
+
+def test_of_several_sums_of_a_column_the_best_is_taken_with_its_own_error(table: pa.Table) -> None:
+    """Whatever the order of the parts, and whether a sum stands beside counts or by itself."""
+    schema, truth = dps.Schema.from_dict(FACTS), table["age"].to_numpy().mean()
+    few, many = dps.Part(dps.Totals(["age"]), 0.02), dps.Part(dps.Totals(), 0.5)
+    count, marginals = dps.Part(dps.Count(), 0.2), dps.Part(dps.Marginals(bins=64), 0.2)
+    for parts in ([count, marginals, few, many], [many, few, marginals, count], [marginals, many, count]):
+        raw = dps.accumulate(table, schema, dps.Recipe(parts))
+        answers = [released(raw, 1.0).mean("age") for _ in range(40)]
+        off = [(answer.value - truth) / answer.stderr for answer in answers]
+        assert 0.7 < np.sqrt(np.mean(np.square(off))) < 1.35
+        assert parts[ReleaseNoise(released(raw, 1.0).released).totals["age"].part] is many

@@ -160,3 +160,14 @@ def test_moments_of_any_order() -> None:
     for order in (0, 21, 1.5, True):
         with pytest.raises(QueryError, match="order of a moment"):
             view.moment("x", order)  # type: ignore[arg-type]
+
+
+def test_a_sum_does_not_take_the_place_of_squares() -> None:
+    random = np.random.default_rng(SEED)
+    table = pandas.DataFrame({"x": random.beta(4, 9, 20_000), "y": random.beta(4, 9, 20_000)})
+    columns = {name: {"kind": "number", "lower": 0, "upper": 1} for name in ("x", "y")}
+    schema = dps.Schema.from_dict({"privacy": {"rows": 20_000}, "columns": columns})
+    parts = [dps.Part(dps.Count(), 0.1), dps.Part(dps.SecondMoments(radius=1.5), 0.5), dps.Part(dps.Totals(), 0.4)]
+    raw = dps.accumulate(table, schema, dps.Recipe(parts))
+    view = dps.View(dps.release(raw, dps.Budget(5.0), dps.Ledger("sqlite://"), "a"))
+    assert "second_moments" in view.var("x").how

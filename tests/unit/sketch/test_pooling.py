@@ -25,7 +25,7 @@ from dpsketch.schema import MISSING, Integer, Number
 from dpsketch.sketch import calibration as calibration_module
 from dpsketch.sketch import release as release_module
 from dpsketch.sketch.calibration import noise_variance, promised
-from dpsketch.sketch.pooling import column_summaries, parents, pooled_pairs
+from dpsketch.sketch.pooling import column_summaries, noisy_totals, parents, pooled_pairs
 from dpsketch.sketch.release import planned
 from dpsketch.sketch.statement import statement_text
 
@@ -317,7 +317,7 @@ def test_summaries_are_the_table_in_units_of_the_bounds(schema: dps.Schema) -> N
     marginals = dps.Marginals(("age", "height"), bins=10)
     raw = dps.accumulate(table, schema, dps.Recipe([dps.Part(marginals, 1.0)]))
     (part,) = raw.parts
-    age, height = column_summaries(part.map, part.sums, 0.0, {})  # type: ignore[arg-type]
+    age, height = column_summaries(part.map, part.sums, 0.0, noisy_totals([part.map], [part.sums], [0.0]))
     assert age.counts.sum() == height.counts.sum() == 5
     assert age.counts[[0, -2, -1]].tolist() == [1, 1, 1]
     assert age.centred == pytest.approx(-0.5 - 0.25 + 0 + 0.5, abs=1e-4)

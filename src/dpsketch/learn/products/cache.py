@@ -23,12 +23,14 @@ from safetensors.numpy import save_file
 import dpsketch.fitting
 import dpsketch.learn.products
 from dpsketch.fitting.columns import SMOOTHING, Marginal
+from dpsketch.learn import release_noise
 from dpsketch.learn.products.bootstrap import REFITS
 from dpsketch.learn.products.fit import Products
 from dpsketch.learn.products.mixture import Mixture
 from dpsketch.learn.products.released import ReleasedProducts, fit_released, with_fit
 from dpsketch.maps.cells import Cells
 from dpsketch.schema import Floats
+from dpsketch.sketch import pooling
 from dpsketch.sketch.released import ReleasedSketch
 
 SUFFIX = ".fit"
@@ -107,9 +109,10 @@ def _shares(values: Floats) -> bool:
 def _code() -> str:
     """Digest of the modules that a fit depends on."""
     digest = hashlib.sha256()
-    for package in (dpsketch.fitting, dpsketch.learn.products):
-        for source in sorted(Path(next(iter(package.__path__))).glob("*.py")):
-            digest.update(source.read_bytes())
+    packages = [Path(next(iter(package.__path__))) for package in (dpsketch.fitting, dpsketch.learn.products)]
+    sources = [source for folder in packages for source in sorted(folder.glob("*.py"))]
+    for source in (*sources, Path(pooling.__file__), Path(release_noise.__file__)):
+        digest.update(source.read_bytes())
     return digest.hexdigest()
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from dpsketch.fitting.lumps import CERTAIN
 from dpsketch.learn.answer import Estimate, stacked
 from dpsketch.learn.factors import Factor, columns_of, merged, product_at
-from dpsketch.learn.points import ColumnPoints, Frame, codes_in_cells
+from dpsketch.learn.points import ColumnPoints, Frame, codes_in_cells, lumped
 from dpsketch.learn.products import unseen
 from dpsketch.learn.products.bootstrap import REFITS
 from dpsketch.learn.products.draws import drawn_frame, shares_in_cells
@@ -120,14 +120,15 @@ class ProductEstimator:
         column = self.columns.index(factor.columns[0]) if factor.columns else 0
         points, pieces = self._column(column)
         lumps = self.fitted.lumps[column]
-        by_cell = points.by_cell(factor.at, factor.asked, lumps.together)
+        even, asked = points.by_cell(factor.at(points.frame)), points.at_asked(factor.at, factor.asked)
+        by_cell = lumped(even, asked, lumps.together)
         cells = [np.einsum("kci,ci->kc", by_cell, each) for each in pieces] if pieces else [by_cell[:, :, 0]]
         models = self.fitted.models
         means = np.stack([m.mixture.expectations(column, cells[i % len(cells)]) for i, m in enumerate(models)])
         shares = models[0].marginals[column].shares
         variances = np.maximum(cells[0] ** 2 @ shares - (cells[0] @ shares) ** 2, 0.0)
-        guessed = points.by_cell(factor.at, factor.asked, CERTAIN * lumps.together)
-        hidden = points.unseen(guessed, shares, lumps.likely)
+        rows = max(float(self._noise.rows().value), 1.0)
+        hidden = points.unseen(lumped(even, asked, CERTAIN * lumps.together), shares, lumps.likely, rows)
         found = _Single(
             means, variances, np.abs(by_cell).max((1, 2)), np.column_stack([self._dropped(column, cells[0]), hidden])
         )

@@ -15,7 +15,7 @@ from dpsketch.schema import Floats
 
 # How much further off answers about several columns are than refits, which start from a distribution that is smooth
 # already.
-SMOOTH = 1.75
+SMOOTH = 1.6
 # Of what functions of two columns, and of three or more, owe to these columns together: relative to its standard
 # deviation under independence. Groups of cells hide a part of the first, and pair tables all of the second.
 PAIRS = 0.01
