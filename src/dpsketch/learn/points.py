@@ -125,9 +125,9 @@ class ColumnPoints:
 
     def unseen(self, values: Floats, shares: Floats, lumpiness: float, rows: float) -> Floats:
         """How far off expectations of functions with these values (as `by_cell`) are by what cells hide, in the squared
-        mean. Where records sit on few values of a cell: up to the functions' deviation inside cells. Mean positions are
-        known, and so are lines: a step is at least a quarter off any line, so what is left of a function after its line
-        counts four times. And everywhere: by the chance of where in its cell each of `rows` records is.
+        mean: by where in its cell each of `rows` records is by chance, and, where they sit on few values of a cell, by
+        up to the functions' deviation inside cells. Mean positions are known, and so are lines: a step is at least a
+        quarter off any line, so what is left of a function after its line counts four times.
         """
         if self.inside == 1:
             return np.zeros(len(values))
@@ -136,7 +136,7 @@ class ColumnPoints:
         along = np.einsum("kci,ci->kc", centred, place) ** 2 / np.maximum((place**2).sum(1), 1e-300)
         square = (centred**2).sum(2)
         left = np.clip(4 * (square - along), 0.0, square) / self.inside
-        return np.sqrt(lumpiness * (left @ shares**2) + square / self.inside @ shares / rows)
+        return np.sqrt(lumpiness * (left @ shares**2) + left @ shares / rows)
 
 
 def lumped(values: Floats, asked: Mapping[int, Floats], together: float) -> Floats:
