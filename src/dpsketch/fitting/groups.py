@@ -9,7 +9,7 @@ from dpsketch.schema import Floats
 
 FEWEST, MOST = 4, 16
 RESOLUTION = 0.08
-TAILS = 0.3  # of the groups' measure: by the root of a density, not by itself
+TAILS, ENOUGH = 0.3, 6  # of the groups' measure: by the root of a density, not by itself; from so many groups on
 
 
 def groups_wanted(pair_sd: float) -> int:
@@ -31,7 +31,9 @@ def choose_groups(shares: Floats, widths: Floats | None, wanted: int, threshold:
     """
     present, missing = shares[:-1], shares[-1]
     groups = np.empty(len(shares), np.int64)
-    groups[:-1] = _heaviest(present, threshold) if widths is None else _runs(_measure(present, widths[:-1]), wanted)
+    groups[:-1] = (
+        _heaviest(present, threshold) if widths is None else _runs(_measure(present, widths[:-1], wanted), wanted)
+    )
     last = groups[:-1].max()
     groups[-1] = last + 1 if missing > threshold else last
     return groups
@@ -49,15 +51,16 @@ def choose_halves(shares: Floats, ordered: bool) -> NDArray[np.int64]:
     return halves
 
 
-def _measure(shares: Floats, widths: Floats) -> Floats:
+def _measure(shares: Floats, widths: Floats, wanted: int) -> Floats:
     """Shares, a part TAILS of them handed out anew by roots of densities, so that tails, which have few records but
     most of the range, are divided too: what is linear in a column, as covariances and regressions are, depends on them.
-    Single values keep theirs.
+    Of few groups none can be spared for it. Single values keep theirs.
     """
+    tails = TAILS * np.clip((wanted - FEWEST) / (ENOUGH - FEWEST), 0.0, 1.0)
     roots = np.sqrt(np.maximum(shares, 0.0) * widths)
     if not roots.any():
         return shares
-    return shares + TAILS * np.where(widths > 0, roots / roots.sum() * shares[widths > 0].sum() - shares, 0.0)
+    return shares + tails * np.where(widths > 0, roots / roots.sum() * shares[widths > 0].sum() - shares, 0.0)
 
 
 def _runs(shares: Floats, wanted: int) -> NDArray[np.int64]:

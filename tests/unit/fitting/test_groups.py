@@ -38,6 +38,12 @@ def test_a_tail_has_groups_of_its_own():
     assert groups[10] >= 5, "where most records are there still are most groups"
 
 
+def test_few_groups_are_of_equal_share():
+    shares = np.concatenate([[0.0], np.full(10, 0.09), np.full(90, 0.1 / 90), [0.0, 0.0]])
+    groups = choose_groups(shares, even(103), FEWEST)
+    assert np.bincount(groups, shares) == pytest.approx(1 / FEWEST, abs=0.1)
+
+
 def test_single_values_keep_their_share():
     shares = np.concatenate([[0.3], np.full(100, 0.006), [0.1, 0.0]])
     groups = choose_groups(shares, even(103), 4)
