@@ -14,7 +14,7 @@ import numpy as np
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer, Estimate, same_coordinates
 from dpsketch.learn.factors import Factor
-from dpsketch.learn.quantities import Quantity, Terms, column_quantity, times
+from dpsketch.learn.quantities import Numbers, Quantity, Terms, column_quantity, times
 from dpsketch.schema import Boolean, Column, Datetime, Floats, Schema, as_moment, microseconds
 
 _GRID = 128
@@ -143,25 +143,24 @@ class Selection:
     def cdf(self, column: Column, at: Floats) -> Estimate:
         """Share of each group's present records with a value at or below each of `at`: entry [group, at]."""
         check_numeric(column)
-        quantity = column_quantity(column)
-        each = [self._below(quantity, np.array([value]), (value,)) for value in at.tolist()]
-        return Estimate(
-            np.hstack([estimate.value for estimate in each]), np.hstack([estimate.influence for estimate in each])
+        numbers = column_quantity(column).numbers
+        asked = [(value,) for value in at.tolist()]  # each by itself: other points of the list do not change it
+        return self._parts(
+            [_at_most(numbers, np.array(each), each) for each in asked],
+            [replace(numbers.power(0), asked=each) for each in asked],
         )
 
-    def _below(self, quantity: Quantity, at: Floats, asked: tuple[float, ...] = ()) -> Estimate:
-        """The same. Of numbers that are `asked` about the number of present records knows as well."""
-        numbers = quantity.numbers
-        below = Factor(
-            numbers.columns, lambda frame: (numbers.at(frame)[None, :] <= at[:, None]).astype(np.float64), asked
-        )
-        groups = [  # one by one: memory
-            self._estimator.expect([*(factor.row(group) for factor in self._where), below])
-            for group in range(self._groups)
-        ]
-        below_share = Estimate(np.stack([g.value for g in groups]), np.stack([g.influence for g in groups]))
-        present = self.total(((replace(numbers.power(0), asked=asked),),))
-        return below_share / Estimate(present.value[:, None], present.influence[:, None, :])
+    def _parts(self, parts: Sequence[Factor], wholes: Sequence[Factor]) -> Estimate:
+        """Expectations of functions of `parts` over those of `wholes`, or of a single one: entry [group, function]."""
+        if not parts:
+            return Estimate(np.zeros((self._groups, 0)), np.zeros((self._groups, 0, 1)))
+        found = []
+        for group in range(self._groups):  # one by one: memory
+            where = [factor.row(group) for factor in self._where]
+            part, whole = (self._estimator.expect(*([*where, each] for each in some)) for some in (parts, wholes))
+            found.append(part / whole)
+        influences = same_coordinates(*(each.influence for each in found))
+        return Estimate(np.stack([each.value for each in found]), np.stack(influences))
 
     def quantile(self, column: Column, q: float) -> Estimate:
         """The value below which a share q of each group lies; the error of the share over the local density."""
@@ -185,7 +184,7 @@ class Selection:
 
         if not 0 <= q <= 1:
             raise QueryError(f"a quantile is between 0 and 1, got {q:g}", "the median is 0.5")
-        cdf = self._below(quantity, grid)
+        cdf = self._parts([_at_most(quantity.numbers, grid)], [quantity.numbers.power(0)])
         values, influences = [], []
         for share, influence in zip(cdf.value, cdf.influence, strict=True):
             if np.isnan(share).any():
@@ -218,6 +217,11 @@ class _Line:
     mean_y: Estimate
     variance: Estimate  # of x
     covariance: Estimate
+
+
+def _at_most(numbers: Numbers, at: Floats, asked: tuple[float, ...] = ()) -> Factor:
+    """One function for each of `at`: one where a number is at or below it."""
+    return Factor(numbers.columns, lambda frame: (numbers.at(frame)[None, :] <= at[:, None]).astype(np.float64), asked)
 
 
 def power_of(column: Column, power: int, centre: Floats | float = 0.0) -> Factor:

@@ -59,6 +59,10 @@ def test_distribution_functions_and_conditions_agree(view):
         assert both[1] == pytest.approx(view.cdf("age", 40).value, rel=1e-9)
 
 
+def test_no_points_of_a_distribution_function_have_no_answers(view):
+    assert view.cdf("age", []).value.shape == (0,)
+
+
 def test_distribution_functions_end_at_one(view):
     for value in range(20, 60, 5):
         assert view.cdf("age", value, where=f"age < {value + 0.3}").value <= 1 + 1e-9
