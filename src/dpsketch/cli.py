@@ -34,9 +34,13 @@ from dpsketch.console import (
     listed,
     out,
     progress_bar,
+    unprintable,
+    warnings_told,
 )
-from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError
-from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget
+from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError, PublicNote
+from dpsketch.outputs import Output, written
+from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
+from dpsketch.process import Stopped, check_stopped, ignore_signals, prepare_streams, stop_on_signals
 
 if TYPE_CHECKING:
     from dpsketch.learn.sql import Table
@@ -68,7 +72,7 @@ GroupsFrom = Annotated[
 LedgerPath = Annotated[str | None, typer.Option(help="Ledger file, created if absent, or postgresql:// URL.")]
 Dataset = Annotated[str | None, typer.Option(help="Name in the ledger; by default the table's file name.")]
 NotPrivate = Annotated[bool, typer.Option("--not-private", help="For studies: no noise, needs epsilon inf.")]
-Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
+OutputPath = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
 
 
 @app.command()
@@ -97,11 +101,12 @@ def tighten(
 
     check_free(output, force, sketch)
     view = open_view(sketch)
-    found = tightened(view, share, listed(columns))
-    changed = sum(one != other for one, other in zip(found.columns, view.schema.columns, strict=True))
+    schema = tightened(view, share, listed(columns))
+    changed = sum(one != other for one, other in zip(schema.columns, view.schema.columns, strict=True))
     head = f"Bounds at shares of {share:g} and {1 - share:g}, by a private release."
-    output.write_text(schema_text(found, head), encoding="utf-8")
-    err.print(f"{output}: tighter bounds of {changed} of {len(found.columns)} columns")
+    with written(output, force) as file:
+        file.write(schema_text(schema, head).encode())
+    err.print(f"{output}: tighter bounds of {changed} of {len(schema.columns)} columns")
     err.print(f"Next: dpsketch release TABLE --schema {output} … with the same --ledger and --dataset, which add up")
 
 
@@ -109,7 +114,7 @@ def tighten(
 def accumulate(
     table: Path,
     schema: SchemaPath,
-    output: Output,
+    output: OutputPath,
     epsilon: Epsilon = None,
     delta: Delta = 0.0,
     rho: Rho = None,
@@ -135,14 +140,15 @@ def accumulate(
     chosen = chosen_recipe(facts, budget, recipe, rows, frequencies, only, None, purpose, clusters, columns)
     if budget is not None:
         planned(facts, chosen, budget)
-    _accumulated(table, facts, chosen).save(output, force)
+    with written(output, force, secret=True) as file:
+        _accumulated(table, facts, chosen).write(file)
     err.print(f"{output}: raw sketch, NOT PRIVATE. Keep it secret; release it with: dpsketch release {output} …")
 
 
 @app.command()
 def release(
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file, a folder of them, or a raw sketch.")],
-    output: Output,
+    output: OutputPath,
     epsilon: Epsilon = None,
     delta: Delta = 0.0,
     rho: Rho = None,
@@ -172,28 +178,32 @@ def release(
     other = None if groups_from is None else ReleasedSketch.load(groups_from)
     budget, book = _spending(Budget(epsilon, delta, rho), ledger, not_private)
     name = dataset or table.name.split(".")[0]
-    if table.suffix == ".raw":
-        described = (schema, recipe, rows, frequencies, purpose, clusters, columns, only)
-        if any(option is not None for option in described):
-            raise FileError("a raw sketch brings its own schema and recipe", "leave out the options that describe them")
-        raw = RawSketch.load(table)
-    else:
-        if schema is None:
-            raise FileError("a table needs --schema", "dpsketch init TABLE > schema.toml writes a template")
-        facts = Schema.load(schema)
-        chosen = chosen_recipe(facts, budget, recipe, rows, frequencies, only, other, purpose, clusters, columns)
-        event = planned(facts, chosen, budget, mechanism)
-        if book is not None and event is not None:
-            book.check(name, facts.accounted, event, partition(facts, chosen), plan)
-        raw = _accumulated(table, facts, chosen)
-    _release(raw, budget, book, name, output, force, mechanism, plan, other, next_steps(output, purpose))
+    with Output(output, force) as claimed:
+        if table.suffix == ".raw":
+            described = (schema, recipe, rows, frequencies, purpose, clusters, columns, only)
+            if any(option is not None for option in described):
+                raise FileError(
+                    "a raw sketch brings its own schema and recipe", "leave out the options that describe them"
+                )
+            raw = RawSketch.load(table)
+        else:
+            if schema is None:
+                raise FileError("a table needs --schema", "dpsketch init TABLE > schema.toml writes a template")
+            facts = Schema.load(schema)
+            chosen = chosen_recipe(facts, budget, recipe, rows, frequencies, only, other, purpose, clusters, columns)
+            event = planned(facts, chosen, budget, mechanism)
+            if book is not None and event is not None:
+                book.check(name, facts.accounted, event, partition(facts, chosen), plan)
+            raw = _accumulated(table, facts, chosen)
+        _release(raw, budget, book, name, claimed, mechanism, plan, other)
+    _tell_released(claimed.path, budget, book, name, next_steps(claimed.path, purpose))
 
 
 @app.command()
 def graph(
     edges: Annotated[Path, typer.Argument(help="CSV or Parquet edge list, or a folder of them.")],
     nodes: Annotated[int, typer.Option(help="Public number of nodes; ids are 0 to NODES-1.")],
-    output: Output,
+    output: OutputPath,
     epsilon: Epsilon = None,
     delta: Delta = 0.0,
     rho: Rho = None,
@@ -234,10 +244,12 @@ def graph(
     event = planned(facts, recipe, budget, mechanism)
     if book is not None and event is not None:
         book.check(name, facts.accounted, event, None, plan)
-    with progress_bar() as report:
-        sets = neighbour_sets(edges, nodes, source, target, undirected, report)
-        raw = accumulate_table(sets, facts, recipe)
-    _release(raw, budget, book, name, output, force, mechanism, plan, None, next_steps(output, "graph"))
+    with Output(output, force) as claimed:
+        with progress_bar() as report:
+            sets = neighbour_sets(edges, nodes, source, target, undirected, report)
+            raw = accumulate_table(sets, facts, recipe)
+        _release(raw, budget, book, name, claimed, mechanism, plan, None)
+    _tell_released(claimed.path, budget, book, name, next_steps(claimed.path, "graph"))
 
 
 @app.command()
@@ -281,11 +293,12 @@ def ask(
 
     view = open_view(sketch)
     table = view.sql(question)
-    rows = table.to_dicts()
+    mark = {} if view.released.private else {"not_private": True}  # in every row: files lose what was printed beside
+    rows = [row | mark for row in table.to_dicts()]
     if as_json:
         print(json.dumps(rows, indent=2, ensure_ascii=False))
     elif as_csv:
-        writer = csv.DictWriter(sys.stdout, list(rows[0]) if rows else list(table.columns))
+        writer = csv.DictWriter(sys.stdout, list(rows[0]) if rows else [*table.columns, *mark])
         writer.writeheader()
         writer.writerows(rows)
     else:
@@ -303,7 +316,7 @@ app.command()(score)
 @app.command()
 def merge(
     sketches: Annotated[list[Path], typer.Argument(help="Two or more sketches of the same schema and recipe.")],
-    output: Output,
+    output: OutputPath,
     disjoint_units: Annotated[bool, typer.Option("--disjoint-units", help="No unit has rows in two of them.")] = False,
     force: Force = False,
 ) -> None:
@@ -367,16 +380,29 @@ def _release(
     budget: Budget,
     book: Ledger | None,
     name: str,
-    output: Path,
-    force: bool,
+    output: Output,
     mechanism: str,
     plan: str | None,
     other: ReleasedSketch | None,
-    then: str,
 ) -> None:
+    """Release into a claimed file. What goes wrong after the spend says that the spend stands."""
     from dpsketch.sketch.release import release as release_raw
 
-    release_raw(raw, budget, book, name, mechanism, plan, other).save(output, force)
+    check_stopped()
+    output.make_room(raw.most_bytes)
+    with warnings_told():
+        released = release_raw(raw, budget, book, name, mechanism, plan, other)
+    try:
+        released.write(output.file)
+        ignore_signals()
+        output.keep()
+    except BaseException as error:
+        if released.private:
+            error.add_note(spend_stands(name, budget))
+        raise
+
+
+def _tell_released(output: Path, budget: Budget, book: Ledger | None, name: str, then: str) -> None:
     if book is not None:
         (account,) = (account for account in book.accounts() if account.dataset == name)
         err.print(f"{output}: released with {budget}; dataset '{name}' has spent {spent_text(account)}.")
@@ -405,25 +431,32 @@ def main() -> None:
         app()
         return
     try:
-        code = app(standalone_mode=False)
-        if code == 130:  # how newer versions of Typer tell an interrupt
-            raise KeyboardInterrupt
-        sys.exit(code)
+        sys.exit(app(standalone_mode=False))
     except DpsketchError as error:
-        err.print(f"{type(error).__name__}: {error}")
+        err.print("\n".join([f"{type(error).__name__}: {error}", *_notes(error)]))
         sys.exit(1)
-    except (KeyboardInterrupt, typer.Abort):
-        err.print("Interrupted. Nothing was released; a spend that the ledger already shows stays recorded.")
-        sys.exit(130)
-    except Exception as error:
-        if hasattr(error, "show") and hasattr(error, "exit_code"):  # wrong usage, told by Typer
-            if hasattr(error, "message"):
-                error.message = re.sub(r"://\S*@", "://…@", error.message)  # an address may hold a password
-            error.show()
-            sys.exit(error.exit_code)
+    except Stopped as stopped:
+        err.print("\n".join(["Interrupted.", *(_notes(stopped) or ["Nothing was written, nothing was spent."])]))
+        sys.exit(stopped.exit_code)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        sys.exit(1)
+    except Exception as raised:
+        # Typer takes an EOFError for a user at a prompt; there are none here.
+        failure = raised.__cause__ if isinstance(raised, typer.Abort) and raised.__cause__ else raised
+        if hasattr(failure, "show") and hasattr(failure, "exit_code"):  # wrong usage, reported by Typer
+            if hasattr(failure, "message"):
+                failure.message = re.sub(r"://\S*@", "://…@", failure.message)  # an address may hold a password
+            failure.show()
+            sys.exit(failure.exit_code)
         # A bug. Its message may hold cells.
-        err.print(f"{type(error).__name__}: unexpected error.\nHint: run dpsketch --debug … for a traceback")
+        hint = "Hint: run dpsketch --debug … for a traceback"
+        err.print("\n".join([f"{type(failure).__name__}: unexpected error.", *_notes(failure), hint]))
         sys.exit(70)
+
+
+def _notes(error: BaseException) -> list[str]:
+    """What our own code added to an exception on its way: whether a spend stands."""
+    return [note for note in getattr(error, "__notes__", []) if isinstance(note, PublicNote)]
 
 
 def run() -> None:
@@ -432,12 +465,22 @@ def run() -> None:
     Collecting its few cycles would take a tenth of the start, tearing down its modules a quarter of a second.
     """
     gc.disable()
+    prepare_streams()
+    stop_on_signals()
     try:
         main()
         code: object = 0
     except SystemExit as stopped:
         code = stopped.code
-    with suppress(BrokenPipeError):  # whoever read our output has seen enough
+    except Stopped as stopped:  # while an error was being printed
+        code = stopped.exit_code
+    try:
         sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output has seen enough
+        pass
+    except OSError as error:
+        err.print(f"FileError: {unprintable(error)}")
+        code = code or 1
+    with suppress(OSError):
         sys.stderr.flush()
     os._exit(code if isinstance(code, int) else int(code is not None))

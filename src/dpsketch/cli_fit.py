@@ -9,8 +9,8 @@ import typer
 
 from dpsketch.cli_fit_density import anomaly, density, modes
 from dpsketch.cli_fit_models import classifier, linear, logistic
-from dpsketch.cli_fitted import Columns, Format, Save, Seed, check, keep, print_rows, warnings_told
-from dpsketch.console import Force, err, listed, out, progress_bar
+from dpsketch.cli_fitted import Columns, Format, Save, Seed, check, keep, print_rows
+from dpsketch.console import Force, err, listed, out, progress_bar, warnings_told
 
 if TYPE_CHECKING:
     from dpsketch.learn.clusters.kmeans import KMeans

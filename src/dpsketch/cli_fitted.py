@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 
 from dpsketch.console import check_free, check_png, err, out
-from dpsketch.errors import FitWarning, QueryError
+from dpsketch.errors import QueryError
 
 if TYPE_CHECKING:
     from dpsketch.learn.saved import SavedModel
@@ -43,20 +41,9 @@ def check(sketch: Path, format_: str, plot: Path | None, save: Path | None, forc
     if format_ not in FORMATS:
         raise QueryError(f"--format must be one of {', '.join(FORMATS)}, got '{format_}' instead")
     if plot is not None:
-        check_png(plot, force, sketch)
+        check_png(plot, force, sketch, save)
     if save is not None:
         check_free(save, force, sketch)
-
-
-@contextmanager
-def warnings_told() -> Iterator[None]:
-    """Warnings of a fit are printed when it is done."""
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        yield
-    for each in told:
-        if issubclass(each.category, FitWarning):
-            err.print(f"Warning: {each.message}")
 
 
 def print_rows(rows: list[dict[str, Any]], facts: dict[str, Any], format_: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from dpsketch.console import Force, check_free, err, progress_bar
 from dpsketch.errors import FileError
+from dpsketch.outputs import written
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,7 +56,7 @@ def score(
         return pa.table(own | scores(loaded, rows))
 
     empty = pa.table({name: nodes[name] for name in nodes.column_names} | {n: pa.nulls(0) for n in columns})
-    with progress_bar("scoring") as report, _written(output, scored(empty).schema) as write:
+    with progress_bar("scoring") as report, _written(output, force, scored(empty).schema) as write:
         if edges is None:
             batches = read_batches(table, columns, report)
         else:
@@ -81,7 +81,7 @@ def sample(
 
     _check_rows(output, force, sketch)
     drawn = open_view(sketch).sample(rows, seed)
-    with _written(output, drawn.schema) as write:
+    with _written(output, force, drawn.schema) as write:
         write(drawn)
     err.print(f"{output}: {rows} synthetic rows")
 
@@ -110,20 +110,11 @@ def _check_rows(output: Path, force: bool, *inputs: Path) -> None:
 
 
 @contextmanager
-def _written(path: Path, schema: pa.Schema) -> Iterator[Any]:
+def _written(path: Path, force: bool, schema: pa.Schema) -> Iterator[Any]:
     """A function that appends tables to a file, which is there when all is done or not at all."""
     from pyarrow import csv as arrow_csv
     from pyarrow import parquet
 
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     opened = parquet.ParquetWriter if path.suffix == ".parquet" else arrow_csv.CSVWriter
-    try:
-        with opened(temporary, schema) as writer:
-            yield lambda table: writer.write_table(table.cast(schema))
-        temporary.replace(path)
-    except OSError as error:
-        raise FileError(
-            f"{path} cannot be written: {error.strerror or 'input/output error'}", "write somewhere else"
-        ) from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    with written(path, force) as file, opened(file, schema) as writer:
+        yield lambda table: writer.write_table(table.cast(schema))

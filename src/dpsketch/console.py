@@ -2,18 +2,51 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from dpsketch.errors import FileError
+from dpsketch import outputs
+from dpsketch.errors import FileError, FitWarning, LedgerWarning
+from dpsketch.outputs import same_file
 
-out = Console(soft_wrap=True, highlight=False, markup=False)
-err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+
+class _Messages(Console):
+    """Standard error: a message that cannot be printed must not make a failure of what it reports."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        with suppress(OSError):
+            super().print(*objects, **options)
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+
+class _Answers(Console):
+    """Standard output: an answer that cannot be printed is a failure, and says why."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        try:
+            super().print(*objects, **options)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise unprintable(error) from None
+
+
+def unprintable(error: OSError) -> FileError:
+    reason = error.strerror or "input/output error"
+    return FileError(f"the output cannot be printed: {reason}", "print somewhere else")
+
+
+out = _Answers(soft_wrap=True, highlight=False, markup=False)
+err = _Messages(stderr=True, soft_wrap=True, highlight=False, markup=False)
 
 SchemaPath = Annotated[Path, typer.Option("--schema", help="TOML file with the table's public facts.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
@@ -43,19 +76,41 @@ def progress_bar(doing: str = "reading") -> Iterator[Any]:
         yield lambda share: bar.update(task, completed=share)
 
 
-def check_free(path: Path, force: bool, *inputs: Path | str | None) -> None:
-    """Refuse before any work or spend what would be refused at the end, and what would overwrite an input."""
-    if path.exists() and any(
-        source is not None and Path(source).exists() and path.samefile(source) for source in inputs
-    ):
-        raise FileError(f"{path} is an input of this command", "choose another name for the output")
-    if path.exists() and not force:
-        raise FileError(f"{path} exists already", "choose another name, or pass --force to replace it")
-    if not path.parent.is_dir():
-        raise FileError(f"{path.parent} is not a folder", "create it first")
+@contextmanager
+def warnings_told() -> Iterator[None]:
+    """Print the warnings of a fit or a release when it is done."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        yield
+    for each in told:
+        if issubclass(each.category, FitWarning | LedgerWarning):
+            err.print(f"Warning: {each.message}")
 
 
-def check_png(path: Path, force: bool, *inputs: Path | str | None) -> None:
+def check_free(path: Path, force: bool, *others: Path | str | None) -> None:
+    """Refuse before any work or spend what would be refused at the end, and what would replace one of the command's
+    other files: its inputs, its ledger, another output.
+    """
+    for other in others:
+        if other is not None and any(same_file(path, file) for file in _files(other)):
+            raise FileError(f"{path} is another file of this command", "choose another name for the output")
+        if isinstance(other, Path) and os.path.lexists(path) and path.resolve().is_relative_to(other.resolve()):
+            raise FileError(f"{path} lies in {other}, an input of this command", "choose another name for the output")
+    outputs.check_free(path, force)
+
+
+def check_png(path: Path, force: bool, *others: Path | str | None) -> None:
     if path.suffix != ".png":
         raise FileError(f"{path} does not end in .png", "choose this ending")
-    check_free(path, force, *inputs)
+    check_free(path, force, *others)
+
+
+def _files(place: Path | str) -> list[Path]:
+    """The files behind a path or a ledger's address: SQLite keeps up to three beside its own."""
+    if isinstance(place, Path):
+        return [place]
+    scheme, separator, rest = place.partition("://")
+    if separator and scheme != "sqlite":
+        return []
+    name = rest.removeprefix("/").partition("?")[0].removeprefix("file:") if separator else place
+    return [Path(name + ending) for ending in ("", "-journal", "-wal", "-shm")] if name else []

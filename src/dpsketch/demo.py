@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,11 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from dpsketch.engines.local import accumulate
+from dpsketch.errors import FileError
 from dpsketch.learn.answer import number_text
 from dpsketch.learn.view import View, open_view
+from dpsketch.outputs import written
+from dpsketch.pictures import picture
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.ledger import Ledger
 from dpsketch.recipe import Recipe
@@ -114,12 +118,14 @@ def make_table(rows: int = ROWS, seed: int = 2024) -> dict[str, np.ndarray]:
 
 def run_demo(folder: Path, console: Console) -> None:
     """Make up the table, release it, show the statement, ask, and plot."""
-    folder.mkdir(parents=True, exist_ok=True)
-    table = make_table()
     schema_path, table_path = folder / "hospital.toml", folder / "hospital.parquet"
     sketch_path, plot_path, ledger_path = folder / "hospital.sketch", folder / "marginals.png", folder / "ledger.db"
-    schema_path.write_text(SCHEMA)
-    pq.write_table(pa.table(table), table_path)
+    _check_folder(folder, schema_path, [table_path, sketch_path, plot_path, ledger_path])
+    table = make_table()
+    with written(schema_path, force=True) as file:
+        file.write(SCHEMA.encode())
+    with written(table_path, force=True) as file:
+        pq.write_table(pa.table(table), file)
     ledger_path.unlink(missing_ok=True)
     console.print(f"1. A made-up hospital: {ROWS:,} patients, {len(table)} columns in {table_path}.")
     console.print(f"   Its curator declares public facts, such as bounds and wards, in {schema_path}.\n")
@@ -161,43 +167,50 @@ def run_demo(folder: Path, console: Console) -> None:
     console.print('                    dpsketch ask my.sketch "select avg(age) from sketch where smoker"')
 
 
+def _check_folder(folder: Path, schema: Path, others: list[Path]) -> None:
+    """Make the folder. Files of the same names are replaced only where an earlier demo wrote them."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        ours = schema.is_file() and schema.read_text(encoding="utf-8", errors="replace") == SCHEMA
+        foreign = not ours and [path for path in (schema, *others) if os.path.lexists(path)]
+    except OSError as error:
+        reason = error.strerror or "input/output error"
+        raise FileError(f"{folder} cannot be used: {reason}", "name another folder") from None
+    if foreign:
+        raise FileError(f"{foreign[0]} was not written by the demo", "name another folder: dpsketch demo FOLDER")
+
+
 def plot_marginals(view: View, table: dict[str, np.ndarray], path: Path) -> None:
     """One panel a column: noisy counts, a band of two standard errors, true counts."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
     columns = view.schema.scalars
-    figure, axes = plt.subplots(2, -(-len(columns) // 2), figsize=(16, 7))
-    for axis, column in zip(axes.flat, columns, strict=False):
-        bins = 37 if column.kind == "integer" else 40  # 111 ages: three to a bin
-        answer = view.histogram(column.name, bins)
-        exact = _true_counts(view, column.name, table[column.name], bins)
-        value, stderr = answer.value[:-1], answer.stderr[:-1]
-        if column.numeric:
-            low, high = column.values_of(np.array([-32767, 32767]))
-            middle = np.linspace(low, high, bins + 1)
-            middle = (middle[:-1] + middle[1:]) / 2
-            if column.kind == "datetime":
-                middle = middle.astype("datetime64[us]")
-            axis.fill_between(middle, value - 2 * stderr, value + 2 * stderr, step="mid", alpha=0.4, label="± 2 stderr")
-            axis.step(middle, value, where="mid", linewidth=1, label="private answer")
-            axis.plot(middle, exact, "k.", markersize=3, label="truth (made-up data)")
-            axis.tick_params(axis="x", rotation=30)
-        else:
-            labels = list((answer.labels or ())[:-1])
-            axis.bar(labels, value, yerr=2 * stderr, alpha=0.5, capsize=4, label="private answer ± 2 stderr")
-            axis.plot(labels, exact, "k.", label="truth (made-up data)")
-        axis.set_title(column.name)
-        axis.set_ylim(bottom=0)
-    for axis in axes.flat[len(columns) :]:
-        axis.axis("off")
-    axes.flat[0].legend(fontsize=8)
-    figure.suptitle("One private release, epsilon = 1: marginals with error bands")
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    with picture(path, 16, 7, 2, -(-len(columns) // 2)) as (figure, axes):
+        for axis, column in zip(axes.flat, columns, strict=False):
+            bins = 37 if column.kind == "integer" else 40  # 111 ages: three to a bin
+            answer = view.histogram(column.name, bins)
+            exact = _true_counts(view, column.name, table[column.name], bins)
+            value, stderr = answer.value[:-1], answer.stderr[:-1]
+            if column.numeric:
+                low, high = column.values_of(np.array([-32767, 32767]))
+                middle = np.linspace(low, high, bins + 1)
+                middle = (middle[:-1] + middle[1:]) / 2
+                if column.kind == "datetime":
+                    middle = middle.astype("datetime64[us]")
+                axis.fill_between(
+                    middle, value - 2 * stderr, value + 2 * stderr, step="mid", alpha=0.4, label="± 2 stderr"
+                )
+                axis.step(middle, value, where="mid", linewidth=1, label="private answer")
+                axis.plot(middle, exact, "k.", markersize=3, label="truth (made-up data)")
+                axis.tick_params(axis="x", rotation=30)
+            else:
+                labels = list((answer.labels or ())[:-1])
+                axis.bar(labels, value, yerr=2 * stderr, alpha=0.5, capsize=4, label="private answer ± 2 stderr")
+                axis.plot(labels, exact, "k.", label="truth (made-up data)")
+            axis.set_title(column.name)
+            axis.set_ylim(bottom=0)
+        for axis in axes.flat[len(columns) :]:
+            axis.axis("off")
+        axes.flat[0].legend(fontsize=8)
+        figure.suptitle("One private release, epsilon = 1: marginals with error bands")
 
 
 def _true_counts(view: View, name: str, values: np.ndarray, bins: int) -> np.ndarray:

@@ -4,6 +4,10 @@ No message may carry a cell's content or a number that depends on the data.
 """
 
 
+class PublicNote(str):
+    """A note on an exception (`add_note`) that may be shown: other code's notes may hold cells."""
+
+
 class DpsketchError(Exception):
     """Base of every error that a user can act on."""
 
@@ -47,3 +51,7 @@ class QueryError(DpsketchError):
 
 class FitWarning(UserWarning):
     """A fit that should not be relied on as it is."""
+
+
+class LedgerWarning(UserWarning):
+    """A release whose spend stands, but which the ledger could not mark as finished."""

@@ -18,6 +18,7 @@ from dpsketch.learn.sql import Table
 from dpsketch.learn.statement import parse_select
 from dpsketch.learn.view import View
 from dpsketch.maps.base import check_whole
+from dpsketch.pictures import picture
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.ledger import Ledger
 from dpsketch.recipe import Recipe, declared_rows
@@ -98,22 +99,14 @@ class Forecast:
 
     def plot(self, path: str | Path) -> None:
         """Relative error against the budget, one line an answer, as a PNG file. Dates have no relative error."""
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot as plt
-
-        figure, axis = plt.subplots(figsize=(7, 4.5))
-        for label, found in self.answers().items():
-            relative = [each.relative if each.relative > 0 else np.nan for each in found]
-            axis.plot([each.budget.strength for each in found], relative, "o-", label=_shortened(label))
-        axis.axhline(GOOD, color="grey", linestyle=":", linewidth=1)
-        axis.set(xscale="log", yscale="log", ylabel="predicted error / typical answer")
-        axis.set_xlabel("epsilon" if all(each.budget.rho is None for each in self.predictions) else "about epsilon")
-        axis.legend(fontsize=7)
-        figure.tight_layout()
-        figure.savefig(path, dpi=110, format="png")
-        plt.close(figure)
+        with picture(path, 7, 4.5) as (_, axis):
+            for label, found in self.answers().items():
+                relative = [each.relative if each.relative > 0 else np.nan for each in found]
+                axis.plot([each.budget.strength for each in found], relative, "o-", label=_shortened(label))
+            axis.axhline(GOOD, color="grey", linestyle=":", linewidth=1)
+            axis.set(xscale="log", yscale="log", ylabel="predicted error / typical answer")
+            axis.set_xlabel("epsilon" if all(each.budget.rho is None for each in self.predictions) else "about epsilon")
+            axis.legend(fontsize=7)
 
 
 def plan(

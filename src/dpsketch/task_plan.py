@@ -18,6 +18,7 @@ from dpsketch.maps.histogram import BoundHistogram, Histogram
 from dpsketch.maps.quadratic import BoundQuadratic
 from dpsketch.maps.subsampled import MOST_BLOCKS, Subsampled
 from dpsketch.noise_to_signal import NoiseToSignal, SumsNoise
+from dpsketch.pictures import picture
 from dpsketch.privacy.budget import Budget
 from dpsketch.ready import cluster_tables
 from dpsketch.recipe import Part, Recipe, RowSampling, declared_rows
@@ -195,27 +196,19 @@ def _rows_needed(found: SumsNoise, budget: Budget, task: str, limit: float) -> i
 
 def plot_region(plan: TaskPlan, schema: Schema, path: str | Path) -> None:
     """Rows against ε: where the task can succeed, and where the plan is; a PNG file."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
     epsilons = np.geomspace(1e-3, 10, 25).tolist()
     needed = np.array([np.nan if rows is None else float(rows) for rows in acceptable_rows(plan, schema, epsilons)])
-    figure, axis = plt.subplots(figsize=(6.5, 4.5))
-    top = max(np.nanmax(needed), plan.rows) * 10
-    axis.fill_between(epsilons, needed, top, color="#9fc99f", label="can succeed")
-    axis.fill_between(epsilons, 1, needed, color="#e3b5b0", label="most likely fails")
-    if plan.budget.epsilon is not None:
-        axis.plot(plan.budget.epsilon, plan.rows, "k*", markersize=14, label="this plan")
-    axis.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="rows", xlim=(1e-3, 10))
-    axis.set_ylim(max(np.nanmin(needed) / 10, 1), top)
-    delta = f", delta {plan.budget.delta:g}" if plan.budget.delta else ""
-    axis.set_title(f"{plan.task}, k = {plan.k}, {plan.columns} columns{delta}", fontsize=10)
-    axis.legend(loc="lower left")
-    figure.tight_layout()
-    figure.savefig(path, dpi=110, format="png")
-    plt.close(figure)
+    with picture(path, 6.5, 4.5) as (_, axis):
+        top = max(np.nanmax(needed), plan.rows) * 10
+        axis.fill_between(epsilons, needed, top, color="#9fc99f", label="can succeed")
+        axis.fill_between(epsilons, 1, needed, color="#e3b5b0", label="most likely fails")
+        if plan.budget.epsilon is not None:
+            axis.plot(plan.budget.epsilon, plan.rows, "k*", markersize=14, label="this plan")
+        axis.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="rows", xlim=(1e-3, 10))
+        axis.set_ylim(max(np.nanmin(needed) / 10, 1), top)
+        delta = f", delta {plan.budget.delta:g}" if plan.budget.delta else ""
+        axis.set_title(f"{plan.task}, k = {plan.k}, {plan.columns} columns{delta}", fontsize=10)
+        axis.legend(loc="lower left")
 
 
 def _clusters(schema: Schema, k: int, columns: Sequence[str] | None, rows: int, budget: Budget) -> Recipe:

@@ -262,11 +262,11 @@ CASES = [
     ),
     Case(
         "release t.parquet --schema good.toml --epsilon 1 --ledger l.db -o t.parquet --force",
-        "FileError: t.parquet is an input of this command\nHint: choose another name for the output",
+        "FileError: t.parquet is another file of this command\nHint: choose another name for the output",
     ),
     Case(
         "release t.parquet --schema good.toml --epsilon 1 --ledger l.db -o l.db --force",
-        "FileError: l.db is an input of this command\nHint: choose another name for the output",
+        "FileError: l.db is another file of this command\nHint: choose another name for the output",
     ),
     Case(
         "audit bad-recipe.toml --epsilon inf",
@@ -536,7 +536,7 @@ CASES = [
     # files
     Case(
         RELEASE.replace("new.sketch", "good.sketch"),
-        "FileError: good.sketch exists already\nHint: choose another name, or pass --force to replace it",
+        "FileError: good.sketch exists already\nHint: choose another name, or pass --force (force=True) to replace it",
     ),
     Case(RELEASE.replace("new.sketch", "no/new.sketch"), "FileError: no is not a folder\nHint: create it first"),
     Case(

@@ -135,7 +135,8 @@ def test_init_of_a_csv_reads_the_header_only(tmp_path: Path) -> None:
     assert "broken" not in template
 
 
-def test_an_interrupt_releases_nothing_and_spends_nothing(folder: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_releases_nothing_and_spends_nothing(number: signal.Signals, folder: Path) -> None:
     """A real signal in the middle of a pass that takes one core several seconds, and gets no second one."""
     table = pa.table(make_table(100_000))
     (folder / "many").mkdir()
@@ -153,11 +154,11 @@ def test_an_interrupt_releases_nothing_and_spends_nothing(folder: Path) -> None:
     while not (folder / "l.db").exists():
         time.sleep(0.01)
     time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    assert errors.strip().startswith("Interrupted. Nothing was released")
-    assert not (folder / "x.sketch").exists()
+    assert process.returncode == 128 + number, errors
+    assert errors == "Interrupted.\nNothing was written, nothing was spent.\n"
+    assert {path.name for path in folder.iterdir()} == {"many", "hospital.toml", "hospital.parquet", "l.db"}
     assert dps.Ledger(folder / "l.db").accounts() == ()
 
 

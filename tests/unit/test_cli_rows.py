@@ -60,7 +60,7 @@ def test_text_in_text_out_and_no_rows_at_all(folder: Path) -> None:
     ("words", "message"),
     [
         (["two.model", "few.csv", "-o", "x.xlsx"], "x.xlsx is neither .parquet nor .csv"),
-        (["two.model", "few.csv", "-o", "few.csv", "--force"], "few.csv is an input of this command"),
+        (["two.model", "few.csv", "-o", "few.csv", "--force"], "few.csv is another file of this command"),
         (["two.model", "gone.csv", "-o", "x.csv"], "there is no file gone.csv"),
         (["planted.sketch", "few.csv", "-o", "x.csv"], "planted.sketch is a sketch, not a model"),
         (["few.csv", "few.csv", "-o", "x.csv"], "few.csv is damaged or not a model file"),

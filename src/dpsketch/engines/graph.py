@@ -1,16 +1,16 @@
 """An edge list to sets of neighbours, out of core: one record for each node that has an edge.
 
 Edges are spread over scratch files by a hash of their source, so that each file fits memory; a file is then sorted
-and its nodes' sets come out whole. The scratch folder holds the edges themselves: it is readable by its owner only,
-and removed at the end. Memory does not grow with the number of edges, only with the largest file.
+and its nodes' sets come out whole. The scratch files hold the edges themselves: they have no names, so that nobody
+else can open them and nothing is left of them when the process ends, however it ends. Memory does not grow with the
+number of edges, only with the largest file.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -43,18 +43,18 @@ def neighbour_sets(
     the overflow id. With `undirected`, each edge counts in both directions.
     """
     check_nodes(nodes)
-    with tempfile.TemporaryDirectory(prefix="dpsketch-graph-") as folder:
-        paths = [Path(folder) / str(place) for place in range(FILES)]
-        with ExitStack() as stack:
-            files = [stack.enter_context(open(path, "wb")) for path in paths]
-            for batch in read_batches(edges, [source, target], progress or (lambda share: None)):
-                sources, targets = (_ids(batch.column(name), nodes) for name in (source, target))
-                _spill(sources, targets, nodes, files)
-                if undirected:
-                    _spill(targets, sources, nodes, files)
-        for path in paths:
-            pairs = np.fromfile(path, np.uint64)
-            path.unlink()
+    with ExitStack() as stack:
+        files = [stack.enter_context(_scratch_file()) for _ in range(FILES)]
+        for batch in read_batches(edges, [source, target], progress or (lambda share: None)):
+            sources, targets = (_ids(batch.column(name), nodes) for name in (source, target))
+            _spill(sources, targets, nodes, files)
+            if undirected:
+                _spill(targets, sources, nodes, files)
+        for file in files:
+            with _needs_scratch():  # what is buffered is written now
+                file.seek(0)
+            pairs = np.fromfile(file, np.uint64)
+            file.close()
             yield from _batches(sorted_distinct(pairs), named)
 
 
@@ -77,6 +77,20 @@ def graph_schema(nodes: int, undirected: bool) -> dict[str, Any]:
     }
 
 
+def _scratch_file() -> BinaryIO:
+    with _needs_scratch():
+        return tempfile.TemporaryFile()
+
+
+@contextmanager
+def _needs_scratch() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or "input/output error"
+        raise SourceError(f"scratch files cannot be written: {reason}", "set TMPDIR to a folder with room") from None
+
+
 def _ids(column: pa.Array, nodes: int) -> NDArray[np.uint64]:
     ids = whole_numbers(column)
     return np.where((ids >= 0) & (ids < nodes), ids, nodes).astype(np.uint64)
@@ -91,7 +105,8 @@ def _spill(sources: NDArray[np.uint64], targets: NDArray[np.uint64], nodes: int,
     pairs = pairs[order]
     edges = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=FILES))])
     for file, start, stop in zip(files, edges[:-1], edges[1:], strict=True):
-        file.write(pairs[start:stop].data)
+        with _needs_scratch():
+            file.write(pairs[start:stop].data)
 
 
 def _batches(pairs: NDArray[np.uint64], named: bool) -> Iterator[pa.RecordBatch]:

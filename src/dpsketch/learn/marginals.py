@@ -34,7 +34,7 @@ class MarginalEstimator:
         self._schema = schema
         name = part.map.columns[place]
         self.columns = (name,)
-        self.how = f"noisy marginal of {name}"
+        self.how = f"marginal of {name}"
         self._first = noise.reserve(1)
 
     @cached_property

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpsketch.errors import DpsketchError, FileError, QueryError
+from dpsketch.outputs import written
 from dpsketch.schema import Floats, Schema
 from dpsketch.sketch import container
 from dpsketch.sketch.container import Array
@@ -72,7 +73,8 @@ def save_model(model: SavedModel, path: str | Path, force: bool = False) -> None
         "statement": model.statement_,
         "library": library_version(),
     }
-    container.write(path, header, {f"model.{key}": np.asarray(array) for key, array in arrays.items()}, force)
+    with written(path, force) as file:
+        container.write(file, header, {f"model.{key}": np.asarray(array) for key, array in arrays.items()})
 
 
 def load_model(path: str | Path) -> Any:

@@ -59,7 +59,7 @@ class TableEstimator:
         self._schema = schema
         self.marginal = Shares(noise, part, int(histogram.offsets[table]), self.cells)
         names = " × ".join(self.columns)
-        self.how = f"noisy {'marginal' if len(self.columns) == 1 else 'table'} of {names}"
+        self.how = f"{'marginal' if len(self.columns) == 1 else 'table'} of {names}"
 
     @cached_property
     def _points(self) -> tuple[Frame, int]:

@@ -238,8 +238,8 @@ class View:
         """Where `rows` comes from."""
         sampling = self.released.recipe.sampling
         if sampling is None:
-            return "noisy count"
-        return "noisy count of the sample, divided by its rate" if sampling.count is None else "declared number of rows"
+            return "count"
+        return "count of the sample, divided by its rate" if sampling.count is None else "declared number of rows"
 
     def with_rows(self, how: str) -> str:
         """`how` of an answer in rows, of which a sample has fewer."""
@@ -381,7 +381,7 @@ def _matrix(columns: list[Column], diagonal: Estimate, blocks: Iterable[_Block])
         value[first, second] = value[second, first] = estimate.value
         stderr[first, second] = stderr[second, first] = estimate.stderr
         how.add(source)
-    return Answer(value, stderr, "; ".join(sorted(how)) or "noisy marginals", tuple(column.name for column in columns))
+    return Answer(value, stderr, "; ".join(sorted(how)) or "marginals", tuple(column.name for column in columns))
 
 
 def _race(bound: BoundMap) -> BoundRace | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
 
-from dpsketch.errors import BudgetError
+from dpsketch.errors import BudgetError, PublicNote
 
 MOST_EPSILON = 100
 MOST_DELTA = 0.01
@@ -103,3 +103,8 @@ def decimal_text(fraction: Fraction) -> str:
     digits = str(abs(int(fraction * 10**places))).rjust(places + 1, "0")
     whole, part = (digits[:-places], "." + digits[-places:]) if places else (digits, "")
     return ("-" if fraction < 0 else "") + whole + part
+
+
+def spend_stands(dataset: str, budget: Budget) -> PublicNote:
+    """What a message adds when something goes wrong after a spend was recorded."""
+    return PublicNote(f"The spend of {budget} by dataset '{dataset}' stands, but nothing was released.")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -90,33 +89,6 @@ class Container:
         return Place(self.path, dtype, tuple(shape), start)
 
 
-def write(
-    path: str | Path, header: dict[str, Any], arrays: Mapping[str, Array], force: bool = False, secret: bool = False
-) -> None:
-    """Write atomically: a temporary file beside the target, flushed to disk, then renamed. `secret`: for its owner's
-    eyes alone.
-    """
-    path = Path(path)
-    if path.exists() and not force:
-        raise FileError(f"{path} exists already", "choose another name, or pass --force (force=True) to replace it")
-    if not path.parent.is_dir():
-        raise FileError(f"{path.parent} is not a folder", "create it first")
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        text = json.dumps(header, ensure_ascii=False, allow_nan=False)
-        with open(temporary, "xb", opener=_private if secret else None) as file:
-            _write(file, text, arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise FileError(
-            f"{path} cannot be written: {error.strerror or 'input/output error'}", "write somewhere else"
-        ) from None
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def checked(path: str | Path, what: str) -> Container:
     """A file whose digest is right and which safetensors takes for valid: its tensors lie in it one after another,
     without gap or overlap. `what` it should be is told where it is not. Its kind and format are the caller's to check.
@@ -144,16 +116,12 @@ def unreadable(path: Path, error: OSError) -> FileError:
     return FileError(f"{path} cannot be read: {error.strerror or 'input/output error'}", "check path and permissions")
 
 
-def _private(path: str, flags: int) -> int:
-    """Open a file that only its owner may read."""
-    return os.open(path, flags, 0o600)
-
-
-def _write(file: BinaryIO, text: str, arrays: Mapping[str, Array]) -> None:
+def write(file: BinaryIO, header: dict[str, Any], arrays: Mapping[str, Array]) -> None:
     """Header, arrays and digest; never more than a block in memory.
 
     Wider types come first and the bytes before the tensors are a multiple of eight: all arrays are aligned.
     """
+    text = json.dumps(header, ensure_ascii=False, allow_nan=False)
     names = {dtype: name for name, dtype in TYPES.items()}
     tensors: dict[str, dict[str, Any]] = {}
     end = 0

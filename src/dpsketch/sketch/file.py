@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from dpsketch.errors import DpsketchError, FileError
 from dpsketch.maps.base import BoundMap, Sums
@@ -30,8 +30,7 @@ class Contents:
     extra: dict[str, Any]
 
 
-def write(path: str | Path, kind: str, contents: Contents, force: bool = False) -> None:
-    """Write atomically. Exact sums are as secret as the table: only its owner may read a raw sketch."""
+def write(file: BinaryIO, kind: str, contents: Contents) -> None:
     header = {
         "format": FORMAT,
         "kind": kind,
@@ -40,7 +39,7 @@ def write(path: str | Path, kind: str, contents: Contents, force: bool = False) 
         "fingerprints": [bound.fingerprint() for bound in contents.maps],
     } | contents.extra
     arrays = {f"part.{part}": sums for part, sums in enumerate(contents.sums)}
-    container.write(path, header, arrays, force, secret=kind == "raw")
+    container.write(file, header, arrays)
 
 
 def read(path: str | Path, kind: str) -> Contents:

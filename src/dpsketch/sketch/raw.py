@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from dpsketch.errors import MergeError
 from dpsketch.maps.base import LARGE, BoundMap, Sums
+from dpsketch.outputs import written
 from dpsketch.recipe import Recipe, declared_rows
 from dpsketch.schema import Schema
 from dpsketch.sketch import counters, file
 from dpsketch.sketch.lineage import checked_lineage, merged_schema
+
+_MOST_HEADER = 4 << 20  # bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +25,10 @@ class RawPart:
 
     map: BoundMap
     sums: Sums
+
+    def __repr__(self) -> str:
+        """Say what it is, never what is in it: a notebook saves whatever a cell displays."""
+        return f"RawPart({self.map.description!r}, {self.map.size} exact sums: secret)"
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,15 @@ class RawSketch:
     parts: tuple[RawPart, ...]
     lineage: frozenset[str]
 
+    def __repr__(self) -> str:
+        maps = ", ".join(part.map.description.name for part in self.parts)
+        return f"RawSketch({maps}; {len(self.schema.columns)} columns): exact sums, NOT PRIVATE until released"
+
+    @property
+    def most_bytes(self) -> int:
+        """More than a file of this sketch or of its release takes: a release shows no more sums than there are."""
+        return sum(part.sums.nbytes for part in self.parts) + _MOST_HEADER
+
     def merge(self, other: RawSketch, disjoint_units: bool = False) -> RawSketch:
         """The sketch of both tables together.
 
@@ -46,6 +63,11 @@ class RawSketch:
         return RawSketch(schema, self.recipe, parts, self.lineage | other.lineage)
 
     def save(self, path: str | Path, force: bool = False) -> None:
+        """Write the exact sums to a file that only its owner may read: they are as secret as the table."""
+        with written(path, force, secret=True) as target:
+            self.write(target)
+
+    def write(self, target: BinaryIO) -> None:
         contents = file.Contents(
             self.schema,
             self.recipe,
@@ -53,7 +75,7 @@ class RawSketch:
             tuple(part.sums for part in self.parts),
             {"warning": "UNRELEASED exact sums: NOT PRIVATE, keep secret", "lineage": sorted(self.lineage)},
         )
-        file.write(path, "raw", contents, force)
+        file.write(target, "raw", contents)
 
     @classmethod
     def load(cls, path: str | Path) -> RawSketch:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.errors import BudgetError, RecipeError
+from dpsketch.errors import BudgetError, DpsketchError, LedgerError, LedgerWarning, PublicNote, RecipeError
 from dpsketch.maps.base import LARGE, BoundMap, Sums
 from dpsketch.maps.contrasts import PairMap, coarse_sums
 from dpsketch.maps.pairs import BoundPairs
 from dpsketch.privacy.bodies import ball_noise, cube_noise, disc_noise
-from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget
+from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
 from dpsketch.privacy.events import Mechanism, Noise, Release
 from dpsketch.privacy.gaussian import rounded_gaussian
 from dpsketch.privacy.keystream import Keystream, Stream
@@ -33,6 +35,7 @@ from dpsketch.sketch.raw import RawSketch, sums_dtype
 from dpsketch.sketch.released import ReleasedSketch, fits, library_version
 
 _CHUNK = 1 << 20  # sums
+_COMMIT_TRIES = 3
 
 
 def release(
@@ -73,15 +76,46 @@ def release(
         )
     if not keeps_budget(event):
         raise RuntimeError("a bug: the noise does not keep the budget")
-    spend = ledger.reserve(dataset, raw.schema.accounted, event, raw.lineage, partition(raw.schema, raw.recipe), plan)
-    with Keystream() as stream:
-        noisy = _in_turn(
-            raw, lambda place, bound, sums: _noisy(event.noises[place], bound, sums, stream), event, agreed
-        )
-    if not promised(raw.schema, raw.recipe, noisy[0], event):
-        raise RuntimeError("a bug: the noise is not that of what would be released")
-    ledger.commit(spend)
+    with _spent(ledger, dataset, raw, event, plan):
+        with Keystream() as stream:
+            noisy = _in_turn(
+                raw, lambda place, bound, sums: _noisy(event.noises[place], bound, sums, stream), event, agreed
+            )
+        if not promised(raw.schema, raw.recipe, noisy[0], event):
+            raise RuntimeError("a bug: the noise is not that of what would be released")
     return _released(raw, (event,), *noisy)
+
+
+@contextmanager
+def _spent(ledger: Ledger, dataset: str, raw: RawSketch, event: Release, plan: str | None) -> Iterator[None]:
+    """Reserve the spend before the block, commit it after. Whatever goes wrong says whether the spend stands."""
+    try:
+        spend = ledger.reserve(
+            dataset, raw.schema.accounted, event, raw.lineage, partition(raw.schema, raw.recipe), plan
+        )
+    except DpsketchError:
+        raise
+    except BaseException as error:
+        error.add_note(PublicNote(f"dpsketch ledger show says whether the spend of dataset '{dataset}' was recorded."))
+        raise
+    try:
+        yield
+        _commit(ledger, spend)
+    except BaseException as error:
+        error.add_note(spend_stands(dataset, event.budget))
+        raise
+
+
+def _commit(ledger: Ledger, spend: str) -> None:
+    """Record that the release was made. The spend is safe without it, so a failure must not cost the release."""
+    for tries in range(1, _COMMIT_TRIES + 1):
+        try:
+            ledger.commit(spend)
+            return
+        except LedgerError as error:
+            if tries == _COMMIT_TRIES:
+                fact = "the release was made and its spend stands, but the ledger could not mark it as finished"
+                warnings.warn(f"{fact}: {error.fact}", LedgerWarning, stacklevel=4)
 
 
 def noisy_sums(event: Release, maps: Sequence[BoundMap], exact: Sequence[Sums], stream: Stream) -> tuple[Sums, ...]:

@@ -9,12 +9,13 @@ from fractions import Fraction
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from dpsketch.errors import DpsketchError, FileError, MergeError
 from dpsketch.maps.base import BoundMap, Sums
+from dpsketch.outputs import written
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Mechanism, Noise, Release, exact_number
 from dpsketch.recipe import Recipe, declared_rows
@@ -99,6 +100,10 @@ class ReleasedSketch:
         )
 
     def save(self, path: str | Path, force: bool = False) -> None:
+        with written(path, force) as target:
+            self.write(target)
+
+    def write(self, target: BinaryIO) -> None:
         release = {
             "releases": [release.to_dict() for release in self.releases],
             "lineage": sorted(self.lineage),
@@ -106,7 +111,7 @@ class ReleasedSketch:
             "library": self.library,
         }
         extra = {"release": release, "statement": self.statement}
-        file.write(path, "released", file.Contents(self.schema, self.recipe, self.maps, self.sums, extra), force)
+        file.write(target, "released", file.Contents(self.schema, self.recipe, self.maps, self.sums, extra))
 
     @classmethod
     def load(cls, path: str | Path) -> ReleasedSketch:

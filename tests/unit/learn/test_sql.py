@@ -210,9 +210,9 @@ def test_all_aggregates_of_an_entry_come_from_one_estimate() -> None:
     parts = [*EXACT[:1], dps.Part(dps.Histogram(), 0.3), dps.Part(dps.Histogram(ways=2, columns=["a", "b"]), 0.6)]
     table_of = released(parts, 1.0).sql("select avg(a), avg(a) - avg(b), count(*) from sketch")
     assert table_of.how == (
-        "avg(a): noisy marginal of a",
-        "avg(a) - avg(b): noisy table of a × b",
-        "count(*): noisy count",
+        "avg(a): marginal of a",
+        "avg(a) - avg(b): table of a × b",
+        "count(*): count",
     )
 
 

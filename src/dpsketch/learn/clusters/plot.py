@@ -8,6 +8,7 @@ import numpy as np
 
 from dpsketch.learn.clusters.atoms import Atoms
 from dpsketch.learn.clusters.places import Places
+from dpsketch.pictures import picture
 from dpsketch.schema import Floats
 
 _STEPS = 200
@@ -15,31 +16,23 @@ _LEAST_DEVIATION = 0.004  # of an atom as drawn: a point would fall between the 
 
 
 def plot_clusters(path: str | Path, places: Places, atoms: Atoms, centres: Floats, shares: Floats) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axis = plt.subplots(figsize=(6, 5))
-    grid = np.linspace(-0.5, 0.5, _STEPS)
-    features = places.features(np.repeat(grid[:, None], len(places.columns), 1))
-    sizes = 20 + 400 * shares
-    if len(places.columns) == 1:
-        axis.plot(features[:, 0], _density(atoms, [0], grid[:, None]))
-        axis.scatter(places.features(centres)[:, 0], np.zeros(len(centres)), sizes, marker="x", color="red")
-        axis.set(xlabel=places.columns[0], yticks=[])
-    else:
-        first, second = np.sort(np.argsort(-centres.var(0), kind="stable")[:2])
-        points = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2)
-        density = _density(atoms, [first, second], points).reshape(_STEPS, _STEPS)
-        axis.pcolormesh(features[:, first], features[:, second], np.sqrt(density), cmap="Blues", shading="auto")
-        middle = places.features(centres)
-        axis.scatter(middle[:, first], middle[:, second], sizes, facecolors="none", edgecolors="red")
-        axis.scatter(middle[:, first], middle[:, second], 20, marker="x", color="red", linewidths=1)
-        axis.set(xlabel=places.columns[first], ylabel=places.columns[second])
-    figure.tight_layout()
-    figure.savefig(path, dpi=110, format="png")
-    plt.close(figure)
+    with picture(path, 6, 5) as (_, axis):
+        grid = np.linspace(-0.5, 0.5, _STEPS)
+        features = places.features(np.repeat(grid[:, None], len(places.columns), 1))
+        sizes = 20 + 400 * shares
+        if len(places.columns) == 1:
+            axis.plot(features[:, 0], _density(atoms, [0], grid[:, None]))
+            axis.scatter(places.features(centres)[:, 0], np.zeros(len(centres)), sizes, marker="x", color="red")
+            axis.set(xlabel=places.columns[0], yticks=[])
+        else:
+            first, second = np.sort(np.argsort(-centres.var(0), kind="stable")[:2])
+            points = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2)
+            density = _density(atoms, [first, second], points).reshape(_STEPS, _STEPS)
+            axis.pcolormesh(features[:, first], features[:, second], np.sqrt(density), cmap="Blues", shading="auto")
+            middle = places.features(centres)
+            axis.scatter(middle[:, first], middle[:, second], sizes, facecolors="none", edgecolors="red")
+            axis.scatter(middle[:, first], middle[:, second], 20, marker="x", color="red", linewidths=1)
+            axis.set(xlabel=places.columns[first], ylabel=places.columns[second])
 
 
 def _density(atoms: Atoms, columns: list[int], points: Floats) -> Floats:

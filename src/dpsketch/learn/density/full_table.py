@@ -85,7 +85,7 @@ def full_table(released: ReleasedSketch, columns: Sequence[str] | None) -> FullT
                 sums = part.sums[bound.offsets[place] : bound.offsets[place + 1]].reshape(bound.shape(place))
                 bins = [bound.binnings[name] for name in names]
                 axes = [_axis(binning.count - 1, binning.column.levels) for binning in bins]
-                how = "noisy histogram" if len(names) == 1 else f"noisy {len(names)}-way table"
+                how = "histogram" if len(names) == 1 else f"{len(names)}-way table"
                 return _ordered(names, columns, axes, sums.astype(np.float64), part.noise_variance, how)
         elif isinstance(bound, BoundMarginals):
             for place, name in enumerate(bound.columns):
@@ -93,7 +93,7 @@ def full_table(released: ReleasedSketch, columns: Sequence[str] | None) -> FullT
                     continue
                 axis = _axis(bound.cells[place].count - 1, released.schema.column(name).levels)
                 counts = part.sums[bound.table(place)] / bound.grid
-                return _ordered((name,), columns, [axis], counts, part.noise_variance / bound.grid**2, "noisy marginal")
+                return _ordered((name,), columns, [axis], counts, part.noise_variance / bound.grid**2, "marginal")
     return None
 
 

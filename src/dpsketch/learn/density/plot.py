@@ -7,32 +7,25 @@ from pathlib import Path
 import numpy as np
 
 from dpsketch.learn.density.estimate import KernelDensity, units_at
+from dpsketch.pictures import picture
 from dpsketch.schema import Schema
 
 _STEPS = {1: 400, 2: 120}
 
 
 def plot_density(path: str | Path, model: KernelDensity, schema: Schema, names: tuple[str, ...]) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
     steps = np.linspace(0.0, 1.0, _STEPS[len(names)])
     places = np.stack(np.meshgrid(*[steps] * len(names)), axis=-1).reshape(-1, len(names))
     answer = model.density(units_at(schema, names, places))
     axes = units_at(schema, names, np.stack([steps] * len(names), axis=1))
-    figure, axis = plt.subplots(figsize=(6, 5))
-    if len(names) == 1:
-        across = axes[names[0]]
-        axis.plot(across, answer.value)
-        axis.fill_between(across, *answer.interval(1.0), alpha=0.3)
-        axis.set(xlabel=names[0], ylabel="density, with one standard error")
-    else:
-        value = answer.value.reshape(len(steps), len(steps))
-        mesh = axis.pcolormesh(axes[names[0]], axes[names[1]], value, cmap="Blues", shading="nearest")
-        axis.set(xlabel=names[0], ylabel=names[1])
-        figure.colorbar(mesh, label="density")
-    figure.tight_layout()
-    figure.savefig(path)
-    plt.close(figure)
+    with picture(path, 6, 5) as (figure, axis):
+        if len(names) == 1:
+            across = axes[names[0]]
+            axis.plot(across, answer.value)
+            axis.fill_between(across, *answer.interval(1.0), alpha=0.3)
+            axis.set(xlabel=names[0], ylabel="density, with one standard error")
+        else:
+            value = answer.value.reshape(len(steps), len(steps))
+            mesh = axis.pcolormesh(axes[names[0]], axes[names[1]], value, cmap="Blues", shading="nearest")
+            axis.set(xlabel=names[0], ylabel=names[1])
+            figure.colorbar(mesh, label="density")

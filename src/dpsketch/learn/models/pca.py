@@ -15,6 +15,7 @@ from dpsketch.learn.models.moment_matrix import COVARIANCE, WHAT, moment_matrix
 from dpsketch.learn.models.spectrum import axes
 from dpsketch.learn.points import Frame
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
+from dpsketch.pictures import picture
 from dpsketch.schema import HIGHEST, LOWEST, Floats, Schema
 
 if TYPE_CHECKING:
@@ -157,23 +158,15 @@ class PCA:
 
     def plot(self, path: str | Path) -> None:
         """The share of variance along each component, with two standard errors, as a PNG file."""
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot as plt
-
         self._check_fitted()
-        figure, axis = plt.subplots(figsize=(6, 4))
-        places = np.arange(1, self.n_components + 1)
-        errors = 2 * np.nan_to_num(self.explained_variance_ratio_stderr_)
-        axis.bar(places, self.explained_variance_ratio_, color="#7fa8c9")
-        axis.errorbar(places, self.explained_variance_ratio_, errors, fmt="none", ecolor="black", capsize=3)
-        axis.plot(places, np.cumsum(self.explained_variance_ratio_), "o-", color="#b0413e", label="all up to here")
-        axis.set(xlabel="component", ylabel="share of the variance", xticks=places if len(places) <= 30 else [])
-        axis.legend()
-        figure.tight_layout()
-        figure.savefig(path, dpi=110, format="png")
-        plt.close(figure)
+        with picture(path, 6, 4) as (_, axis):
+            places = np.arange(1, self.n_components + 1)
+            errors = 2 * np.nan_to_num(self.explained_variance_ratio_stderr_)
+            axis.bar(places, self.explained_variance_ratio_, color="#7fa8c9")
+            axis.errorbar(places, self.explained_variance_ratio_, errors, fmt="none", ecolor="black", capsize=3)
+            axis.plot(places, np.cumsum(self.explained_variance_ratio_), "o-", color="#b0413e", label="all up to here")
+            axis.set(xlabel="component", ylabel="share of the variance", xticks=places if len(places) <= 30 else [])
+            axis.legend()
 
     def _centred(self, X: Any) -> Floats:
         self._check_fitted()

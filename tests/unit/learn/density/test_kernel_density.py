@@ -122,8 +122,8 @@ def test_hashed_counters_answer_with_their_own_kernel_alone() -> None:
 def test_the_better_of_both_is_taken() -> None:
     asking = view(dps.Race(["a"], 50, 500, hash=KERNEL), dps.Histogram(columns=["a"], bins=100))
     model = dps.KernelDensity(columns=["a"]).fit(asking)
-    assert model.how_.startswith("noisy histogram")
-    assert [how.split(",")[0] for how, _ in model.considered_] == ["noisy histogram", "50 rows of hashed counters"]
+    assert model.how_.startswith("histogram")
+    assert [how.split(",")[0] for how, _ in model.considered_] == ["histogram", "50 rows of hashed counters"]
     assert "hashed" in model.density(POINTS[:, :1]).explain()
 
 

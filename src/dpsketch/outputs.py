@@ -1,0 +1,180 @@
+"""Files that we write: complete under their name, or not there at all.
+
+An output is claimed before the work whose loss would hurt, above all before a spend. To claim it is to create the
+partial file beside it, locked, with room on the disk: whatever would be refused at the end is refused now, and of
+several processes that want the same name one gets it. A process that is killed leaves its partial file behind, locked
+by nobody; the next claim in that folder removes it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from dpsketch.errors import FileError
+
+_PREFIX, _SUFFIX = ".dpsketch-", ".partial"
+_NO_RESERVATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # a file system that cannot set room aside
+
+
+def check_free(path: Path, force: bool = False) -> None:
+    """Refuse a name under which no new file may be put. Devices, folders and links are never replaced."""
+    with _explained(path):
+        try:
+            kind = os.lstat(path).st_mode
+        except FileNotFoundError:
+            if not path.parent.is_dir():
+                raise FileError(f"{path.parent} is not a folder", "create it first") from None
+            return
+    if stat.S_ISLNK(kind):
+        raise FileError(f"{path} is a symbolic link", "name the file itself")
+    if not stat.S_ISREG(kind):
+        what = "a folder" if stat.S_ISDIR(kind) else "not a regular file"
+        raise FileError(f"{path} is {what}", "choose another name for the output")
+    if not force:
+        raise FileError(f"{path} exists already", "choose another name, or pass --force (force=True) to replace it")
+
+
+def same_file(one: Path, two: Path) -> bool:
+    """Whether two names stand for one file, or would once it is created."""
+    try:
+        return one.samefile(two)
+    except OSError:
+        return os.path.realpath(one) == os.path.realpath(two)
+
+
+class Output:
+    """A claimed output. `file` is its partial file; `keep` puts it under its name; leaving the block discards it."""
+
+    def __init__(self, path: str | Path, force: bool = False, secret: bool = False) -> None:
+        self.path = Path(path)
+        self._force = force
+        check_free(self.path, force)
+        with _explained(self.path):
+            _remove_leftovers(self.path.parent)
+            self._partial = _partial_of(self.path)
+            self.file: BinaryIO = os.fdopen(_locked(self.path, self._partial, secret), "r+b")
+        self._kept = False
+
+    def make_room(self, size: int) -> None:
+        """Set disk space aside for `size` bytes."""
+        with _explained(self.path):
+            try:
+                os.posix_fallocate(self.file.fileno(), 0, size)
+            except OSError as error:
+                if error.errno not in _NO_RESERVATION:
+                    raise
+
+    def keep(self) -> None:
+        """Flush to disk and rename. A name that somebody else took in the meantime stays theirs."""
+        with _explained(self.path):
+            self.file.truncate(self.file.tell())
+            self.file.flush()
+            os.fsync(self.file.fileno())
+            if not self._force and os.path.lexists(self.path):
+                self.path = self.path.with_name(f"{secrets.token_hex(4)}-{self.path.name}")
+            os.replace(self._partial, self.path)
+            self._kept = True
+            _flush_folder(self.path.parent)
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._kept:
+            self._partial.unlink(missing_ok=True)
+        with suppress(OSError):  # what was to be written is flushed already
+            self.file.close()
+
+
+@contextmanager
+def written(path: str | Path, force: bool = False, secret: bool = False) -> Iterator[BinaryIO]:
+    """A file to write to, which stands under `path` once the block ends without an error. `secret`: for its owner's
+    eyes alone.
+    """
+    with Output(path, force, secret) as output:
+        with _explained(output.path):
+            yield output.file
+        output.keep()
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or "input/output error"
+        raise FileError(f"{path} cannot be written: {reason}", "write somewhere else") from None
+
+
+def _partial_of(path: Path) -> Path:
+    """One name for each output, of a length that does not depend on the output's."""
+    return path.with_name(f"{_PREFIX}{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}{_SUFFIX}")
+
+
+def _locked(path: Path, partial: Path, secret: bool) -> int:
+    """A new, empty partial file that this process alone holds."""
+    while True:
+        descriptor = _try_lock(partial, os.O_CREAT, 0o600 if secret else 0o666)
+        if descriptor is None:
+            raise FileError(f"another process is writing {path}", "wait until it is done, or choose another name")
+        if os.fstat(descriptor).st_size == 0 and _names(partial, descriptor):
+            if secret:
+                os.fchmod(descriptor, 0o600)
+            return descriptor
+        if _names(partial, descriptor):  # what a killed process left
+            partial.unlink()
+        os.close(descriptor)
+
+
+def _try_lock(partial: Path, flags: int, mode: int = 0) -> int | None:
+    """The locked descriptor of a partial file of ours, None if another process holds it."""
+    descriptor = os.open(partial, os.O_RDWR | os.O_NOFOLLOW | flags, mode)
+    try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "a file of somebody else is in the way")
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _names(partial: Path, descriptor: int) -> bool:
+    """Whether the name still stands for the locked file: its former holder may have renamed it before we had it."""
+    try:
+        return os.path.samestat(os.lstat(partial), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove the partial files of killed processes: they may hold exact sums. Empty ones may be about to be locked."""
+    for partial in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+        with suppress(OSError):
+            descriptor = _try_lock(partial, 0) if partial.lstat().st_size else None
+            if descriptor is not None:
+                if _names(partial, descriptor):
+                    partial.unlink()
+                os.close(descriptor)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make a rename durable, where the file system lets folders be flushed."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,24 @@
+"""Pictures as PNG files, drawn without touching the state of a user's own plots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dpsketch.outputs import written
+
+
+@contextmanager
+def picture(
+    path: str | Path, width: float, height: float, rows: int = 1, columns: int = 1
+) -> Iterator[tuple[Any, Any]]:
+    """A figure of this size in inches and its axes; written once the block ends without an error."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height))
+    yield figure, figure.subplots(rows, columns)
+    figure.tight_layout()
+    with written(path, force=True) as file:
+        figure.savefig(file, dpi=110, format="png")
