@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint bench audit papers-m2m papers-compressive papers-density clean
+.PHONY: help demo test test-lowest lint bench audit papers-m2m papers-compressive papers-density clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -31,6 +31,16 @@ lint: $(VENV)/.installed-test  ## formatting, types, import contracts
 
 test: lint  ## install test needs, run all linters and tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# --clear: uv keeps what is installed, if it is new enough.
+.venvs/lowest/.installed: pyproject.toml
+	$(PYTHON) -m venv --clear .venvs/lowest || python3 -m venv --clear .venvs/lowest
+	.venvs/lowest/bin/python -m pip install -q uv
+	.venvs/lowest/bin/uv pip install -q --python .venvs/lowest/bin/python --resolution lowest-direct -e '.[test]'
+	@touch $@
+
+test-lowest: .venvs/lowest/.installed  ## run the tests with the lowest versions of all dependencies that pyproject.toml allows
+	.venvs/lowest/bin/python -m pytest -n 2 --dist worksteal -W ignore::DeprecationWarning
 
 audit: $(VENV)/.installed-test  ## the long privacy audit: attacks a million releases of every kind and prints one table
 	$(BIN)/python -m benchmarks.audits --draws 1000000

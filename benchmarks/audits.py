@@ -23,6 +23,7 @@ COLUMNS = {
 }
 SETS = {"ids": {"kind": "set", "universe": 100}}
 PURE, APPROXIMATE, CONCENTRATED = dps.Budget(1.0), dps.Budget(1.0, 1e-6), dps.Budget(rho=0.5)
+MIXED = dps.Budget(4.0, 1e-6)  # large: with more budget an attack needs fewer draws
 MAPS = {
     "count": dps.Count(),
     "histogram": dps.Histogram(columns=("y",)),
@@ -42,6 +43,9 @@ MAPS = {
     "grouped fourier": dps.Grouped(dps.Fourier(columns=("x",), size=1), "y"),
     "subsampled": dps.Subsampled(dps.OneBitFourier(columns=("x",), size=2), 1),
 }
+MIXED_NOISE = dps.Recipe(
+    [dps.Part(MAPS["histogram"], 0.25), dps.Part(dps.Race(columns=("x",), rows=32, width=8), 0.75)]
+)
 SOME_PAIRS = dps.Recipe([dps.Part(dps.Marginals(bins=2), 0.2), dps.Part(dps.Pairs(bins=2, pool=True, most=1), 0.8)])
 SOME_CONTRASTS = dps.Recipe(
     [dps.Part(dps.Marginals(bins=2), 0.2), dps.Part(dps.Pairs(bins=2, pool=True, most=2, contrasts=True), 0.8)]
@@ -103,6 +107,8 @@ def cases() -> list[Case]:
             found.append(Case(some, SOME_PAIRS, facts, budget, loose="several parts"))
             some = f"two of three contrasts, {budget}, {relation}"
             found.append(Case(some, SOME_CONTRASTS, facts, budget, loose="several parts"))
+        mixed = f"Laplace beside Gaussian noise, {relation}"
+        found.append(Case(mixed, MIXED_NOISE, facts, MIXED, loose="several parts"))
     sets = dps.Race(columns=("ids",), rows=1, width=8, hash=dps.MinHash())
     found.append(Case("race of sets, laplace, add-remove", alone(sets), schema(SETS), PURE))
     for name in ("count", "histogram"):

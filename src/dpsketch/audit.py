@@ -7,14 +7,15 @@ truly spent, with a stated confidence. A bound above the budget proves an error;
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from math import exp, log
+from math import exp, log, sqrt
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, ndtr, ndtri
 from scipy.stats import beta, norm
 
 from dpsketch.engines.sampling import kept_rows
@@ -37,6 +38,8 @@ _CANDIDATES = 64
 _THRESHOLDS = 200
 _MOST_SIZE = 1 << 16  # sums of a recipe that an audit can draw many times
 _IMPOSSIBLE = 1e6  # a log-likelihood ratio that no noise reaches
+_MOST_MULTIPLE = 100.0  # of what a release claims
+_STEPS = 50  # of a bisection
 _CHUNK = 1000  # releases that are judged together
 
 
@@ -261,51 +264,118 @@ def _norm(noise: Noise, bound: BoundMap, vectors: Floats) -> Floats:
 def lower_bound(event: Release, outside: Floats, inside: Floats, confidence: float = CONFIDENCE) -> float:
     """The largest ε (or ρ) that the two samples of scores prove, over thresholds in both directions.
 
-    The threshold is chosen on the first halves and judged on the second ones. If all noise is Gaussian, the releases
-    claim to be as hard to tell apart as two normal numbers at a distance μ, so μ is bounded and turned into ε.
+    The threshold is chosen on the first halves and judged on the second ones. A release with Gaussian noise claims more
+    than (ε, δ): a pair of distributions that is no harder to tell apart (`_GaussianClaim`). If all noise is Gaussian,
+    the pair is bounded and turned into ε; if some is, this is done only where the scores contradict the claim.
     """
     half = min(len(inside), len(outside)) // 2
-    gaussian = event.rate is None and all(noise.epsilon in (None, 0) for noise in event.noises)
     delta = 0.0 if event.budget.rho is not None else event.budget.delta
+    claim = _GaussianClaim.of(event)
+    bounds = 2 if claim and claim.pure else 1
+    alpha = (1 - confidence) / (4 * bounds)  # each with two directions and two limits
 
-    def proven(hits: int, false: int) -> float:
+    def proven(bound: Callable[[Floats, Floats], Floats], hits: Floats, false: Floats) -> Floats:
         """From how many of `half` guesses were right, and how many wrong: by Clopper and Pearson's limits."""
-        if hits == 0 or false == half:
-            return 0.0
-        alpha = (1 - confidence) / 4  # two directions, two limits
         low, high = beta.ppf(alpha, hits, half - hits + 1), beta.ppf(1 - alpha, false + 1, half - false)
-        if gaussian:
-            return float(norm.ppf(low) - norm.ppf(high))
-        return log((low - delta) / high) if low > delta else 0.0
+        known = (hits > 0) & (false < half) & (low > delta)
+        return np.where(known, np.maximum(bound(np.where(known, low, 0.5), np.where(known, high, 0.5)), 0), 0)
 
-    best = 0.0
-    for one, two in ((inside, outside), (-outside, -inside)):
-        thresholds = np.unique(np.quantile(one[:half], np.linspace(0.001, 0.999, _THRESHOLDS), method="lower"))
-        train = [proven(int(np.sum(one[:half] >= c)), int(np.sum(two[:half] >= c))) for c in thresholds]
-        threshold = thresholds[int(np.argmax(train))]
-        hits, false = (int(np.sum(scores[half : 2 * half] >= threshold)) for scores in (one, two))
-        best = max(best, proven(hits, false))
-    if not gaussian:
-        return best
-    return best**2 / 2 if event.budget.rho is not None else _epsilon_at(best, delta)
+    def best(bound: Callable[[Floats, Floats], Floats]) -> float:
+        largest = 0.0
+        for one, two in ((inside, outside), (-outside, -inside)):
+            thresholds = np.unique(np.quantile(one[:half], np.linspace(0.001, 0.999, _THRESHOLDS), method="lower"))
+            train = proven(bound, _reached(one[:half], thresholds), _reached(two[:half], thresholds))
+            chosen, rest = thresholds[[np.argmax(train)]], slice(half, 2 * half)
+            judged = proven(bound, _reached(one[rest], chosen), _reached(two[rest], chosen))
+            largest = max(largest, float(judged[0]))
+        return largest
+
+    if claim is not None:
+        claimed = claim.budget(best(claim.multiple), event.budget)
+        if not claim.pure or claimed > (event.budget.epsilon or 0):
+            return claimed
+    return best(lambda hits, false: np.log((hits - delta) / false))
 
 
-def _epsilon_at(distance: float, delta: float) -> float:
-    """The ε at which two normal numbers at this distance need δ (Balle and Wang 2018), by bisection."""
+def _reached(scores: Floats, thresholds: Floats) -> Floats:
+    """How many scores reach each threshold."""
+    return (len(scores) - np.searchsorted(np.sort(scores), thresholds)).astype(float)
 
-    def spent(epsilon: float) -> float:
-        side = epsilon / distance
-        return float(norm.cdf(distance / 2 - side) - exp(epsilon + norm.logcdf(-distance / 2 - side)))
 
-    if distance <= 0 or spent(0.0) <= delta:
-        return 0.0
-    low, high = 0.0, 1.0
-    while spent(high) > delta:
-        low, high = high, 2 * high
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if spent(middle) > delta else (low, middle)
-    return low
+@dataclass(frozen=True)
+class _GaussianClaim:
+    """A pair of distributions, at least as easy to tell apart as releases of neighbouring tables, some of whose noise
+    is Gaussian: two normal numbers at a `distance`, each beside a coin, of which one falls on either side with odds of
+    e^`pure` and the other with the inverse odds. Source: docs/proofs/audit.md.
+    """
+
+    pure: float
+    distance: float
+
+    @classmethod
+    def of(cls, event: Release) -> _GaussianClaim | None:
+        """None without Gaussian noise, and for a sample of the rows, whose pair has another shape."""
+        square = sum(2 * noise.rho for noise in event.noises if noise.epsilon is None)
+        if event.rate is not None or not square:
+            return None
+        return cls(float(sum(noise.epsilon or 0 for noise in event.noises)), sqrt(square))
+
+    def multiple(self, hits: Floats, false: Floats) -> Floats:
+        """The least multiple of `pure` and `distance` that allows a test with these rates of hits and false alarms."""
+        if not self.pure:
+            normal: Floats = (ndtri(hits) - ndtri(false)) / self.distance
+            return normal
+        low, high = np.zeros_like(hits), np.full_like(hits, _MOST_MULTIPLE)
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            enough = self._most_hits(middle, false) >= hits
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return low
+
+    def _most_hits(self, multiple: Floats, false: Floats) -> Floats:
+        """The rate of hits of the best test with a rate of false alarms: whether the log-likelihood ratio reaches a
+        threshold, found by bisection.
+        """
+        pure, distance = multiple * self.pure, multiple * self.distance
+        mean, heads = distance**2 / 2, expit(pure)
+
+        def reached(threshold: Floats, side: int) -> Floats:
+            """How often the ratio does, in the second distribution (side 1) or the first (side -1)."""
+            one, two = (ndtr((side * (mean + coin * pure) - threshold) / distance) for coin in (1, -1))
+            rate: Floats = heads * one + (1 - heads) * two
+            return rate
+
+        high = pure + mean + 40 * distance
+        low = -high
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            more = reached(middle, -1) > false
+            low, high = np.where(more, middle, low), np.where(more, high, middle)
+        return reached(low, 1)
+
+    def budget(self, multiple: float, budget: Budget) -> float:
+        """The ε at which that multiple of the pair needs the budget's δ (Balle and Wang 2018), or its ρ."""
+        pure, distance = multiple * self.pure, multiple * self.distance
+        if budget.rho is not None:
+            return distance**2 / 2
+        heads = float(expit(pure))
+
+        def normal(epsilon: float) -> float:
+            side = epsilon / distance
+            return float(norm.cdf(distance / 2 - side) - exp(epsilon + norm.logcdf(-distance / 2 - side)))
+
+        def spent(epsilon: float) -> float:
+            return heads * normal(epsilon - pure) + (1 - heads) * normal(epsilon + pure)
+
+        if distance <= 0 or spent(0.0) <= budget.delta:
+            return 0.0
+        low, high = 0.0, 1.0
+        while spent(high) > budget.delta:
+            low, high = high, 2 * high
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if spent(middle) > budget.delta else (low, middle)
+        return low
 
 
 def made_up_schema(recipe: Recipe, relation: Relation = Relation.ADD_REMOVE) -> Schema:

@@ -7,38 +7,53 @@ Explicit signatures keep a read-only or oddly laid out array from compiling a se
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
-from functools import cache, wraps
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-_OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy"}
+from dpsketch.forks import fork_safe_lock
+from dpsketch.kernel_cache import KernelCache
+
+_OPTIONS = {"nogil": True, "error_model": "numpy"}
+_loading = fork_safe_lock()  # Numba and LLVM hold locks while they compile, which a forked child could not release
 
 
 def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A function that Python calls, compiled for these signatures."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @cache
-        def load() -> Callable[..., Any]:
-            collecting = gc.isenabled()
-            gc.disable()  # Numba makes many objects that stay: looking for garbage among them only takes time
-            try:
-                return njit(list(signatures), **_OPTIONS)(function)
-            finally:
-                if collecting:
-                    gc.enable()
+        compiled: list[Callable[..., Any]] = []
 
         @wraps(function)
         def call(*arguments: Any) -> Any:
-            return load()(*arguments)
+            if not compiled:
+                with _loading:
+                    if not compiled:  # another thread may have loaded it meanwhile
+                        compiled.append(_load(function, signatures))
+            return compiled[0](*arguments)
 
         return call
 
     return decorate
+
+
+def _load(function: Callable[..., Any], signatures: Sequence[Any]) -> Callable[..., Any]:
+    collecting = gc.isenabled()
+    gc.disable()  # Numba makes many objects that stay: looking for garbage among them only takes time
+    try:
+        dispatcher: Any = njit(**_OPTIONS)(function)
+        dispatcher._cache = KernelCache(function)
+        for signature in signatures:
+            dispatcher.compile(signature)
+        dispatcher.disable_compile()
+        return dispatcher
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def part(function: Callable[..., Any]) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-_turn = threading.Lock()
+from dpsketch.forks import fork_safe_lock
+
+_turn = fork_safe_lock()
 
 
 @cache
@@ -23,9 +24,10 @@ def precise(bits: int) -> Iterator[Any]:
     """A context with `bits` of precision, one user at a time.
 
     mpmath keeps its precision and its table of constants for the whole process, without locks: two threads that
-    compute at once can get wrong numbers or never end.
+    compute at once can get wrong numbers or never end. A child forked in between could inherit a constant half stored,
+    so a fork waits as well.
     """
     with _turn:
         context = _context()
-        context.prec = bits
-        yield context
+        with context.workprec(bits):
+            yield context

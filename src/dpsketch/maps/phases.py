@@ -4,9 +4,6 @@ A frequency ω = 2^16·h + l is split into two int16 halves, so that phase = 2^1
 products of int16 numbers. Processors multiply and add two such pairs in one instruction (pmaddwd), faster than
 they multiply int32 numbers, and all accumulators stay in registers. Wrapping integer arithmetic gives the same
 phases on every machine and in every order.
-
-Numba's cache watches kernels.py and race_kernels.py, which compile this in, but not this file: touch both after a
-change here, and race_kernels.py after a change of kernels.py.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from dpsketch.errors import BudgetError, DpsketchError, LedgerError, LedgerWarni
 from dpsketch.maps.base import LARGE, BoundMap, Sums
 from dpsketch.maps.contrasts import PairMap, coarse_sums
 from dpsketch.maps.pairs import BoundPairs
+from dpsketch.privacy import keystream
 from dpsketch.privacy.bodies import ball_noise, cube_noise, disc_noise
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
 from dpsketch.privacy.events import Mechanism, Noise, Release
@@ -76,6 +77,7 @@ def release(
         )
     if not keeps_budget(event):
         raise RuntimeError("a bug: the noise does not keep the budget")
+    _try_noises(event)
     with _spent(ledger, dataset, raw, event, plan):
         with Keystream() as stream:
             noisy = _in_turn(
@@ -167,24 +169,34 @@ def _draws(noise: Noise, bound: BoundMap, stream: Stream) -> Iterator[NDArray[np
     """The noise of a part in pieces: of any size where sums are independent, else one for each group."""
     if noise.sensitivity == 0:
         yield np.zeros(bound.size, np.int64)
-    elif noise.mechanism is Mechanism.LAPLACE:
+    elif noise.mechanism in (Mechanism.LAPLACE, Mechanism.GAUSSIAN):
         for size in _pieces(bound.size):
-            yield discrete_laplace(size, noise.scale, stream)
-    elif noise.mechanism is Mechanism.GAUSSIAN:
-        for size in _pieces(bound.size):
-            yield rounded_gaussian(size, float(noise.scale), stream)
+            yield _drawn(noise, size, stream)
     else:
-        size = bound.size // bound.groups
         for _ in range(bound.groups):
-            yield _body_noise(noise, size, stream)
+            yield _drawn(noise, bound.size // bound.groups, stream)
 
 
-def _body_noise(noise: Noise, size: int, stream: Stream) -> NDArray[np.int64]:
+def _drawn(noise: Noise, size: int, stream: Stream) -> NDArray[np.int64]:
+    if noise.mechanism is Mechanism.LAPLACE:
+        return discrete_laplace(size, noise.scale, stream)
+    if noise.mechanism is Mechanism.GAUSSIAN:
+        return rounded_gaussian(size, float(noise.scale), stream)
     if noise.mechanism is Mechanism.DISC:
         return disc_noise(size // 2, noise.scale, stream)
     if noise.mechanism is Mechanism.CUBE:
         return cube_noise(size, noise.scale, stream)
     return ball_noise(triangle_dimension(size), noise.scale, stream)
+
+
+def _try_noises(event: Release) -> None:
+    """Draw a number or two of every noise, from a stream of their own, and drop them: what can fail without a spend
+    (the operating system's randomness, compiled code, tables of thresholds) should fail before it.
+    """
+    with keystream.Keystream() as stream:
+        for noise in event.noises:
+            if noise.sensitivity != 0:
+                _drawn(noise, 2 if noise.mechanism is Mechanism.DISC else 1, stream)
 
 
 def _pieces(size: int) -> Iterator[int]:

@@ -1,0 +1,5 @@
+"""When this process imported dpsketch: the package imports this module before any other."""
+
+import time
+
+STARTED = time.time()
