@@ -28,6 +28,7 @@ SPAN = HIGHEST - LOWEST  # 65534 steps, 65535 levels
 OTHER = "other"
 TRANSFORMS = ("log", "asinh")
 ROW_UNIT = "row"
+UNIT_KINDS = ("text", "integer")
 MOST_COLUMNS = 10_000
 LONGEST_NOTE = 300
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -211,6 +212,7 @@ class Schema:
     note: str | None = None  # what else the statement must say of it
     relation: Relation = Relation.ADD_REMOVE
     constant_per_unit: tuple[str, ...] = ()  # columns that have one value in all rows of a unit
+    unit_kind: str = UNIT_KINDS[0]  # how ids of units are read
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -275,6 +277,8 @@ class Schema:
             privacy["rows"] = self.rows
         if self.unit_column is not None:
             privacy["max_rows_per_unit"] = self.max_rows_per_unit
+        if self.unit_kind != UNIT_KINDS[0]:
+            privacy["unit_kind"] = self.unit_kind
         if self.record != ROW_UNIT:
             privacy["record"] = self.record
         if self.note is not None:
@@ -290,7 +294,7 @@ class Schema:
         """Build and check a schema; errors name the key."""
         _only(facts, "", ("privacy", "columns"))
         privacy = _table(facts, "privacy", optional=True)
-        known = ("rows", "unit", "max_rows_per_unit", "constant_per_unit", "relation", "record", "note")
+        known = ("rows", "unit", "unit_kind", "max_rows_per_unit", "constant_per_unit", "relation", "record", "note")
         _only(privacy, "privacy", known)
         rows = privacy.get("rows")
         if rows is not None:
@@ -300,7 +304,7 @@ class Schema:
             raise SchemaError(f'privacy.unit must be "row" or the name of a column, got {unit!r} instead')
         most = 1
         if unit == ROW_UNIT:
-            for key in ("max_rows_per_unit", "constant_per_unit"):
+            for key in ("unit_kind", "max_rows_per_unit", "constant_per_unit"):
                 if key in privacy:
                     raise SchemaError(
                         f"privacy.{key} is set but privacy.unit is 'row'",
@@ -327,8 +331,14 @@ class Schema:
                 f'privacy.relation must be "add-remove" or "replace-one", got {relation!r} instead',
                 '"replace-one" makes the exact number of rows public; if in doubt leave it out',
             )
+        unit_kind = privacy.get("unit_kind", UNIT_KINDS[0])
+        if unit_kind not in UNIT_KINDS:
+            raise SchemaError(
+                f'privacy.unit_kind must be "text" or "integer", got {unit_kind!r} instead',
+                '"integer" reads 7 and 7.0 as one person, "text" as two',
+            )
         constant = _constant(privacy.get("constant_per_unit", []), sections)
-        return cls(columns, rows, unit, most, record or ROW_UNIT, note, Relation(relation), constant)
+        return cls(columns, rows, unit, most, record or ROW_UNIT, note, Relation(relation), constant, unit_kind)
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:

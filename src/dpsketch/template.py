@@ -16,6 +16,7 @@ _HEAD = """# Public facts about the table, filled in by a person. Blanks ("") ar
 [privacy]
 rows = ""                          # public order of magnitude of the number of rows
 unit = "row"                       # or a column that identifies a person: unit = "patient_id", max_rows_per_unit = 5
+                                   # and unit_kind = "integer" if its ids are whole numbers, so that 7 and 7.0 are one
 """
 
 

@@ -191,11 +191,8 @@ def _pandas(frame: Any, wanted: Sequence[str], sets: Collection[str]) -> Iterato
     frame = frame[[name for name in frame.columns if str(name) in wanted]]
     for start in range(0, len(frame), _READ_ROWS):
         part = frame.iloc[start : start + _READ_ROWS]
-        yield pa.RecordBatch.from_pydict(
-            {
-                str(name): (lists_array if str(name) in sets and part[name].dtype == object else cells_array)(
-                    part[name]
-                )
-                for name in part.columns
-            }
-        )
+        columns = {
+            str(name): (lists_array if str(name) in sets and part[name].dtype == object else cells_array)(part[name])
+            for name in part.columns
+        }
+        yield from pa.table(columns).to_batches()  # columns of Arrow types may come in several chunks
