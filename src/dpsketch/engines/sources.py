@@ -21,6 +21,11 @@ Progress = Callable[[float], None]
 _CSV = (".csv", ".tsv")
 _PARQUET = (".parquet", ".pq")
 _READ_ROWS = 1 << 16
+_LAKES = {  # the folder of a table's log, whose table it is, and what shows that it is one
+    "_delta_log": ("a Delta Lake", "_delta_log"),
+    ".hoodie": ("a Hudi", ".hoodie"),
+    "metadata": ("an Iceberg", "metadata/*.metadata.json*"),
+}
 
 
 def read_batches(
@@ -60,7 +65,9 @@ def _file_columns(root: Path, file: Path) -> list[tuple[str, pa.DataType]]:
 def data_files(path: Path) -> list[Path]:
     """The files of a path, in a fixed order: itself, or every CSV and Parquet file below a folder."""
     if path.is_dir():
-        files = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in _CSV + _PARQUET and file.is_file()]
+        entries = sorted(path.rglob("*"))
+        _refuse_lakes(path, entries)
+        files = [file for file in entries if file.suffix.lower() in _CSV + _PARQUET and file.is_file()]
         files = [
             file for file in files if not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
         ]
@@ -71,7 +78,20 @@ def data_files(path: Path) -> list[Path]:
         raise SourceError(f"there is no file {path}", "check the path: a CSV or Parquet file, or a folder of them")
     if path.suffix.lower() not in _CSV + _PARQUET:
         raise SourceError(f"{path}: the name must end in {', '.join(_CSV + _PARQUET)}", "rename or convert the file")
+    _refuse_lakes(path, [])
     return [path]
+
+
+def _refuse_lakes(path: Path, entries: Sequence[Path]) -> None:
+    """Refuse tables whose log says which of their files, and which rows of them, still count: we do not read it."""
+    starts = [place.resolve() for place in (path, *entries) if place == path or place.is_symlink()]
+    above = [folder / name for start in starts for folder in (start, *start.parents) for name in _LAKES]
+    for entry in [*above, *entries]:
+        if entry.name in _LAKES and next(entry.parent.glob(_LAKES[entry.name][1]), None) is not None:
+            raise SourceError(
+                f"{path} holds files of {_LAKES[entry.name][0]} table, which may have been deleted or replaced",
+                "export a snapshot to plain Parquet in another folder; reading through the table's log is planned",
+            )
 
 
 def _files(path: Path, wanted: Sequence[str], progress: Progress) -> Iterator[pa.RecordBatch]:
