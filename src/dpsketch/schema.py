@@ -201,6 +201,35 @@ class IdSet(Column):
 
 
 @dataclass(frozen=True)
+class Csv:
+    """How CSV files are laid out: whether quoted cells may hold line breaks, and the names of all columns in their
+    order if the first line is a record."""
+
+    multiline: bool = False
+    columns: tuple[str, ...] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        names = {} if self.columns is None else {"columns": list(self.columns)}
+        return ({"multiline": True} if self.multiline else {}) | names
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Csv:
+        _only(facts, "csv", ("multiline", "columns"))
+        multiline, names = facts.get("multiline", False), facts.get("columns")
+        if not isinstance(multiline, bool):
+            raise SchemaError(f"csv.multiline must be true or false, got {multiline!r} instead")
+        if names is None:
+            return cls(multiline)
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
+            raise SchemaError(
+                "csv.columns must be a list of names", "name all columns of the file in their order, also unused ones"
+            )
+        if len(set(names)) < len(names) or len(names) > MOST_COLUMNS:
+            raise SchemaError(f"csv.columns must list up to {MOST_COLUMNS} different names")
+        return cls(multiline, tuple(names))
+
+
+@dataclass(frozen=True)
 class Schema:
     """The declared columns, the privacy unit and the public order of magnitude of the rows."""
 
@@ -213,6 +242,7 @@ class Schema:
     relation: Relation = Relation.ADD_REMOVE
     constant_per_unit: tuple[str, ...] = ()  # columns that have one value in all rows of a unit
     unit_kind: str = UNIT_KINDS[0]  # how ids of units are read
+    csv: Csv = Csv()
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -287,12 +317,13 @@ class Schema:
             privacy["relation"] = self.relation.value
         if self.constant_per_unit:
             privacy["constant_per_unit"] = list(self.constant_per_unit)
-        return {"privacy": privacy, "columns": {column.name: column.to_dict() for column in self.columns}}
+        csv = {"csv": self.csv.to_dict()} if self.csv != Csv() else {}
+        return {"privacy": privacy, **csv, "columns": {column.name: column.to_dict() for column in self.columns}}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Schema:
         """Build and check a schema; errors name the key."""
-        _only(facts, "", ("privacy", "columns"))
+        _only(facts, "", ("privacy", "csv", "columns"))
         privacy = _table(facts, "privacy", optional=True)
         known = ("rows", "unit", "unit_kind", "max_rows_per_unit", "constant_per_unit", "relation", "record", "note")
         _only(privacy, "privacy", known)
@@ -338,7 +369,8 @@ class Schema:
                 '"integer" reads 7 and 7.0 as one person, "text" as two',
             )
         constant = _constant(privacy.get("constant_per_unit", []), sections)
-        return cls(columns, rows, unit, most, record or ROW_UNIT, note, Relation(relation), constant, unit_kind)
+        csv = Csv.from_dict(_table(facts, "csv", optional=True))
+        return cls(columns, rows, unit, most, record or ROW_UNIT, note, Relation(relation), constant, unit_kind, csv)
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:

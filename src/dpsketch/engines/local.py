@@ -48,7 +48,8 @@ class Local:
         wanted = [column.name for column in schema.columns]
         if schema.unit_column is not None:
             wanted.append(schema.unit_column)
-        batches = self._slices(read_batches(source, wanted, progress, [column.name for column in schema.sets]))
+        sets = [column.name for column in schema.sets]
+        batches = self._slices(read_batches(source, wanted, progress, sets, schema.csv))
         with _Workers(maps, declared_rows(schema), threads) as workers:
             if schema.unit_column is not None:
                 selection = UnitSelection(schema.max_rows_per_unit)
