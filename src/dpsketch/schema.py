@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
@@ -224,6 +224,7 @@ class Csv:
             raise SchemaError(
                 "csv.columns must be a list of names", "name all columns of the file in their order, also unused ones"
             )
+        _printable("csv.columns", names)
         if len(set(names)) < len(names) or len(names) > MOST_COLUMNS:
             raise SchemaError(f"csv.columns must list up to {MOST_COLUMNS} different names")
         return cls(multiline, tuple(names))
@@ -333,6 +334,7 @@ class Schema:
         unit = privacy.get("unit", ROW_UNIT)
         if not isinstance(unit, str) or not unit:
             raise SchemaError(f'privacy.unit must be "row" or the name of a column, got {unit!r} instead')
+        _printable("privacy.unit", [unit])
         most = 1
         if unit == ROW_UNIT:
             for key in ("unit_kind", "max_rows_per_unit", "constant_per_unit"):
@@ -354,6 +356,7 @@ class Schema:
                 f"column '{unit}' is the privacy unit and must not be declared as data",
                 f"remove [columns.{unit}]: ids of people are never sketched",
             )
+        _printable("columns", sections)
         columns = tuple(_column(name, _table(sections, name, "columns")) for name in sections)
         record, note = (_words(privacy, key) for key in ("record", "note"))
         relation = privacy.get("relation", Relation.ADD_REMOVE.value)
@@ -385,6 +388,10 @@ class Schema:
             return cls.from_dict(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
             raise SchemaError(f"{path}: not valid TOML: {error}", "dpsketch init TABLE writes a template") from None
+        except RecursionError:
+            raise SchemaError(
+                f"{path}: not valid TOML: nested too deeply", "dpsketch init TABLE writes a template"
+            ) from None
         except SchemaError as error:
             raise SchemaError(f"{path}: {error.fact}", error.hint) from None
 
@@ -433,7 +440,15 @@ def _only(facts: Mapping[str, Any], path: str, known: tuple[str, ...]) -> None:
     for key in facts:
         if key not in known:
             full = f"{path}.{key}" if path else key
+            _printable(path or "the schema", [key])
             raise SchemaError(f"{full} is not a known key", f"the keys here are {', '.join(known)}")
+
+
+def _printable(path: str, names: Iterable[str]) -> None:
+    """Refuse names that could rewrite what a terminal shows."""
+    for name in names:
+        if not name.isprintable():
+            raise SchemaError(f"{path}: names must be printable, got {name!r} instead", "rename it in the table, too")
 
 
 def _words(privacy: Mapping[str, Any], key: str) -> str | None:
@@ -567,6 +582,6 @@ def _column(name: str, facts: Mapping[str, Any]) -> Column:
     path = f"columns.{name}"
     kind = facts.get("kind")
     _blank(kind, f"{path}.kind")
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise SchemaError(f"{path}.kind must be one of {', '.join(_KINDS)}, got {kind!r} instead")
     return _KINDS[kind](name, path, facts)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from benchmarks.fuzz.layouts import LISTS, SCALARS, Column, Rows, without_row
 
 import dpsketch as dps
-from arrow_layouts import LISTS, SCALARS, Column, Rows, without_row
 from dpsketch.encoding import encode_column, encode_sets, unit_ids
 from dpsketch.engines.units import UnitSelection
 from dpsketch.errors import SourceError
