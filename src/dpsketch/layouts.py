@@ -96,11 +96,11 @@ def lists_of(array: pa.Array) -> Lists | None:
         starts, lengths = (np.append(numbers, 0)[cells.index] for numbers in (starts, lengths))
     held = lengths > 0
     first, last = (starts[held].min(), (starts + lengths)[held].max()) if held.any() else (0, 0)
-    ends = np.cumsum(lengths)
-    places = np.arange(int(lengths.sum())) + np.repeat(starts - first - (ends - lengths), lengths)
     within = cells_of(items.slice(first, last - first))
-    in_order = len(places) == last - first and bool((np.diff(places) == 1).all())
-    return Lists(lengths, within if in_order else within.take(places))
+    before = np.cumsum(lengths) - lengths
+    if last - first == lengths.sum() and (starts - first == before)[held].all():  # no gaps, in order
+        return Lists(lengths, within)
+    return Lists(lengths, within.take(np.arange(int(lengths.sum())) + np.repeat(starts - first - before, lengths)))
 
 
 def _stored_lists(values: pa.Array) -> tuple[Places, Places, pa.Array] | None:
