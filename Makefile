@@ -3,7 +3,10 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-lowest lint bench audit papers-m2m papers-compressive papers-density clean
+SECONDS ?= 600
+SEED ?= 20260101
+
+.PHONY: help demo test test-lowest lint bench audit fuzz papers-m2m papers-compressive papers-density clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -44,6 +47,9 @@ test-lowest: .venvs/lowest/.installed  ## run the tests with the lowest versions
 
 audit: $(VENV)/.installed-test  ## the long privacy audit: attacks a million releases of every kind and prints one table
 	$(BIN)/python -m benchmarks.audits --draws 1000000
+
+fuzz: $(VENV)/.installed-test  ## hostile inputs of every kind, for SECONDS=600 with a fixed SEED
+	$(BIN)/python -m benchmarks.fuzz --seconds $(SECONDS) --seed $(SEED)
 
 bench: $(VENV)/.installed-test  ## speed of the kernels, as ratios in one process
 	$(BIN)/python -m benchmarks

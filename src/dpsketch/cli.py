@@ -76,12 +76,18 @@ OutputPath = Annotated[Path, typer.Option("-o", "--output", help="File to write.
 
 
 @app.command()
-def init(table: Path) -> None:
+def init(
+    table: Path,
+    header: Annotated[
+        bool | None,
+        typer.Option("--header/--no-header", help="The first line of a CSV file names its columns, or is a record."),
+    ] = None,
+) -> None:
     """Print a schema to fill in, from column names and types only; values are never looked at."""
     from dpsketch.engines.sources import source_columns
     from dpsketch.template import schema_template
 
-    print(schema_template(source_columns(table)), end="")
+    print(schema_template(*source_columns(table, header)), end="")
 
 
 @app.command()
@@ -354,9 +360,15 @@ def demo(folder: Annotated[Path, typer.Argument(help="Where to write the demo's 
 
 def _accumulated(table: Path, facts: Schema, recipe: Recipe) -> RawSketch:
     from dpsketch.engines.local import accumulate as accumulate_table
+    from dpsketch.engines.sources import holds_csv
 
     with progress_bar() as report:
-        return accumulate_table(table, facts, recipe, progress=report)
+        raw = accumulate_table(table, facts, recipe, progress=report)
+    if not facts.csv.multiline and holds_csv(table):
+        err.print(
+            "CSV: every line was read as one row, also inside of quotes. To change that: csv.multiline in the schema."
+        )
+    return raw
 
 
 def _spending(budget: Budget, ledger: str | None, not_private: bool) -> tuple[Budget, Ledger | None]:

@@ -67,10 +67,13 @@ def listed(names: str | None) -> list[str] | None:
 
 @contextmanager
 def progress_bar(doing: str = "reading") -> Iterator[Any]:
-    """A bar of the share of bytes read, or of another task: never a number of rows."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    """A bar of the share of bytes read, or of another task, with the time that it took and will take: never a number of
+    rows.
+    """
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (TextColumn(doing), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn())
+    times = (TimeElapsedColumn(), TextColumn("elapsed,"), TimeRemainingColumn(), TextColumn("left"))
+    columns = (TextColumn(doing), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), *times)
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task(doing, total=1.0)
         yield lambda share: bar.update(task, completed=share)

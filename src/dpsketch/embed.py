@@ -43,7 +43,7 @@ def fit_embedding(
     wanted = [column.name for column in schema.columns]
     batches = [
         encode(schema, batch)
-        for batch in read_batches(public_table, wanted, lambda share: None, [s.name for s in schema.sets])
+        for batch in read_batches(public_table, wanted, lambda share: None, [s.name for s in schema.sets], schema.csv)
     ]
     if not batches:
         raise SourceError("the public table has no rows", "pass a table that is like the private one")

@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpsketch.errors import SourceError
+from dpsketch.layouts import Cells, buffer_values, cells_of, filled, is_null, lists_of
 from dpsketch.levels import number_levels, spread
-from dpsketch.records import IdSets, Records
+from dpsketch.records import IdSets, Records, joined
 from dpsketch.schema import (
     OTHER,
     Boolean,
@@ -44,6 +45,7 @@ _MICROSECONDS = {"day": 86_400e6, "s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 _TRUE = {"true", "t", "yes", "y", "1", "1.0"}
 _ZERO = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(bytes(8))])[0]
 _NO_TEXT = pa.nulls(1, pa.large_string())[0]
+_MOST_DIGITS = 400  # of a number with an exponent, as an id
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
 _FALSE = {"false", "f", "no", "n", "0", "0.0"}
 
@@ -56,32 +58,32 @@ def encode(schema: Schema, batch: pa.RecordBatch) -> Records:
     return Records(codes, {column.name: encode_sets(column, batch.column(column.name)) for column in schema.sets})
 
 
-def encode_column(column: Column, array: pa.Array) -> Codes:
-    array = _plain(array)
-    if pa.types.is_nested(array.type) or isinstance(column, IdSet):
+def encode_column(column: Column, array: pa.Array | pa.ChunkedArray) -> Codes:
+    """Codes of a scalar column, whatever Arrow layout it has."""
+    if isinstance(array, pa.ChunkedArray):
+        return np.concatenate([*(encode_column(column, chunk) for chunk in array.chunks), np.empty(0, np.int16)])
+    cells = cells_of(array)
+    if pa.types.is_nested(cells.values.type) or isinstance(column, IdSet):
         raise SourceError(
             f"column '{column.name}' is declared as {column.kind}, but the table holds {array.type}",
             "declare it as a set of ids, or leave it out of the schema",
         )
-    return column.codes_of(_levels(column, array))
+    return cells.read(lambda values: column.codes_of(_levels(column, values)))
 
 
-def encode_sets(column: IdSet, array: pa.Array) -> IdSets:
+def encode_sets(column: IdSet, array: pa.Array | pa.ChunkedArray) -> IdSets:
     """Ids outside the universe become the overflow id `universe`; a missing list is empty."""
-    array = _plain(array)
-    if pa.types.is_null(array.type):
-        array = array.cast(pa.large_list(pa.int64()))
-    if pa.types.is_fixed_size_list(array.type) or pa.types.is_list_view(array.type):
-        array = array.cast(pa.list_(array.type.value_type))
-    if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
+    if isinstance(array, pa.ChunkedArray):
+        return joined([encode_sets(column, chunk) for chunk in array.chunks])
+    lists = lists_of(array)
+    if lists is None or pa.types.is_nested(lists.items.values.type):
         raise SourceError(
             f"column '{column.name}' is a set of ids, but the table holds {array.type}",
             "store it as lists of ids in Parquet or Arrow; CSV has none. For edge lists: dpsketch graph",
         )
-    numbers = whole_numbers(array.flatten())
+    numbers = lists.items.read(_whole_numbers)
     ids = np.where((numbers >= 0) & (numbers < column.universe), numbers, column.universe)
-    lengths = filled(pc.list_value_length(array), 0)
-    kept = np.repeat(np.arange(len(array)), lengths) * (column.universe + 1) + ids
+    kept = np.repeat(np.arange(len(array)), lists.lengths) * (column.universe + 1) + ids
     if (kept[1:] <= kept[:-1]).any():
         kept = sorted_distinct(kept)
     counts = np.bincount(kept // (column.universe + 1), minlength=len(array))
@@ -97,7 +99,10 @@ def sorted_distinct(keys: NDArray[Any]) -> NDArray[Any]:
 
 def whole_numbers(array: pa.Array) -> NDArray[np.int64]:
     """Cells as whole numbers; what is none, or beyond 2^53, is −1."""
-    array = _plain(array)
+    return cells_of(array).read(_whole_numbers)
+
+
+def _whole_numbers(array: pa.Array) -> NDArray[np.int64]:
     if pa.types.is_signed_integer(array.type):
         return filled(array, -1)
     real = _numbers(array)
@@ -106,13 +111,13 @@ def whole_numbers(array: pa.Array) -> NDArray[np.int64]:
 
 
 def texts(array: pa.Array) -> pa.Array:
-    """Each cell as text without outer blanks, exactly: 7, 7.0 and "7" are the same, missing and empty are null."""
-    array = _plain(array)
+    """Plain values (`layouts.Cells`) as text without outer blanks, exactly; missing and empty are null.
+
+    The numbers 7 and 7.0 and the text "7" are the same; the text "7.0" is another.
+    """
     kind = array.type
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        text = array.cast(pa.large_binary()).view(pa.large_string())
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        text = array.cast(pa.large_string())
+    if _is_text(array):
+        text = array.view(pa.large_string())
     elif pa.types.is_floating(kind):
         text = pa.array([float_text(number) for number in _numbers(array).tolist()], pa.large_string())
     elif pa.types.is_decimal(kind):
@@ -125,6 +130,40 @@ def texts(array: pa.Array) -> pa.Array:
         raise SourceError(f"a column of type {kind} cannot be read as text", "store it as text or numbers")
     text = pc.ascii_trim_whitespace(text)
     return pc.if_else(pc.equal(pc.binary_length(text), _ZERO), _NO_TEXT, text)
+
+
+def unit_ids(array: pa.Array, kind: str) -> Cells:
+    """The ids of units as bytes, one text for each id; missing where a row has none.
+
+    Of kind "text", ids are compared as texts without outer blanks. Of kind "integer", a cell is read as an integer
+    column reads it, but exactly: 7, 7.0 and 007 are one id, and what is not a whole number is none.
+    """
+    cells = cells_of(array).used()
+    text = texts(cells.values)
+    return Cells((_whole_texts(text) if kind == "integer" else text).view(pa.large_binary()), cells.index)
+
+
+def _whole_texts(text: pa.Array) -> pa.Array:
+    """Whole numbers in one form, without sign of plus, leading zeros, fraction or exponent; other texts are null."""
+    usual = pc.match_substring_regex(text, r"^[+-]?[0-9]+(\.0*)?$")
+    short = pc.replace_substring_regex(text, r"^(?:\+|(-))?0*([0-9]+?)(?:\.0*)?$", r"\1\2")
+    whole = pc.if_else(
+        usual, pc.if_else(pc.equal(short, _text_array(("-0",))[0]), _text_array(("0",))[0], short), _NO_TEXT
+    )
+    if pc.any(pc.and_not(pc.match_substring_regex(text, f"^(?:{_DECIMAL})$"), usual)).as_py():
+        rest = pa.array([_whole_text(cell) for cell in text.view(pa.large_binary()).to_pylist()], pa.large_string())
+        whole = pc.coalesce(whole, rest)
+    return whole
+
+
+def _whole_text(cell: bytes | None) -> str | None:
+    text = "" if cell is None else cell.decode("utf-8", "replace")
+    if not _IS_DECIMAL.fullmatch(text):
+        return None
+    number = Decimal(text)
+    if number.adjusted() > _MOST_DIGITS or number != number.to_integral_value():
+        return None
+    return decimal_text(number)
 
 
 def float_text(number: float) -> str | None:
@@ -142,30 +181,8 @@ def decimal_text(number: Decimal | None) -> str | None:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _plain(array: pa.Array) -> pa.Array:
-    """Without dictionary, extension and view encodings."""
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    if pa.types.is_dictionary(array.type):
-        values = _plain(array.dictionary)
-        array = pa.DictionaryArray.from_arrays(array.indices, values).dictionary_decode()
-    if array.type == pa.string_view():
-        array = array.cast(pa.large_string())
-    if array.type == pa.binary_view():
-        array = array.cast(pa.large_binary())
-    return array
-
-
 def _is_text(array: pa.Array) -> bool:
-    kind = array.type
-    return bool(
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-    )
+    return bool(pa.types.is_large_binary(array.type))
 
 
 def _levels(column: Column, array: pa.Array) -> NDArray[np.int64]:
@@ -181,29 +198,16 @@ def _levels(column: Column, array: pa.Array) -> NDArray[np.int64]:
         case Category():
             text = texts(array)
             level = filled(pc.index_in(text, value_set=_text_array(column.labels)), column.labels.index(OTHER))
-            return np.where(_is_null(text), -1, level)
+            return np.where(is_null(text), -1, level)
         case Boolean():
             return _booleans(array)
     raise AssertionError(column.kind)
 
 
-# The next three read Arrow's buffers themselves: to_numpy, fill_null and scalars would import pandas if it is there.
-def filled(array: pa.Array, value: int) -> NDArray[np.int64]:
-    """Whole numbers with `value` for nulls."""
-    numbers = array.cast(pa.int64())
-    return np.where(_is_null(numbers), value, _values(numbers, np.int64))
-
-
 def _floats(array: pa.Array) -> Floats:
     """As float64, NaN for nulls."""
     numbers = array.cast(pa.float64(), safe=False)
-    return np.where(_is_null(numbers), np.nan, _values(numbers, np.float64))
-
-
-def _values(array: pa.Array, kind: type) -> NDArray[Any]:
-    if not len(array):
-        return np.empty(0, kind)
-    return np.frombuffer(array.buffers()[1], kind)[array.offset : array.offset + len(array)]
+    return np.where(is_null(numbers), np.nan, buffer_values(numbers, np.float64))
 
 
 @lru_cache(maxsize=256)
@@ -212,13 +216,6 @@ def _text_array(texts: tuple[str, ...]) -> pa.Array:
     offsets = np.cumsum([0] + [len(text) for text in encoded])
     buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(pa.large_string(), len(texts), buffers)
-
-
-def _is_null(array: pa.Array) -> NDArray[np.bool_]:
-    if not array.null_count:
-        return np.zeros(len(array), np.bool_)
-    bits = np.unpackbits(np.frombuffer(array.buffers()[0], np.uint8), bitorder="little")
-    return bits[array.offset : array.offset + len(array)] == 0
 
 
 def _with_missing(numbers: Floats, replacement: float | None) -> Floats:

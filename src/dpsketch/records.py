@@ -56,10 +56,12 @@ class Records:
 
 def concatenated(parts: Sequence[Records]) -> Records:
     """Several batches as one."""
-    sets = {}
-    for name in parts[0].sets:
-        columns = [part.sets[name] for part in parts]
-        lengths = np.concatenate([np.diff(column.offsets) for column in columns])
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        sets[name] = IdSets(offsets, np.concatenate([column.ids for column in columns]))
+    sets = {name: joined([part.sets[name] for part in parts]) for name in parts[0].sets}
     return Records(np.concatenate([part.codes for part in parts], axis=1), sets)
+
+
+def joined(columns: Sequence[IdSets]) -> IdSets:
+    """The sets of several batches, one after the other."""
+    lengths = np.concatenate([*(np.diff(column.offsets) for column in columns), np.empty(0, np.int64)])
+    ids = np.concatenate([*(column.ids for column in columns), np.empty(0, np.int32)])
+    return IdSets(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), ids)

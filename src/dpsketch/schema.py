@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
@@ -28,6 +28,7 @@ SPAN = HIGHEST - LOWEST  # 65534 steps, 65535 levels
 OTHER = "other"
 TRANSFORMS = ("log", "asinh")
 ROW_UNIT = "row"
+UNIT_KINDS = ("text", "integer")
 MOST_COLUMNS = 10_000
 LONGEST_NOTE = 300
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -200,6 +201,36 @@ class IdSet(Column):
 
 
 @dataclass(frozen=True)
+class Csv:
+    """How CSV files are laid out: whether quoted cells may hold line breaks, and the names of all columns in their
+    order if the first line is a record."""
+
+    multiline: bool = False
+    columns: tuple[str, ...] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        names = {} if self.columns is None else {"columns": list(self.columns)}
+        return ({"multiline": True} if self.multiline else {}) | names
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Csv:
+        _only(facts, "csv", ("multiline", "columns"))
+        multiline, names = facts.get("multiline", False), facts.get("columns")
+        if not isinstance(multiline, bool):
+            raise SchemaError(f"csv.multiline must be true or false, got {multiline!r} instead")
+        if names is None:
+            return cls(multiline)
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
+            raise SchemaError(
+                "csv.columns must be a list of names", "name all columns of the file in their order, also unused ones"
+            )
+        _printable("csv.columns", names)
+        if len(set(names)) < len(names) or len(names) > MOST_COLUMNS:
+            raise SchemaError(f"csv.columns must list up to {MOST_COLUMNS} different names")
+        return cls(multiline, tuple(names))
+
+
+@dataclass(frozen=True)
 class Schema:
     """The declared columns, the privacy unit and the public order of magnitude of the rows."""
 
@@ -211,6 +242,8 @@ class Schema:
     note: str | None = None  # what else the statement must say of it
     relation: Relation = Relation.ADD_REMOVE
     constant_per_unit: tuple[str, ...] = ()  # columns that have one value in all rows of a unit
+    unit_kind: str = UNIT_KINDS[0]  # how ids of units are read
+    csv: Csv = Csv()
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -275,6 +308,8 @@ class Schema:
             privacy["rows"] = self.rows
         if self.unit_column is not None:
             privacy["max_rows_per_unit"] = self.max_rows_per_unit
+        if self.unit_kind != UNIT_KINDS[0]:
+            privacy["unit_kind"] = self.unit_kind
         if self.record != ROW_UNIT:
             privacy["record"] = self.record
         if self.note is not None:
@@ -283,14 +318,15 @@ class Schema:
             privacy["relation"] = self.relation.value
         if self.constant_per_unit:
             privacy["constant_per_unit"] = list(self.constant_per_unit)
-        return {"privacy": privacy, "columns": {column.name: column.to_dict() for column in self.columns}}
+        csv = {"csv": self.csv.to_dict()} if self.csv != Csv() else {}
+        return {"privacy": privacy, **csv, "columns": {column.name: column.to_dict() for column in self.columns}}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Schema:
         """Build and check a schema; errors name the key."""
-        _only(facts, "", ("privacy", "columns"))
+        _only(facts, "", ("privacy", "csv", "columns"))
         privacy = _table(facts, "privacy", optional=True)
-        known = ("rows", "unit", "max_rows_per_unit", "constant_per_unit", "relation", "record", "note")
+        known = ("rows", "unit", "unit_kind", "max_rows_per_unit", "constant_per_unit", "relation", "record", "note")
         _only(privacy, "privacy", known)
         rows = privacy.get("rows")
         if rows is not None:
@@ -298,9 +334,10 @@ class Schema:
         unit = privacy.get("unit", ROW_UNIT)
         if not isinstance(unit, str) or not unit:
             raise SchemaError(f'privacy.unit must be "row" or the name of a column, got {unit!r} instead')
+        _printable("privacy.unit", [unit])
         most = 1
         if unit == ROW_UNIT:
-            for key in ("max_rows_per_unit", "constant_per_unit"):
+            for key in ("unit_kind", "max_rows_per_unit", "constant_per_unit"):
                 if key in privacy:
                     raise SchemaError(
                         f"privacy.{key} is set but privacy.unit is 'row'",
@@ -319,6 +356,7 @@ class Schema:
                 f"column '{unit}' is the privacy unit and must not be declared as data",
                 f"remove [columns.{unit}]: ids of people are never sketched",
             )
+        _printable("columns", sections)
         columns = tuple(_column(name, _table(sections, name, "columns")) for name in sections)
         record, note = (_words(privacy, key) for key in ("record", "note"))
         relation = privacy.get("relation", Relation.ADD_REMOVE.value)
@@ -327,8 +365,15 @@ class Schema:
                 f'privacy.relation must be "add-remove" or "replace-one", got {relation!r} instead',
                 '"replace-one" makes the exact number of rows public; if in doubt leave it out',
             )
+        unit_kind = privacy.get("unit_kind", UNIT_KINDS[0])
+        if unit_kind not in UNIT_KINDS:
+            raise SchemaError(
+                f'privacy.unit_kind must be "text" or "integer", got {unit_kind!r} instead',
+                '"integer" reads 7 and 7.0 as one person, "text" as two',
+            )
         constant = _constant(privacy.get("constant_per_unit", []), sections)
-        return cls(columns, rows, unit, most, record or ROW_UNIT, note, Relation(relation), constant)
+        csv = Csv.from_dict(_table(facts, "csv", optional=True))
+        return cls(columns, rows, unit, most, record or ROW_UNIT, note, Relation(relation), constant, unit_kind, csv)
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
@@ -343,6 +388,10 @@ class Schema:
             return cls.from_dict(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
             raise SchemaError(f"{path}: not valid TOML: {error}", "dpsketch init TABLE writes a template") from None
+        except RecursionError:
+            raise SchemaError(
+                f"{path}: not valid TOML: nested too deeply", "dpsketch init TABLE writes a template"
+            ) from None
         except SchemaError as error:
             raise SchemaError(f"{path}: {error.fact}", error.hint) from None
 
@@ -391,7 +440,15 @@ def _only(facts: Mapping[str, Any], path: str, known: tuple[str, ...]) -> None:
     for key in facts:
         if key not in known:
             full = f"{path}.{key}" if path else key
+            _printable(path or "the schema", [key])
             raise SchemaError(f"{full} is not a known key", f"the keys here are {', '.join(known)}")
+
+
+def _printable(path: str, names: Iterable[str]) -> None:
+    """Refuse names that could rewrite what a terminal shows."""
+    for name in names:
+        if not name.isprintable():
+            raise SchemaError(f"{path}: names must be printable, got {name!r} instead", "rename it in the table, too")
 
 
 def _words(privacy: Mapping[str, Any], key: str) -> str | None:
@@ -525,6 +582,6 @@ def _column(name: str, facts: Mapping[str, Any]) -> Column:
     path = f"columns.{name}"
     kind = facts.get("kind")
     _blank(kind, f"{path}.kind")
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise SchemaError(f"{path}.kind must be one of {', '.join(_KINDS)}, got {kind!r} instead")
     return _KINDS[kind](name, path, facts)

@@ -9,28 +9,40 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpsketch.schema import Schema
+from dpsketch.schema import Csv, Schema
 
 _HEAD = """# Public facts about the table, filled in by a person. Blanks ("") are refused.
 # Take bounds from public knowledge, never from the data: bounds taken from the data leak it.
 [privacy]
 rows = ""                          # public order of magnitude of the number of rows
 unit = "row"                       # or a column that identifies a person: unit = "patient_id", max_rows_per_unit = 5
+                                   # and unit_kind = "integer" if its ids are whole numbers, so that 7 and 7.0 are one
 """
+_UNNAMED = """
+[csv]                              # the file has no header line: rename its columns here and below
+"""
+_LISTS = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
 
 
-def schema_template(columns: list[tuple[str, pa.DataType]]) -> str:
+def schema_template(columns: list[tuple[str, pa.DataType]], layout: Csv) -> str:
     """TOML with a section a column; text columns offer the choices that a name and type cannot settle."""
-    return _HEAD + "".join(_section(name, _lines(kind)) for name, kind in columns)
+    names = "" if layout.columns is None else _UNNAMED + "\n".join(_facts(layout.to_dict())) + "\n"
+    return _HEAD + names + "".join(_section(name, _lines(kind)) for name, kind in columns)
 
 
 def schema_text(schema: Schema, head: str) -> str:
     """A whole schema below a line that says where it comes from."""
     facts = schema.to_dict()
-    privacy = "\n".join(["[privacy]", *_facts(facts["privacy"])])
-    return f"# {head}\n{privacy}\n" + "".join(
-        _section(name, _facts(column)) for name, column in facts["columns"].items()
+    general = "\n".join(
+        "\n".join([f"[{key}]", *_facts(facts[key])]) + "\n" for key in ("privacy", "csv") if key in facts
     )
+    return f"# {head}\n{general}" + "".join(_section(name, _facts(column)) for name, column in facts["columns"].items())
 
 
 def _facts(facts: Mapping[str, Any]) -> list[str]:
@@ -48,7 +60,7 @@ def _section(name: str, lines: list[str]) -> str:
 
 
 def _lines(kind: pa.DataType) -> list[str]:
-    if pa.types.is_dictionary(kind):
+    while pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         kind = kind.value_type
     if pa.types.is_boolean(kind):
         return ['kind = "boolean"']
@@ -58,7 +70,7 @@ def _lines(kind: pa.DataType) -> list[str]:
         return ['kind = "number"', 'lower = ""', 'upper = ""', '# transform = "asinh"   # or "log"']
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return ['kind = "datetime"', 'lower = ""', 'upper = ""']
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if any(is_list(kind) for is_list in _LISTS):
         return ['kind = "set"', 'universe = ""               # ids are 0 to universe - 1']
     return [
         'kind = ""                   # number | integer | category | boolean | datetime',

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+import pandas
 import polars
 import pyarrow as pa
 import pyarrow.csv
@@ -40,6 +41,7 @@ def test_sources_agree(
             pa.schema([("sex", pa.string())]), flavor="hive"))  # fmt: skip
     people = table  # noqa: F841 - DuckDB finds it by name
     duck = duckdb.sql("select * from people")
+    chunked = pa.concat_tables([table.slice(0, 333), table.slice(333)])
     sources = {
         "parquet": tmp_path / "t.parquet",
         "csv": str(tmp_path / "t.csv"),
@@ -47,6 +49,7 @@ def test_sources_agree(
         "hive": tmp_path / "hive",
         "reader": table.to_reader(max_chunksize=77),
         "pandas": table.to_pandas(),
+        "pandas of Arrow types in chunks": chunked.to_pandas(types_mapper=pandas.ArrowDtype),
         "pandas objects": table.to_pandas().astype({"sex": object, "member": object}),
         "polars": polars.from_arrow(table),
         "duckdb": duck,

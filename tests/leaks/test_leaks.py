@@ -161,7 +161,7 @@ def commands(table: str) -> list[list[str]]:
     """A working day: sketch, merge, release, show, ask; also what is refused."""
     released = ["--epsilon", "1", "--ledger", "l.db", "-o"]
     return [
-        ["init", table],
+        ["init", table, "--header"],
         described("accumulate", table, "-o", "one.raw"),
         described("accumulate", table, "-o", "two.raw"),
         described("accumulate", table, "-o", "two.raw"),  # exists already

@@ -107,7 +107,7 @@ CASES = [
     ),
     schema("", "columns must be a section\nHint: write [columns] and its keys below it"),
     schema("[columns]\n", "columns: at least one column must be declared\nHint: add a [columns.NAME] section"),
-    schema("rows = 5\n", "rows is not a known key\nHint: the keys here are privacy, columns"),
+    schema("rows = 5\n", "rows is not a known key\nHint: the keys here are privacy, csv, columns"),
     schema("[privacy]\nrows = 0\n", "privacy.rows must be a whole number from 1 to 1000000000000000, got 0 instead"),
     schema(
         '[privacy]\nrows = ""\n',
@@ -205,11 +205,11 @@ CASES = [
         "SourceError: there is no file none.csv\nHint: check the path: a CSV or Parquet file, or a folder of them",
     ),
     Case(
-        "init returns.csv",
+        "init returns.csv --header",
         "SourceError: returns.csv: lines must end with a line feed\nHint: convert the line ends of the file",
     ),
     Case(
-        "init quote.csv",
+        "init quote.csv --header",
         'SourceError: quote.csv: the header line has a broken quote\nHint: write names with commas as "first, last"',
     ),
     Case(

@@ -130,7 +130,7 @@ def test_a_schema_from_init_needs_a_person(folder: Path) -> None:
 
 def test_init_of_a_csv_reads_the_header_only(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b'age,"last, first"\n\xff\xfe"broken')
-    template = run(tmp_path, "init", "t.csv")
+    template = run(tmp_path, "init", "t.csv", "--header")
     assert '[columns."last, first"]' in template
     assert "broken" not in template
 

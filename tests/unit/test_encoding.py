@@ -83,12 +83,9 @@ def test_text_of_other_types_is_exact() -> None:
     assert texts(pa.array(big, pa.decimal128(20, 0))).to_pylist() == [str(2**60), str(2**60 + 1), None]
     assert texts(pa.array([Decimal("1.50"), Decimal("2.00")], pa.decimal128(5, 2))).to_pylist() == ["1.5", "2"]
     assert texts(pa.array([7.0, 0.5, float("nan")])).to_pylist() == ["7", "0.5", None]
-    assert texts(pa.array([b"ab"], pa.binary(2))).to_pylist() == ["ab"]
-    assert len(texts(pa.array([b"\xff\xfe"], pa.binary(2)))) == 1
+    assert texts(pa.array([b" ab"], pa.large_binary())).to_pylist() == ["ab"]
+    assert len(texts(pa.array([b"\xff\xfe"], pa.large_binary()))) == 1
     assert texts(pa.array([5], pa.date32())).to_pylist() == ["5"]
-    assert texts(pa.array(["a", "b", "a"]).dictionary_encode()).to_pylist() == ["a", "b", "a"]
-    views = pa.DictionaryArray.from_arrays(pa.array([1, 0]), pa.array(["x", "y"], pa.string_view()))
-    assert texts(views).to_pylist() == ["y", "x"]
     with pytest.raises(SourceError, match="of type list"):
         texts(pa.array([[1]]))
 
@@ -173,7 +170,7 @@ def test_no_text_raises_and_none_depends_on_its_neighbours(cells: list[str | Non
 def test_no_bytes_raise(cells: list[bytes]) -> None:
     for column in SCALARS:
         encode_column(column, pa.array(cells, pa.binary()))
-        assert len(texts(pa.array(cells, pa.binary()))) == len(cells)
+        assert len(texts(pa.array(cells, pa.large_binary()))) == len(cells)
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True)), min_size=1, max_size=8))

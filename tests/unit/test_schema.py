@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -45,3 +47,29 @@ def test_a_unit_column_is_not_data() -> None:
     }
     with pytest.raises(SchemaError, match="must not be declared as data"):
         Schema.from_dict(facts)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"columns": {"a": {"kind": []}}}, r"columns.a.kind must be one of .*, got \[\] instead"),
+        ({"columns": {"a\x1b[2J": {"kind": "boolean"}}}, r"columns: names must be printable, got 'a\\x1b\[2J' instead"),
+        (
+            {"privacy": {"unit": "\r", "max_rows_per_unit": 1}},
+            r"privacy.unit: names must be printable, got '\\r' instead",
+        ),
+        ({"csv": {"columns": ["a\n"]}}, r"csv.columns: names must be printable, got 'a\\n' instead"),
+        ({"\x07": 1}, r"the schema: names must be printable"),
+        ({"privacy": {"unit_kind": "integer"}}, "privacy.unit_kind is set but privacy.unit is 'row'"),
+        ({"privacy": {"unit": "id", "max_rows_per_unit": 1, "unit_kind": []}}, 'unit_kind must be "text" or "integer"'),
+    ],
+)
+def test_wrong_facts_are_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        Schema.from_dict({"columns": {"a": {"kind": "boolean"}}} | change)
+
+
+def test_deeply_nested_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text("a = " + "[" * 50_000 + "]" * 50_000)
+    with pytest.raises(SchemaError, match="not valid TOML: nested too deeply"):
+        Schema.load(tmp_path / "s.toml")

@@ -3,42 +3,47 @@
 A general CSV reader lets a stray quote swallow the lines after it, and infers types from whole columns: one
 cell would change how others are read. Here a line break always ends a record, a line with the wrong number of
 fields or a broken quote is one record of missing cells, and every cell stays text. Empty lines are no records.
+Only if the schema says so (`csv.multiline`), a quoted cell may hold line breaks; that every quote is closed is then an
+assumption, which the privacy statement names.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dpsketch.errors import SourceError
+from dpsketch.schema import Csv
 
 _BLOCK = 1 << 22
 _LONGEST_LINE = 1 << 24
 _MOST_FIELDS = 1 << 22
 _NEWLINE = 10
+_MARK = b"\xef\xbb\xbf"  # of UTF-8, at the beginning of a file
 
 
 def header(path: Path) -> list[str]:
-    """Column names: the first line, which is public."""
+    """The cells of the first line. Only somebody who knows the file can say that they are names and not a record."""
     with open(path, "rb") as file:
         line = file.readline(_LONGEST_LINE)
     if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
         raise SourceError(f"{path}: the header line is too long", "the first line of a CSV file names its columns")
-    line = line.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
+    line = line.removeprefix(_MARK).rstrip(b"\r\n")
     if b"\r" in line:  # without line feeds the whole file would be the header
         raise SourceError(f"{path}: lines must end with a line feed", "convert the line ends of the file")
     if not line:
         raise SourceError(f"{path} has no header line", "the first line of a CSV file names its columns")
     separator = _separator(path)
     buffer = np.frombuffer(line + b"\n", np.uint8)
+    stops = np.array([len(line)])
     for fields in range(line.count(bytes([separator])) + 1, 0, -1):  # separators inside quotes leave fewer
-        starts, ends, quoted = _split(buffer, 1, separator, fields)
+        starts, ends, quoted = _split(buffer, stops, separator, fields)
         if ends[0, 0] >= 0:
             names = [_column(buffer, starts[i], ends[i], quoted[i])[0].as_py() or b"" for i in range(fields)]
             break
@@ -50,57 +55,83 @@ def header(path: Path) -> list[str]:
         raise SourceError(f"{path}: the header line is not UTF-8 text", "convert the file to UTF-8") from None
 
 
-def batches(path: Path, wanted: Sequence[str], progress: Callable[[float], None]) -> Iterator[pa.RecordBatch]:
+def column_names(path: Path, layout: Csv) -> list[str]:
+    """The names of all columns: as declared, or the first line."""
+    return header(path) if layout.columns is None else list(layout.columns)
+
+
+def batches(
+    path: Path, wanted: Sequence[str], progress: Callable[[float], None], layout: Csv
+) -> Iterator[pa.RecordBatch]:
     """The wanted columns that the file has, as binary arrays; `progress` gets the share of bytes read."""
-    names = header(path)
+    names = column_names(path, layout)
     picked = [(name, names.index(name)) for name in wanted if name in names]
     separator, size = _separator(path), max(os.path.getsize(path), 1)
-    most_lines = max(1, _MOST_FIELDS // len(names))
+    most = max(1, _MOST_FIELDS // len(names))
     with open(path, "rb") as file:
-        file.readline(_LONGEST_LINE)
-        for text in _whole_lines(file, lambda: progress(file.tell() / size)):
-            for piece in _pieces(text, most_lines):
-                yield _batch(piece, picked, separator, len(names))
+        if layout.columns is None:
+            file.readline(_LONGEST_LINE)
+        elif file.read(len(_MARK)) != _MARK:
+            file.seek(0)
+        find = _quoted_breaks(separator) if layout.multiline else _line_breaks
+        for text, stops in _whole_records(file, find, lambda: progress(file.tell() / size)):
+            for first in range(0, len(stops), most):  # very short records must not need very much memory
+                part = stops[first : first + most]
+                start = stops[first - 1] + 1 if first else 0
+                yield _batch(text[start : part[-1] + 1], part - start, picked, separator, len(names))
 
 
-def _whole_lines(file: BinaryIO, read: Callable[[], None]) -> Iterator[bytes]:
-    """Blocks that end with a line break. A line that is too long becomes a broken one: a lone quote."""
+Breaks = Callable[[bytes], NDArray[np.int64]]
+
+
+def _line_breaks(block: bytes) -> NDArray[np.int64]:
+    return np.flatnonzero(np.frombuffer(block, np.uint8) == _NEWLINE)
+
+
+def _quoted_breaks(separator: int) -> Breaks:
+    """Line breaks outside of quotes, of one block after the other."""
+    from dpsketch.engines.csv_kernels import record_ends
+
+    state = np.zeros(1, np.int64)
+
+    def find(block: bytes) -> NDArray[np.int64]:
+        ends = np.empty(block.count(b"\n"), np.int64)
+        return ends[: record_ends(np.frombuffer(block, np.uint8), separator, state, ends)]
+
+    return find
+
+
+def _whole_records(file: BinaryIO, find: Breaks, read: Callable[[], None]) -> Iterator[tuple[bytes, NDArray[np.int64]]]:
+    """Blocks of whole records with the ends of each. A record that is too long becomes a broken one: a lone quote."""
     waiting: list[bytes] = []
     length = 0
     while block := file.read(_BLOCK):
         read()
-        end = block.rfind(b"\n") + 1
-        if end:
-            first = block.find(b"\n")
+        stops = find(block)
+        if len(stops):
+            first, end = int(stops[0]), int(stops[-1]) + 1
             if length + first > _LONGEST_LINE:
-                waiting, block, end = [b'"'], block[first:], end - first
-            yield b"".join(waiting) + block[:end]
+                waiting, length, block, stops, end = [b'"'], 1, block[first:], stops - first, end - first
+            yield b"".join(waiting) + block[:end], stops + length
             waiting, length = [block[end:]], len(block) - end
         else:
             length += len(block)
             if length <= _LONGEST_LINE:
                 waiting.append(block)
     if length:
-        yield (b'"' if length > _LONGEST_LINE else b"".join(waiting)) + b"\n"
-
-
-def _pieces(text: bytes, most_lines: int) -> Iterator[bytes]:
-    """Cut into pieces of at most `most_lines` lines, so that very short lines do not need very much memory."""
-    breaks = np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE) + 1
-    cuts = [0, *breaks[most_lines - 1 :: most_lines].tolist()]
-    if cuts[-1] != len(text):
-        cuts.append(len(text))
-    for start, stop in pairwise(cuts):
-        yield text[start:stop]
+        last = b'"' if length > _LONGEST_LINE else b"".join(waiting)
+        yield last + b"\n", np.array([len(last)])
 
 
 def _separator(path: Path) -> int:
     return ord("\t") if path.suffix.lower() == ".tsv" else ord(",")
 
 
-def _batch(text: bytes, picked: Sequence[tuple[str, int]], separator: int, fields: int) -> pa.RecordBatch:
+def _batch(
+    text: bytes, stops: NDArray[np.int64], picked: Sequence[tuple[str, int]], separator: int, fields: int
+) -> pa.RecordBatch:
     buffer = np.frombuffer(text, np.uint8)
-    starts, ends, quoted = _split(buffer, text.count(b"\n"), separator, fields)
+    starts, ends, quoted = _split(buffer, stops, separator, fields)
     arrays = [_column(buffer, starts[i], ends[i], quoted[i]) for _, i in picked]
     schema = pa.schema([(name, pa.large_binary()) for name, _ in picked])
     if not picked:
@@ -108,13 +139,15 @@ def _batch(text: bytes, picked: Sequence[tuple[str, int]], separator: int, field
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _split(buffer: np.ndarray, lines: int, separator: int, fields: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    starts = np.zeros((fields, lines), np.int64)
-    ends = np.full((fields, lines), -1, np.int64)
-    quoted = np.zeros((fields, lines), np.bool_)
+def _split(
+    buffer: np.ndarray, stops: NDArray[np.int64], separator: int, fields: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    starts = np.zeros((fields, len(stops)), np.int64)
+    ends = np.full((fields, len(stops)), -1, np.int64)
+    quoted = np.zeros((fields, len(stops)), np.bool_)
     from dpsketch.engines.csv_kernels import scan
 
-    records = scan(buffer, separator, starts, ends, quoted)
+    records = scan(buffer, np.ascontiguousarray(stops), separator, starts, ends, quoted)
     return starts[:, :records], ends[:, :records], quoted[:, :records]
 
 

@@ -5,17 +5,44 @@ from __future__ import annotations
 from dpsketch.compiled import kernel
 
 _NEWLINE, _RETURN, _QUOTE = 10, 13, 34
+_FIELD_START, _UNQUOTED, _QUOTED, _CLOSED, _BROKEN = 0, 1, 2, 3, 4
 
 
-@kernel("int64(Array(uint8, 1, 'C', readonly=True), int64, int64[:,::1], int64[:,::1], boolean[:,::1])")
-def scan(buffer, separator, starts, ends, quoted):  # type: ignore[no-untyped-def]
-    """Field boundaries of every non-empty line; a field's end is -1 in a broken line."""
+@kernel("int64(Array(uint8, 1, 'C', readonly=True), int64, int64[::1], int64[::1])")
+def record_ends(buffer, separator, state, ends):  # type: ignore[no-untyped-def]
+    """Positions of the line breaks outside of quotes, and how many they are; `state` goes from block to block.
+
+    After a closed quote and other text the record is broken, and ends at the next line break whatever it holds.
+    """
+    now, count = state[0], 0
+    for at in range(buffer.size):
+        byte = buffer[at]
+        if now == _QUOTED:
+            if byte == _QUOTE:
+                now = _CLOSED
+        elif now == _CLOSED and byte == _QUOTE:
+            now = _QUOTED
+        elif byte == _NEWLINE:
+            ends[count] = at
+            count += 1
+            now = _FIELD_START
+        elif now != _BROKEN:
+            if byte == separator:
+                now = _FIELD_START
+            elif now == _FIELD_START:
+                now = _QUOTED if byte == _QUOTE else _UNQUOTED
+            elif now == _CLOSED:
+                now = _BROKEN
+    state[0] = now
+    return count
+
+
+@kernel("int64(Array(uint8, 1, 'C', readonly=True), int64[::1], int64, int64[:,::1], int64[:,::1], boolean[:,::1])")
+def scan(buffer, stops, separator, starts, ends, quoted):  # type: ignore[no-untyped-def]
+    """Field boundaries of every non-empty record; a field's end is -1 in a broken one. Records end at `stops`."""
     fields = starts.shape[0]
     record, position = 0, 0
-    while position < buffer.size:
-        stop = position
-        while buffer[stop] != _NEWLINE:
-            stop += 1
+    for stop in stops:
         after = stop + 1
         if stop > position and buffer[stop - 1] == _RETURN:
             stop -= 1

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsketch.encoding import encode
+from dpsketch.encoding import encode, unit_ids
 from dpsketch.engines.sampling import Reservoir, kept_rows, kept_units
 from dpsketch.engines.sources import Progress, read_batches
 from dpsketch.engines.units import UnitSelection
@@ -48,24 +48,19 @@ class Local:
         wanted = [column.name for column in schema.columns]
         if schema.unit_column is not None:
             wanted.append(schema.unit_column)
-        batches = self._slices(read_batches(source, wanted, progress, [column.name for column in schema.sets]))
+        sets = [column.name for column in schema.sets]
+        batches = self._slices(read_batches(source, wanted, progress, sets, schema.csv))
         with _Workers(maps, declared_rows(schema), threads) as workers:
             if schema.unit_column is not None:
                 selection = UnitSelection(schema.max_rows_per_unit)
                 for batch in batches:
-                    records = encode(schema, batch)
-                    units = batch.column(schema.unit_column)
-                    if recipe.only is not None:
-                        if recipe.only.column in schema.constant_per_unit:
-                            selection.drop(units.take(pa.array(recipe.only.places_elsewhere(schema, records))))
-                        places = recipe.only.places(schema, records)
-                        units, records = units.take(pa.array(places)), records.take(places)
-                    selection.add(units, records)
-                numbers, kept = selection.kept() or (np.empty(0, np.int64), None)
-                chosen = np.arange(len(numbers))
-                if sampling is not None:
-                    chosen = kept_units(numbers, sampling.threshold, Keystream())
-                self._submit(workers, kept, chosen)
+                    workers.run(lambda batch=batch: _collect(schema, recipe, batch, selection))  # type: ignore[misc]
+                workers.finish()
+                for numbers, records in selection.kept():
+                    chosen = np.arange(len(numbers))
+                    if sampling is not None:
+                        chosen = kept_units(numbers, sampling.threshold, Keystream())
+                    self._submit(workers, records, chosen)
             elif sampling is not None and sampling.count is not None:
                 reservoir = Reservoir(sampling.count, Keystream())
                 for batch in batches:
@@ -92,6 +87,17 @@ def _kept(schema: Schema, recipe: Recipe, batch: pa.RecordBatch) -> Records:
     """The rows of a batch that the recipe is about."""
     records = encode(schema, batch)
     return records if recipe.only is None else records.take(recipe.only.places(schema, records))
+
+
+def _collect(schema: Schema, recipe: Recipe, batch: pa.RecordBatch, selection: UnitSelection) -> None:
+    """Hand the rows of a batch that the recipe is about to the selection of units."""
+    records, ids = encode(schema, batch), unit_ids(batch.column(schema.unit), schema.unit_kind)
+    if recipe.only is not None:
+        if recipe.only.column in schema.constant_per_unit:
+            selection.drop(ids.take(recipe.only.places_elsewhere(schema, records)))
+        places = recipe.only.places(schema, records)
+        ids, records = ids.take(places), records.take(places)
+    selection.add(ids, records)
 
 
 def _sampled(records: Records, sampling: RowSampling | None) -> Records:
@@ -158,13 +164,21 @@ class _Workers:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def submit(self, records: Callable[[], Records]) -> None:
+        """Add the features of the records that the call returns."""
+        self.run(lambda: self._work(records))
+
+    def run(self, job: Callable[[], None]) -> None:
         while len(self._running) >= self._most:
             self._collect()
-        self._running.add(self._pool.submit(self._work, records))
+        self._running.add(self._pool.submit(job))
 
-    def total(self) -> list[Sums]:
+    def finish(self) -> None:
+        """Wait for all jobs; raise what one of them raised."""
         while self._running:
             self._collect()
+
+    def total(self) -> list[Sums]:
+        self.finish()
         return [accumulator.total() for accumulator in self._accumulators]
 
     def _collect(self) -> None:

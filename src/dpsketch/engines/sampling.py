@@ -13,7 +13,7 @@ from dpsketch.records import Records, Words, concatenated
 _SLACK = 1 << 16
 
 
-def kept_units(units: NDArray[np.int64], threshold: int, secret: Words) -> NDArray[np.int64]:
+def kept_units(units: NDArray[np.int32], threshold: int, secret: Words) -> NDArray[np.int64]:
     """Places of the rows of kept units; each unit is kept with probability threshold/2^32, with all its rows."""
     kept = secret.words(int(units.max(initial=-1)) + 1).astype(np.uint64) < threshold
     return np.flatnonzero(kept[units])

@@ -15,26 +15,35 @@ import pyarrow.parquet as pq
 from dpsketch.encoding import cells_array, lists_array
 from dpsketch.engines import csv
 from dpsketch.errors import SourceError
-from dpsketch.schema import nearest
+from dpsketch.schema import Csv, nearest
 
 Progress = Callable[[float], None]
 _CSV = (".csv", ".tsv")
 _PARQUET = (".parquet", ".pq")
 _READ_ROWS = 1 << 16
+_WITH_HEADER = Csv()
+_FIRST_LINE = (
+    "the first line of a CSV file must name its columns; if it is a record, the schema names them: [csv] columns"
+)
+_LAKES = {  # the folder of a table's log, whose table it is, and what shows that it is one
+    "_delta_log": ("a Delta Lake", "_delta_log"),
+    ".hoodie": ("a Hudi", ".hoodie"),
+    "metadata": ("an Iceberg", "metadata/*.metadata.json*"),
+}
 
 
 def read_batches(
-    source: Any, wanted: Sequence[str], progress: Progress, sets: Collection[str] = ()
+    source: Any, wanted: Sequence[str], progress: Progress, sets: Collection[str] = (), layout: Csv = _WITH_HEADER
 ) -> Iterator[pa.RecordBatch]:
     """Batches of a path, an Arrow object, anything with `__arrow_c_stream__`, or an iterable of such batches.
 
-    `sets` names the columns that hold lists of ids: Python objects do not tell.
+    `sets` names the columns that hold lists of ids, which Python objects do not show; `layout` is that of CSV files.
 
     Guarantee: a column's type in one part of the source never changes how another part is read, and no error
     carries a cell's content.
     """
     if isinstance(source, str | os.PathLike):
-        yield from _files(Path(source), wanted, progress)
+        yield from _files(Path(source), wanted, progress, layout)
         return
     try:
         yield from _objects(source, wanted, sets)
@@ -42,16 +51,46 @@ def read_batches(
         raise SourceError(f"the source cannot be read as Arrow batches ({type(error).__name__})") from None
 
 
-def source_columns(path: Path) -> list[tuple[str, pa.DataType]]:
-    """Names and stored types, from the header alone; no value is looked at."""
-    file = data_files(path)[0]
+def holds_csv(path: Path) -> bool:
+    """Whether any file of a path is a CSV file."""
+    return any(_is_csv(file) for file in data_files(path))
+
+
+def source_columns(path: Path, header: bool | None = None) -> tuple[list[tuple[str, pa.DataType]], Csv]:
+    """Names and stored types, and the layout of a CSV file; no value is looked at.
+
+    `header` says whether the first line of a CSV file names its columns. Nobody else knows: it may be a record.
+    """
+    file, layout = data_files(path)[0], _WITH_HEADER
     with _unnamed(path, file):
-        return _file_columns(path, file)
+        if _is_csv(file) and header is None:
+            raise SourceError(
+                f"{path}: nothing shows whether the first line of a CSV file names its columns",
+                "pass --header if it does, to print them; --no-header if it is a record",
+            )
+        if _is_csv(file) and not header:
+            layout = Csv(columns=tuple(f"column_{place + 1}" for place in range(len(csv.header(file)))))
+        columns = _file_columns(path, file, layout)
+        _check_distinct(path, [name for name, _ in columns])
+        return columns, layout
 
 
-def _file_columns(root: Path, file: Path) -> list[tuple[str, pa.DataType]]:
-    if file.suffix.lower() in _CSV:
-        columns = [(name, pa.string()) for name in csv.header(file)]
+def _check_distinct(path: Path, names: Sequence[str]) -> None:
+    first: dict[str, int] = {}
+    for place, name in enumerate(names):
+        if first.setdefault(name, place) != place:
+            raise SourceError(
+                f"{path}: columns {first[name] + 1} and {place + 1} have the same name", "give each column its own name"
+            )
+
+
+def _is_csv(file: Path) -> bool:
+    return file.suffix.lower() in _CSV
+
+
+def _file_columns(root: Path, file: Path, layout: Csv) -> list[tuple[str, pa.DataType]]:
+    if _is_csv(file):
+        columns = [(name, pa.string()) for name in csv.column_names(file, layout)]
     else:
         columns = [(field.name, field.type) for field in _parquet(file).schema_arrow]
     return columns + [(key, pa.string()) for key in _folder_columns(root, file)]
@@ -60,7 +99,9 @@ def _file_columns(root: Path, file: Path) -> list[tuple[str, pa.DataType]]:
 def data_files(path: Path) -> list[Path]:
     """The files of a path, in a fixed order: itself, or every CSV and Parquet file below a folder."""
     if path.is_dir():
-        files = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in _CSV + _PARQUET and file.is_file()]
+        entries = sorted(path.rglob("*"))
+        _refuse_lakes(path, entries)
+        files = [file for file in entries if file.suffix.lower() in _CSV + _PARQUET and file.is_file()]
         files = [
             file for file in files if not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
         ]
@@ -71,14 +112,28 @@ def data_files(path: Path) -> list[Path]:
         raise SourceError(f"there is no file {path}", "check the path: a CSV or Parquet file, or a folder of them")
     if path.suffix.lower() not in _CSV + _PARQUET:
         raise SourceError(f"{path}: the name must end in {', '.join(_CSV + _PARQUET)}", "rename or convert the file")
+    _refuse_lakes(path, [])
     return [path]
 
 
-def _files(path: Path, wanted: Sequence[str], progress: Progress) -> Iterator[pa.RecordBatch]:
+def _refuse_lakes(path: Path, entries: Sequence[Path]) -> None:
+    """Refuse tables whose log says which of their files, and which rows of them, still count: we do not read it."""
+    starts = [place.resolve() for place in (path, *entries) if place == path or place.is_symlink()]
+    above = [folder / name for start in starts for folder in (start, *start.parents) for name in _LAKES]
+    for entry in [*above, *entries]:
+        if entry.name in _LAKES and next(entry.parent.glob(_LAKES[entry.name][1]), None) is not None:
+            raise SourceError(
+                f"{path} holds files of {_LAKES[entry.name][0]} table, which may have been deleted or replaced",
+                "export a snapshot to plain Parquet in another folder; reading through the table's log is planned",
+            )
+
+
+def _files(path: Path, wanted: Sequence[str], progress: Progress, layout: Csv) -> Iterator[pa.RecordBatch]:
     files = data_files(path)
     for file in files:
+        hint = _FIRST_LINE if _is_csv(file) and layout.columns is None else None
         with _unnamed(path, file):
-            _check_columns(str(file), [name for name, _ in _file_columns(path, file)], wanted)
+            _check_columns(str(file), [name for name, _ in _file_columns(path, file, layout)], wanted, hint)
     sizes = [max(file.stat().st_size, 1) for file in files]
     total, done = sum(sizes), 0
     for file, size in zip(files, sizes, strict=True):
@@ -91,8 +146,8 @@ def _files(path: Path, wanted: Sequence[str], progress: Progress) -> Iterator[pa
         constants = {key: value for key, value in _folder_columns(path, file).items() if key in wanted}
         with _unnamed(path, file):
             try:
-                if file.suffix.lower() in _CSV:
-                    read: Iterable[pa.RecordBatch] = csv.batches(file, wanted, report)
+                if _is_csv(file):
+                    read: Iterable[pa.RecordBatch] = csv.batches(file, wanted, report, layout)
                 else:
                     read = _parquet_batches(file, wanted, report)
                 for batch in read:
@@ -149,11 +204,11 @@ def _parquet_batches(path: Path, wanted: Sequence[str], progress: Progress) -> I
             progress(seen / rows)
 
 
-def _check_columns(place: str, names: Sequence[str], wanted: Sequence[str]) -> None:
-    """Before any record is read: what is missing is told by names alone."""
+def _check_columns(place: str, names: Sequence[str], wanted: Sequence[str], hint: str | None = None) -> None:
+    """Refuse a table without the wanted columns, before any record is read. `hint` hides names that may be cells."""
     for name in wanted:
         if name not in names:
-            raise SourceError(f"{place} has no column '{name}'", nearest(name, list(names)))
+            raise SourceError(f"{place} has no column '{name}'", hint or nearest(name, list(names)))
         if list(names).count(name) > 1:
             raise SourceError(f"{place} has several columns '{name}'", "give each column its own name")
 
@@ -191,11 +246,8 @@ def _pandas(frame: Any, wanted: Sequence[str], sets: Collection[str]) -> Iterato
     frame = frame[[name for name in frame.columns if str(name) in wanted]]
     for start in range(0, len(frame), _READ_ROWS):
         part = frame.iloc[start : start + _READ_ROWS]
-        yield pa.RecordBatch.from_pydict(
-            {
-                str(name): (lists_array if str(name) in sets and part[name].dtype == object else cells_array)(
-                    part[name]
-                )
-                for name in part.columns
-            }
-        )
+        columns = {
+            str(name): (lists_array if str(name) in sets and part[name].dtype == object else cells_array)(part[name])
+            for name in part.columns
+        }
+        yield from pa.table(columns).to_batches()  # columns of Arrow types may come in several chunks

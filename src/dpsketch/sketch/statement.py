@@ -26,6 +26,10 @@ _ONLY_RELEASE = (
     "The numbers above hold if nothing else was released of the same random sample of the rows. Several releases of "
     "one sample tell more than the sum of their budgets; the curator's ledger counts them together."
 )
+_CLOSED_QUOTES = (
+    "every quote in the CSV files is closed. An open quote joins the lines after it into one record, so that one "
+    "person's cell would decide whether other people's rows are read."
+)
 _LABEL = 19  # width of the labels' column
 
 
@@ -46,6 +50,8 @@ def statement_facts(
         "created": created,
         "library": library,
     }
+    if schema.csv.multiline:
+        facts["csv_multiline"] = True
     if recipe.sampling is not None:
         facts["sampling"] = _sampling_facts(recipe.sampling, releases)
     if recipe.only is not None:
@@ -131,6 +137,8 @@ def statement_text(facts: dict[str, Any]) -> str:
         lines.append(_line("Merged from", f"{len(facts['budgets'])} releases ({each}). {several}"))
     if facts["merged_inputs"] > 1 and facts["unit"] != "row":
         lines.append(_line("Provided that", "nobody has rows in two of the merged tables, as their merger declared."))
+    if facts.get("csv_multiline"):
+        lines.append(_line("Provided that", _CLOSED_QUOTES))
     if facts.get("sampling", {}).get("amplification") == "claimed":
         lines.append(_line("Only release", _ONLY_RELEASE))
     if "only" in facts:

@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpsketch as dps
+from dpsketch.encoding import encode_sets, unit_ids
 from dpsketch.engines.units import UnitSelection
 from dpsketch.errors import MergeError
 from dpsketch.records import Records
+from dpsketch.schema import IdSet
 
 FACTS = {
     "privacy": {"rows": 100, "unit": "id", "max_rows_per_unit": 2},
@@ -53,7 +55,7 @@ def test_a_unit_more_changes_nothing_of_the_others(rows: list[tuple[str | None, 
 
 def test_ids_are_compared_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if every unit has the same hash key, units stay apart."""
-    monkeypatch.setattr("dpsketch.engines.units._key", lambda unit: 1)
+    monkeypatch.setattr("dpsketch.engines.units._keys", lambda ids: np.ones(len(ids), np.uint64))
     assert sums([(unit, 3) for unit in "abc" for _ in range(5)])[0] == [6]
 
 
@@ -63,14 +65,63 @@ def test_equal_hashes_are_ordered_by_content(monkeypatch: pytest.MonkeyPatch) ->
     assert sums(rows) == sums(rows[::-1])
 
 
+def test_equal_hashes_and_codes_are_ordered_by_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsketch.engines.units._row_hashes", lambda keys, records: np.zeros(len(records), np.uint64))
+    lists = [[3], [], [1, 2], [9], [1]]
+    kept = []
+    for order in ([0, 1, 2, 3, 4], [4, 2, 0, 3, 1]):
+        sets = encode_sets(IdSet("items", universe=10), pa.array([lists[place] for place in order]))
+        selection = UnitSelection(2)
+        selection.add(unit_ids(pa.array(["a"] * 5), "text"), Records(np.zeros((1, 5), np.int16), {"items": sets}))
+        ((_, records),) = selection.kept()
+        kept.append((records.sets["items"].offsets.tolist(), records.sets["items"].ids.tolist()))
+    assert kept[0] == kept[1]
+
+
 def test_long_inputs_are_compacted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpsketch.engines.units._SLACK", 10)
     selection = UnitSelection(2)
     for start in range(0, 400, 20):
         codes = np.arange(start, start + 20, dtype=np.int16)[None, :]
-        selection.add(pa.array([f"u{i % 5}" for i in range(20)]), Records(codes))
-        assert selection._waiting_rows <= 30
-    assert selection.kept()[1].codes.shape == (1, 10)
+        selection.add(unit_ids(pa.array([f"u{i % 5}" for i in range(20)]), "text"), Records(codes))
+        assert sum(bucket._waiting for bucket in selection._buckets) <= 5 * 11
+    assert sum(len(records) for _, records in selection.kept()) == 10
+
+
+def test_dropped_units_are_gone_wherever_their_rows_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsketch.engines.units._SLACK", 3)
+    selection = UnitSelection(1)
+    names = [f"u{i}" for i in range(30)]
+    for start in range(0, 30, 5):
+        ids = unit_ids(pa.array(names[start : start + 5]), "text")
+        selection.drop(ids.take(np.array([0, 1, 2])))
+        selection.add(ids, Records(np.zeros((1, 5), np.int16)))
+        selection.drop(ids.take(np.array([0, 3])))
+    assert sum(len(records) for _, records in selection.kept()) == 6
+
+
+def counted(kind: str, *ids: pa.Array) -> int:
+    """How many people there are in several tables with these ids."""
+    schema = dps.Schema.from_dict(
+        {**FACTS, "privacy": {"rows": 9, "unit": "id", "max_rows_per_unit": 1, "unit_kind": kind}}
+    )
+    tables = [pa.table({"id": column, "x": pa.nulls(len(column))}) for column in ids]
+    return int(dps.accumulate(iter(tables), schema, RECIPE).parts[0].sums[0])
+
+
+def test_an_integer_id_is_one_person_however_it_is_written() -> None:
+    sevens = pa.array(["7", "7.0", " +7", "007", "7e0", "70E-1", ".7e1", "7."])
+    numbers = [pa.array([7, 7], pa.uint8()), pa.array([7.0], pa.float32()), pa.array([Decimal("7.0")])]
+    assert counted("integer", sevens, *numbers, sevens.dictionary_encode()) == 1
+    assert counted("text", pa.array(["7"]), pa.array(["7.0"])) == 2
+
+
+def test_integer_ids_are_exact_and_others_are_nobody() -> None:
+    big = 2**64
+    ids = [str(big), str(big + 1), f"{big}.0", f"-{big}", "0", "-0", "-0.0", str(2**53), str(2**53 + 1)]
+    assert counted("integer", pa.array(ids)) == 6
+    nobody = ["7.5", "a", "", "1e999999999", "-", "7 7", "0x7", "nan", None, "7e-1"]
+    assert counted("integer", pa.array(nobody)) == 0
 
 
 def test_the_choice_is_spread_over_a_units_rows() -> None:
