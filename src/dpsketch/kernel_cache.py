@@ -134,10 +134,12 @@ def _modules(module: bytes, names: bytes) -> set[str]:
 
 
 def _private(folder: Path) -> bool:
-    """Whether only this user can put files into a folder."""
+    """Whether only this user can put files into a folder; without user ids (Windows), every user's cache is."""
+    if not hasattr(os, "geteuid"):
+        return True
     facts = folder.lstat()
-    ours = not hasattr(os, "geteuid") or facts.st_uid == os.geteuid()
-    return stat.S_ISDIR(facts.st_mode) and ours and not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    shared = facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not shared
 
 
 def _remove_old(base: Path) -> None:

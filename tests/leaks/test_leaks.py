@@ -474,7 +474,7 @@ def test_an_unexpected_error_stays_silent(
     assert run(monkeypatch, *command) == 70
     captured = capfd.readouterr()
     assert_silent(captured.out + captured.err)
-    assert captured.err.startswith("ValueError: unexpected error.")
+    assert captured.err.lstrip().startswith("ValueError: unexpected error.")
     assert not list(Path().glob("*x.raw")) + list(Path().glob("*x.sketch"))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from numba.core.codegen import CPUCodegen
 
 import dpsketch
 from dpsketch import kernel_cache, started
@@ -112,6 +113,27 @@ def test_a_damaged_file_is_compiled_again(
     path.write_bytes(damage(content))
     assert loaded(monkeypatch) == (42, [False])
     assert loaded(monkeypatch) == (42, [True])
+
+
+@pytest.mark.parametrize(
+    "changed", ["numba.__version__", "llvmlite.__version__", "numpy.__version__", "sys.version", "version"]
+)
+def test_other_versions_have_another_folder(fresh: Path, monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
+    before = cache_folder()
+    if changed == "version":
+        monkeypatch.setattr(kernel_cache, "version", lambda name: "0.0.0")
+    else:
+        monkeypatch.setattr(changed, "0.0.0")
+    cache_folder.cache_clear()
+    assert before is not None
+    assert cache_folder() not in (None, before)
+
+
+def test_other_processors_have_other_files(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded(monkeypatch)
+    monkeypatch.setattr(CPUCodegen, "magic_tuple", lambda self: ("x86_64", "another", "+sse2"))
+    assert loaded(monkeypatch) == (42, [False])
+    assert len(list(fresh.rglob("*.kernel"))) == 2
 
 
 def _file_in_the_way(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
