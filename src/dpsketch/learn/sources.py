@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +17,7 @@ from dpsketch.learn.marginals import MarginalEstimator
 from dpsketch.learn.moments import METHODS, MomentEstimator
 from dpsketch.learn.products.cache import cached_fit
 from dpsketch.learn.products.estimator import ProductEstimator
-from dpsketch.learn.products.released import noisy_sums, product_parts
+from dpsketch.learn.products.released import fit_released, noisy_sums, product_parts
 from dpsketch.learn.products.single import fit_column
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.selection import Estimator
@@ -50,16 +49,14 @@ class Chosen:
 
 
 class Sources:
-    """The estimators of a release. `path` is its file: what takes long to fit is kept beside it. `method` is "auto", or
-    "ridge-paper" for the plain regression of the moment-to-moment paper alone.
+    """The estimators of a release. If `keep`, what takes long to fit is kept in the user's cache. `method` is "auto",
+    or "ridge-paper" for the plain regression of the moment-to-moment paper alone.
     """
 
-    def __init__(
-        self, released: ReleasedSketch, noise: ReleaseNoise, path: Path | None = None, method: str = "auto"
-    ) -> None:
+    def __init__(self, released: ReleasedSketch, noise: ReleaseNoise, keep: bool = False, method: str = "auto") -> None:
         if method not in METHODS:
             raise QueryError(f"there is no method called {method!r}", f"the methods are {', '.join(METHODS)}")
-        self._released, self._noise, self._path, self._method = released, noise, path, method
+        self._released, self._noise, self._keep, self._method = released, noise, keep, method
         self._regression_on = Memo(self._moments)
         self._of_marginal = Memo(self._marginals)
 
@@ -165,7 +162,7 @@ class Sources:
         """The joint distribution fitted to marginals and pair tables."""
         if product_parts(self._released) is None:
             return None
-        fitted = cached_fit(self._released, self._path)
+        fitted = cached_fit(self._released) if self._keep else fit_released(self._released)
         return ProductEstimator(self._released.schema, self._noise, fitted)
 
     @made_once

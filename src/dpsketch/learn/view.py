@@ -51,15 +51,15 @@ _Block = tuple[list[tuple[int, int]], Estimate, str]  # pairs of columns, an est
 class View:
     """Answers from one release, any number of them, each with its standard error. Threads may share a view.
 
-    `path` is the release's file, if there is one: models that take long to fit are kept beside it. `method` is "auto",
-    or "ridge-paper" for the plain regression of the moment-to-moment paper, for comparison.
+    `keep` what takes long to fit in the user's cache, as `dps.open` does. `method` is "auto", or "ridge-paper" for the
+    plain regression of the moment-to-moment paper, for comparison.
     """
 
-    def __init__(self, released: ReleasedSketch, path: str | Path | None = None, method: str = "auto") -> None:
+    def __init__(self, released: ReleasedSketch, keep: bool = False, method: str = "auto") -> None:
         self.released = released
         self.schema: Schema = released.schema
         self._noise = ReleaseNoise(released)
-        self._sources = Sources(released, self._noise, None if path is None else Path(path), method)
+        self._sources = Sources(released, self._noise, keep, method)
         self._kernels = Memo(self._kernels_of)
 
     @property
@@ -391,7 +391,7 @@ def _race(bound: BoundMap) -> BoundRace | None:
 
 def open_view(path: str | Path, method: str = "auto") -> View:
     """Read a released sketch for questions."""
-    return View(ReleasedSketch.load(path), path, method)
+    return View(ReleasedSketch.load(path), keep=True, method=method)
 
 
 def _edge_text(column: Column, edge: float) -> str:
