@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch import ready
-from dpsketch.errors import RecipeError, SchemaError
-from dpsketch.maps.base import BoundMap, FeatureMap, check_whole
+from dpsketch.errors import RecipeError
+from dpsketch.maps.base import BoundMap, FeatureMap, check_whole, check_work, named_errors
 from dpsketch.maps.contrasts import marginals_for
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.hashes import HashFamily
@@ -188,11 +188,10 @@ class Recipe:
         if self.only is not None:
             self.only.level(schema)
         bound = []
+        check_work([part.map for part in self.parts], schema)
         for part in self.parts:
-            try:
+            with named_errors(part.map):
                 bound.append(part.map.bind(schema))
-            except SchemaError as error:
-                raise RecipeError(f"map {part.map.name}: {error.fact}", error.hint) from None
         for each in bound:
             if isinstance(each, BoundGrouped) and getattr(each.inner.description, "pool", False):
                 raise RecipeError("Grouped: pairs that a release pools cannot be grouped", "give groups, not pool")

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
+from typing import Any
 
 
 class _Limit:
     """The limit of the whole process: set by the first fit that runs, lifted when the last one ends."""
 
     def __init__(self) -> None:
-        self._lock, self._fits, self._set = Lock(), 0, None  # type: tuple[Lock, int, Any]
+        self._lock, self._fits = Lock(), 0
+        self._set: Any = None
 
     def enter(self) -> None:
         from threadpoolctl import threadpool_limits

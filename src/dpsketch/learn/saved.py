@@ -11,6 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpsketch.errors import DpsketchError, FileError, QueryError
+from dpsketch.maps.base import BoundMap, FeatureMap, check_work
+from dpsketch.maps.registry import map_from_dict
 from dpsketch.schema import Floats, Schema
 from dpsketch.sketch import container
 from dpsketch.sketch.container import Array
@@ -18,9 +20,12 @@ from dpsketch.sketch.released import library_version
 from dpsketch.sketch.statement import statement_text
 
 FORMAT = 1
+LARGEST = 1e100  # number in a model: what is computed from it stays finite
 Facts = dict[str, Any]
 Arrays = dict[str, Array]
 Saved = tuple[Facts, Arrays]
+
+_MOST_COUNTED = 2**53
 
 # Every model that a file may name: public names of the library, which are imported at first use.
 MODELS = (
@@ -129,24 +134,43 @@ def floats(arrays: Mapping[str, Array], name: str, *shape: int) -> Floats:
 
 
 def finite(arrays: Mapping[str, Array], name: str, *shape: int) -> Floats:
-    """As `floats`, of numbers that are all finite."""
+    """As `floats`, of numbers that are all finite, as are their squares and products."""
     found = floats(arrays, name, *shape)
-    if not np.isfinite(found).all():
+    if not (np.abs(found) <= LARGEST).all():
         raise ValueError(name)
     return found
 
 
 def integers(arrays: Mapping[str, Array], name: str, *shape: int) -> Array:
-    """Whole numbers of any width in just this shape, as sums and counters are."""
+    """Whole numbers of any width in just this shape."""
     found = arrays[name]
     if found.dtype.kind != "i" or found.shape != shape:
         raise ValueError(name)
     return found
 
 
+def counters(arrays: Mapping[str, Array], name: str, *shape: int) -> Array:
+    """As `integers`, of the types that sums have, with room to add them up."""
+    found = integers(arrays, name, *shape)
+    if found.dtype not in (np.int64, np.int32) or max(int(found.max()), -int(found.min())) > _MOST_COUNTED:
+        raise ValueError(name)
+    return found
+
+
+def read_map(facts: Any, schema: Schema, kind: type[FeatureMap], sums: Array, groups: int = 1) -> BoundMap:
+    """A map of this kind, bound to the schema once `sums` are seen to be as many as it has, for each of its groups: a
+    hostile file must not make us draw for long.
+    """
+    description = map_from_dict(facts)
+    if not isinstance(description, kind) or sums.size != groups * description.length(schema):
+        raise ValueError("map")
+    check_work([description], schema)
+    return description.bind(schema)
+
+
 def real(number: object, least: float = -inf) -> float:
-    """A finite number of JSON of at least `least`."""
-    if type(number) not in (int, float) or not least <= number < inf or number == -inf:  # type: ignore[operator]
+    """A number of JSON of at least `least`, and at most LARGEST in size."""
+    if type(number) not in (int, float) or not max(least, -LARGEST) <= number <= LARGEST:  # type: ignore[operator]
         raise ValueError("number")
     return float(number)  # type: ignore[arg-type]
 
