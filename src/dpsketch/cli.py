@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gc
-import json
 import os
 import re
 import sys
@@ -33,9 +32,10 @@ from dpsketch.console import (
     err,
     listed,
     out,
+    print_json,
     progress_bar,
 )
-from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError
+from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError, visible, visible_lines
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget
 
 if TYPE_CHECKING:
@@ -260,7 +260,10 @@ def show(
         statement = {"model": type(model).__name__} | model.statement_
         if not as_json:
             print(f"A {statement['model']}, which follows from a release with this statement:\n")
-    print(json.dumps(statement, indent=2, ensure_ascii=False) if as_json else statement_text(statement))
+    if as_json:
+        print_json(statement)
+    else:
+        print(visible_lines(statement_text(statement)))
 
 
 app.command()(audit)
@@ -283,11 +286,11 @@ def ask(
     table = view.sql(question)
     rows = table.to_dicts()
     if as_json:
-        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        print_json(rows)
     elif as_csv:
         writer = csv.DictWriter(sys.stdout, list(rows[0]) if rows else list(table.columns))
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(rows if not sys.stdout.isatty() else map(_shown_cells, rows))
     else:
         if not view.released.private:
             out.print("NOT PRIVATE: exact sums, for studies only.")
@@ -392,6 +395,11 @@ def _rich_table(table: Table) -> RichTable:
     for row in table.rows:
         shown.add_row(*[_cell_text(cell) for cell in row])
     return shown
+
+
+def _shown_cells(row: dict[str, Any]) -> dict[str, Any]:
+    """For a terminal; a file or another program gets labels as they are."""
+    return {name: visible(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
 
 
 def _cell_text(cell: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 import warnings
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import typer
 from rich.measure import Measurement
 from rich.table import Table as RichTable
 
-from dpsketch.console import check_free, check_png, err, out
+from dpsketch.console import check_free, check_png, err, out, print_json
 from dpsketch.errors import FitWarning, QueryError
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def warnings_told() -> Iterator[None]:
 def print_rows(rows: list[dict[str, Any]], facts: dict[str, Any], format_: str) -> None:
     if format_ == "json":
         known = [{key: None if value != value else value for key, value in row.items()} for row in rows]  # nan: null
-        print(json.dumps(facts | {"rows": known}, indent=2, ensure_ascii=False))
+        print_json(facts | {"rows": known})
     elif format_ == "csv":
         writer = csv.DictWriter(sys.stdout, list(rows[0]))
         writer.writeheader()

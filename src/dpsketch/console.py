@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
+from rich.segment import Segment
 
-from dpsketch.errors import FileError
+from dpsketch.errors import FileError, visible_lines
+
+
+class _Visible:
+    """Something to print, with escapes for characters that a terminal would obey: labels come from files."""
+
+    def __init__(self, shown: ConsoleRenderable) -> None:
+        self._shown = shown
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for text, style, control in console.render(self._shown, options):
+            yield Segment(text if control else visible_lines(text), style, control)
+
+
+class _Escape(RenderHook):
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Visible(each) for each in renderables]
+
 
 out = Console(soft_wrap=True, highlight=False, markup=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+for _console in (out, err):
+    _console.push_render_hook(_Escape())
 
 SchemaPath = Annotated[Path, typer.Option("--schema", help="TOML file with the table's public facts.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
@@ -30,6 +51,11 @@ RecipePath = Annotated[
 def listed(names: str | None) -> list[str] | None:
     """Names with commas between them."""
     return None if names is None else [name.strip() for name in names.split(",")]
+
+
+def print_json(facts: Any) -> None:
+    """Plain JSON on standard output."""
+    print(visible_lines(json.dumps(facts, indent=2, ensure_ascii=False)))
 
 
 @contextmanager

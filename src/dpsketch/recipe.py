@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
@@ -25,6 +24,7 @@ from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.privacy.budget import Budget
 from dpsketch.records import Records
 from dpsketch.schema import Boolean, Category, Schema, nearest
+from dpsketch.toml_file import read_toml
 
 MOST_PARTS = 100
 
@@ -230,15 +230,12 @@ class Recipe:
         docs/recipes.md.
         """
         path = Path(path)
-        try:
-            facts = tomllib.loads(path.read_bytes().decode("utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-            raise RecipeError(f"{path}: cannot be read: {reason}", "name a TOML file with [[parts]]") from None
-        except tomllib.TOMLDecodeError as error:
-            raise RecipeError(
-                f"{path}: not valid TOML: {error}", 'each part is [[parts]], then map = "…" and share = …'
-            ) from None
+        facts = read_toml(
+            path,
+            RecipeError,
+            "name a TOML file with [[parts]]",
+            'each part is [[parts]], then map = "…" and share = …',
+        )
         parts = facts.get("parts")
         if (
             not set(facts) <= {"parts", "sampling", "only"}

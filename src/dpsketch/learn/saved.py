@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpsketch.errors import DpsketchError, FileError, QueryError
+from dpsketch.errors import DpsketchError, FileError, QueryError, visible
 from dpsketch.maps.base import BoundMap, FeatureMap, check_work
 from dpsketch.maps.registry import map_from_dict
 from dpsketch.schema import Floats, Schema
@@ -103,6 +103,7 @@ def load_model(path: str | Path) -> Any:
             "use the library version that wrote the file",
         )
     try:
+        _check_texts(header["statement"])
         statement_text(header["statement"])
         arrays = {_own(key): place.load() for key, place in found.places().items()}
         model = getattr(import_module("dpsketch"), name).from_saved(dict(header["facts"]), arrays)
@@ -189,6 +190,14 @@ def whole(number: object, least: int = 0) -> int:
     if type(number) is not int or number < least:
         raise ValueError("number")
     return number
+
+
+def _check_texts(facts: Any) -> None:
+    """Whether no text of a statement can rewrite what a terminal shows of it."""
+    if isinstance(facts, str) and visible(facts) != facts:
+        raise ValueError("statement")
+    for each in [*facts, *facts.values()] if isinstance(facts, dict) else facts if isinstance(facts, list) else ():
+        _check_texts(each)
 
 
 def _own(key: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsketch.errors import DpsketchError, FileError, MergeError
+from dpsketch.errors import DpsketchError, FileError, MergeError, visible
 from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.maps.count import BoundCount
 from dpsketch.privacy.budget import Budget
@@ -121,7 +121,7 @@ class ReleasedSketch:
         try:
             releases = _releases(facts, contents.schema, contents.recipe, contents.maps)
             _check_sums(path, contents, releases)
-            created, library = date.fromisoformat(facts["created"]).isoformat(), str(facts["library"])[:40]
+            created, library = date.fromisoformat(facts["created"]).isoformat(), visible(str(facts["library"])[:40])
         except FileError:
             raise
         except (DpsketchError, *container.INVALID):

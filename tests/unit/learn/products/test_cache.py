@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -168,7 +169,7 @@ def test_a_fit_with_wrong_numbers_is_not_used(
     elif change == "whole":
         tensors["0.0.offsets"] = tensors["0.0.offsets"].astype(np.int8)
     content, key = save(tensors), cache._key(dps.open(path).released)
-    forged = folder / f"{cache.hashlib.sha256(key).hexdigest()}.fit"
+    forged = folder / f"{hashlib.sha256(key).hexdigest()}.fit"
     forged.write_bytes(cache._sealed(key, content) + content)
     fitted: list[dps.ReleasedSketch] = []
 
