@@ -102,6 +102,15 @@ def seeded() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def fits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The cache of fits, elsewhere than in the home of whoever runs the tests."""
+    folder = tmp_path_factory.mktemp("fits")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dpsketch.learn.products.cache.user_folder", lambda _name: folder)
+        yield folder
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> Any:
     """Releases that several tests share have noise of their own, whichever test comes first."""

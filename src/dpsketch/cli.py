@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gc
-import json
 import os
 import re
 import sys
@@ -33,11 +32,12 @@ from dpsketch.console import (
     err,
     listed,
     out,
+    print_json,
     progress_bar,
     unprintable,
     warnings_told,
 )
-from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError, PublicNote
+from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError, PublicNote, visible, visible_lines
 from dpsketch.outputs import Output, written
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
 from dpsketch.process import Stopped, check_stopped, ignore_signals, prepare_streams, stop_on_signals
@@ -278,7 +278,10 @@ def show(
         statement = {"model": type(model).__name__} | model.statement_
         if not as_json:
             print(f"A {statement['model']}, which follows from a release with this statement:\n")
-    print(json.dumps(statement, indent=2, ensure_ascii=False) if as_json else statement_text(statement))
+    if as_json:
+        print_json(statement)
+    else:
+        print(visible_lines(statement_text(statement)))
 
 
 app.command()(audit)
@@ -302,11 +305,11 @@ def ask(
     mark = {} if view.released.private else {"not_private": True}  # in every row: files lose what was printed beside
     rows = [row | mark for row in table.to_dicts()]
     if as_json:
-        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        print_json(rows)
     elif as_csv:
         writer = csv.DictWriter(sys.stdout, list(rows[0]) if rows else [*table.columns, *mark])
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(rows if not sys.stdout.isatty() else map(_shown_cells, rows))
     else:
         if not view.released.private:
             out.print("NOT PRIVATE: exact sums, for studies only.")
@@ -430,6 +433,11 @@ def _rich_table(table: Table) -> RichTable:
     for row in table.rows:
         shown.add_row(*[_cell_text(cell) for cell in row])
     return shown
+
+
+def _shown_cells(row: dict[str, Any]) -> dict[str, Any]:
+    """For a terminal; a file or another program gets labels as they are."""
+    return {name: visible(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
 
 
 def _cell_text(cell: Any) -> str:

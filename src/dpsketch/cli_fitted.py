@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 from rich.measure import Measurement
 from rich.table import Table as RichTable
 
-from dpsketch.console import check_free, check_png, err, out
+from dpsketch.console import check_free, check_png, err, out, print_json
 from dpsketch.errors import QueryError
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def check(sketch: Path, format_: str, plot: Path | None, save: Path | None, forc
 def print_rows(rows: list[dict[str, Any]], facts: dict[str, Any], format_: str) -> None:
     if format_ == "json":
         known = [{key: None if value != value else value for key, value in row.items()} for row in rows]  # nan: null
-        print(json.dumps(facts | {"rows": known}, indent=2, ensure_ascii=False))
+        print_json(facts | {"rows": known})
     elif format_ == "csv":
         writer = csv.DictWriter(sys.stdout, list(rows[0]))
         writer.writeheader()

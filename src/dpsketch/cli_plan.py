@@ -21,6 +21,7 @@ from dpsketch.console import (
     check_png,
     err,
     out,
+    print_json,
     progress_bar,
 )
 from dpsketch.errors import BudgetError, RecipeError
@@ -132,7 +133,7 @@ def plan(
         found.plot(plot)
         err.print(f"{plot}: relative error against epsilon")
     if as_json:
-        print(json.dumps(found.to_dicts(), indent=2, ensure_ascii=False))
+        print_json(found.to_dicts())
         return
     out.print(_plan_table(found))
     for label, budget in found.enough().items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Iterator
@@ -10,11 +11,28 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
+from rich.segment import Segment
 
 from dpsketch import outputs
-from dpsketch.errors import FileError, FitWarning, LedgerWarning
+from dpsketch.errors import FileError, FitWarning, LedgerWarning, visible_lines
 from dpsketch.outputs import same_file
+
+
+class _Visible:
+    """Something to print, with escapes for characters that a terminal would obey: labels come from files."""
+
+    def __init__(self, shown: ConsoleRenderable) -> None:
+        self._shown = shown
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for text, style, control in console.render(self._shown, options):
+            yield Segment(text if control else visible_lines(text), style, control)
+
+
+class _Escape(RenderHook):
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Visible(each) for each in renderables]
 
 
 class _Messages(Console):
@@ -47,6 +65,8 @@ def unprintable(error: OSError) -> FileError:
 
 out = _Answers(soft_wrap=True, highlight=False, markup=False)
 err = _Messages(stderr=True, soft_wrap=True, highlight=False, markup=False)
+for _console in (out, err):
+    _console.push_render_hook(_Escape())
 
 SchemaPath = Annotated[Path, typer.Option("--schema", help="TOML file with the table's public facts.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
@@ -63,6 +83,11 @@ RecipePath = Annotated[
 def listed(names: str | None) -> list[str] | None:
     """Names with commas between them."""
     return None if names is None else [name.strip() for name in names.split(",")]
+
+
+def print_json(facts: Any) -> None:
+    """Plain JSON on standard output."""
+    print(visible_lines(json.dumps(facts, indent=2, ensure_ascii=False)))
 
 
 @contextmanager

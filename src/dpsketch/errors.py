@@ -3,6 +3,30 @@
 No message may carry a cell's content or a number that depends on the data.
 """
 
+from unicodedata import category
+
+_INVISIBLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, format (such as changes of direction), line separators
+
+
+def visible(text: str) -> str:
+    """A text with escapes for characters that a terminal obeys or hides: others may have chosen it.
+
+    Escapes are those of JSON. Line breaks are escaped, too.
+    """
+    return text if text.isprintable() else "".join(map(_shown, text))
+
+
+def visible_lines(text: str) -> str:
+    """As `visible`, but line breaks stay: for a text of several lines that the library put together."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def _shown(character: str) -> str:
+    if character.isprintable() or category(character) not in _INVISIBLE:
+        return character
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
+
 
 class PublicNote(str):
     """A note on an exception (`add_note`) that may be shown: other code's notes may hold cells."""
@@ -12,9 +36,9 @@ class DpsketchError(Exception):
     """Base of every error that a user can act on."""
 
     def __init__(self, fact: str, hint: str | None = None) -> None:
-        self.fact = fact
-        self.hint = hint
-        super().__init__(fact if hint is None else f"{fact}\nHint: {hint}")
+        self.fact = visible(fact)
+        self.hint = None if hint is None else visible(hint)
+        super().__init__(self.fact if self.hint is None else f"{self.fact}\nHint: {self.hint}")
 
 
 class SchemaError(DpsketchError):

@@ -15,7 +15,6 @@ import os
 import pickle
 import re
 import shutil
-import stat
 import sys
 import tempfile
 from collections.abc import Callable
@@ -31,9 +30,9 @@ import numpy as np
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
-from numba.misc.appdirs import user_cache_dir
 
 from dpsketch import started
+from dpsketch.user_cache import user_folder
 
 _DECORATORS = b"from dpsketch.compiled import"
 _IMPORT = re.compile(rb"^ *from ([\w.]+) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
@@ -79,21 +78,14 @@ class KernelCache(NullCache):
 @cache
 def cache_folder() -> Path | None:
     """The folder of this code's kernels, made if absent; None if there is no place that is safe from other users."""
-    base = Path(user_cache_dir("dpsketch", appauthor=False))
     try:
         name = _folder_name()
-        if name is None or not base.is_absolute():
-            return None
-        base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _private(base):
-            return None
-        folder = base / name
-        if not folder.exists():
-            folder.mkdir(mode=0o700, exist_ok=True)
-            _remove_old(base)
-        return folder if _private(folder) else None
     except (OSError, PackageNotFoundError):
         return None
+    folder = None if name is None else user_folder(name)
+    if folder is not None and not any(folder.iterdir()):
+        _remove_old(folder.parent)
+    return folder
 
 
 def _folder_name() -> str | None:
@@ -131,15 +123,6 @@ def _kernel_sources(package: Path) -> dict[Path, bytes]:
 def _modules(module: bytes, names: bytes) -> set[str]:
     """What `from module import names` may load: the module, or modules in it."""
     return {module.decode()} | {f"{module.decode()}.{name}" for name in re.findall(r"\w+", names.decode())}
-
-
-def _private(folder: Path) -> bool:
-    """Whether only this user can put files into a folder; without user ids (Windows), every user's cache is."""
-    if not hasattr(os, "geteuid"):
-        return True
-    facts = folder.lstat()
-    shared = facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not shared
 
 
 def _remove_old(base: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
@@ -15,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch import ready
-from dpsketch.errors import RecipeError, SchemaError
-from dpsketch.maps.base import BoundMap, FeatureMap, check_whole
+from dpsketch.errors import RecipeError
+from dpsketch.maps.base import BoundMap, FeatureMap, check_whole, check_work, named_errors
 from dpsketch.maps.contrasts import marginals_for
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.hashes import HashFamily
@@ -25,6 +24,7 @@ from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.privacy.budget import Budget
 from dpsketch.records import Records
 from dpsketch.schema import Boolean, Category, Schema, nearest
+from dpsketch.toml_file import read_toml
 
 MOST_PARTS = 100
 
@@ -188,11 +188,10 @@ class Recipe:
         if self.only is not None:
             self.only.level(schema)
         bound = []
+        check_work([part.map for part in self.parts], schema)
         for part in self.parts:
-            try:
+            with named_errors(part.map):
                 bound.append(part.map.bind(schema))
-            except SchemaError as error:
-                raise RecipeError(f"map {part.map.name}: {error.fact}", error.hint) from None
         for each in bound:
             if isinstance(each, BoundGrouped) and getattr(each.inner.description, "pool", False):
                 raise RecipeError("Grouped: pairs that a release pools cannot be grouped", "give groups, not pool")
@@ -231,15 +230,12 @@ class Recipe:
         docs/recipes.md.
         """
         path = Path(path)
-        try:
-            facts = tomllib.loads(path.read_bytes().decode("utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-            raise RecipeError(f"{path}: cannot be read: {reason}", "name a TOML file with [[parts]]") from None
-        except tomllib.TOMLDecodeError as error:
-            raise RecipeError(
-                f"{path}: not valid TOML: {error}", 'each part is [[parts]], then map = "…" and share = …'
-            ) from None
+        facts = read_toml(
+            path,
+            RecipeError,
+            "name a TOML file with [[parts]]",
+            'each part is [[parts]], then map = "…" and share = …',
+        )
         parts = facts.get("parts")
         if (
             not set(facts) <= {"parts", "sampling", "only"}

@@ -8,7 +8,6 @@ One scale for all kinds lets every feature map work on plain int16 codes.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -20,8 +19,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.errors import SchemaError
+from dpsketch.errors import SchemaError, visible
 from dpsketch.relation import Relation
+from dpsketch.toml_file import read_toml
 
 LOWEST, HIGHEST, MISSING = -32767, 32767, -32768
 SPAN = HIGHEST - LOWEST  # 65534 steps, 65535 levels
@@ -250,6 +250,11 @@ class Schema:
             raise SchemaError("columns: at least one column must be declared", "add a [columns.NAME] section")
         if len(self.columns) > MOST_COLUMNS:
             raise SchemaError(f"columns: {len(self.columns)} columns are more than {MOST_COLUMNS}", "declare fewer")
+        names = {f"columns.{column.name}": column.name for column in self.columns}
+        names |= {"privacy.unit": self.unit, "privacy.record": self.record, "privacy.note": self.note or ""}
+        for key, name in names.items():
+            if visible(name) != name:
+                raise SchemaError(f"{key}: '{name}' has a character that cannot be seen", "write it without")
 
     @cached_property
     def scalars(self) -> tuple[Column, ...]:
@@ -379,19 +384,10 @@ class Schema:
     def load(cls, path: str | Path) -> Schema:
         """Read a TOML schema; errors name the file and the line or key."""
         path = Path(path)
+        template = "dpsketch init TABLE writes a template"
+        facts = read_toml(path, SchemaError, template, template)
         try:
-            text = path.read_bytes().decode("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-            raise SchemaError(f"{path}: cannot be read: {reason}", "dpsketch init TABLE writes a template") from None
-        try:
-            return cls.from_dict(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
-            raise SchemaError(f"{path}: not valid TOML: {error}", "dpsketch init TABLE writes a template") from None
-        except RecursionError:
-            raise SchemaError(
-                f"{path}: not valid TOML: nested too deeply", "dpsketch init TABLE writes a template"
-            ) from None
+            return cls.from_dict(facts)
         except SchemaError as error:
             raise SchemaError(f"{path}: {error.fact}", error.hint) from None
 

@@ -71,5 +71,5 @@ def test_wrong_facts_are_refused(change: dict[str, object], message: str) -> Non
 
 def test_deeply_nested_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text("a = " + "[" * 50_000 + "]" * 50_000)
-    with pytest.raises(SchemaError, match="not valid TOML: nested too deeply"):
+    with pytest.raises(SchemaError, match="nested too deeply"):
         Schema.load(tmp_path / "s.toml")

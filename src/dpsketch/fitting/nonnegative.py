@@ -6,6 +6,7 @@ import numpy as np
 
 from dpsketch.schema import Floats
 
+_EXACT = 2.0**40  # shares above it leave too few bits below one
 PATIENCE = 5  # exchanges of whole sets that may fail to shrink the violations, before single exchanges
 
 
@@ -45,6 +46,8 @@ def nonnegative_minimum(hessian: Floats, linear: Floats) -> Floats:
 
 def project_to_simplex(shares: Floats) -> Floats:
     """The nearest non-negative vector with sum one."""
+    if np.abs(shares).max() > _EXACT:  # a common shift changes nothing, but brings the one back into the precision
+        shares = shares - shares.max()
     ordered = np.sort(shares)[::-1]
     excess = np.cumsum(ordered) - 1.0
     last = np.flatnonzero(ordered - excess / np.arange(1, len(shares) + 1) > 0)[-1]

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame, bin_codes
 from dpsketch.learn.reduction import Reduction
 from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.learn.shared import Memo, made_once
 from dpsketch.learn.tables import TableEstimator
 from dpsketch.learn.weights import WeightedPoints, positive_weights
 from dpsketch.maps.histogram import Binning
@@ -69,7 +69,7 @@ class MomentEstimator:
         self.columns = block.columns
         self._marginals = {} if self._paper else {name: marginals[name] for name in self.columns if name in marginals}
         self._rows = noise.rows()
-        self._weighted: dict[int, WeightedPoints] = {}
+        self.weighted = Memo(self._weighted)
         self.how = f"moment-to-moment regression on {block.name}" + (
             ", as in the paper" if self._paper else " and the marginals" if self._marginals else ""
         )
@@ -82,7 +82,7 @@ class MomentEstimator:
     def expect(self, *products: Sequence[Factor]) -> Estimate:
         return self.expect_values(np.concatenate([product_at(each, self._points.frame) for each in products]))
 
-    @cached_property
+    @made_once
     @one_thread()
     def _points(self) -> _Points:
         few = self._block.size > MOST_DENSE * 2 or not self._marginals  # memory and time
@@ -189,18 +189,16 @@ class MomentEstimator:
         """Of the noise in each moment."""
         return float(np.sqrt(self._variance))
 
-    def weighted(self, model: int = 0) -> WeightedPoints:
+    def _weighted(self, model: int) -> WeightedPoints:
         """The points with positive weights whose features match the sums up to their noise; with another model, those
         that match the sums of these weights with new noise.
         """
-        if model not in self._weighted:
-            points, moments = self._points, self._points.moments
-            if model:
-                noise = self.deviation * np.random.default_rng(model).normal(size=len(moments))
-                moments = points.features @ self.weighted().weights + noise
-            weights = positive_weights(points.features.T, moments, self._variance)
-            self._weighted[model] = WeightedPoints(points.frame, weights)
-        return self._weighted[model]
+        points, moments = self._points, self._points.moments
+        if model:
+            noise = self.deviation * np.random.default_rng(model).normal(size=len(moments))
+            moments = points.features @ self.weighted(0).weights + noise
+        weights = positive_weights(points.features.T, moments, self._variance)
+        return WeightedPoints(points.frame, weights)
 
     def _shifts(self, points: _Points, effects: Floats) -> tuple[Floats, Floats]:
         """From the points' marginals to the noisy ones: the change of each function's mean, and its influence."""
@@ -214,7 +212,7 @@ class MomentEstimator:
             start += groups.max() + 1
         return change, influence
 
-    @cached_property
+    @made_once
     def _fitted(self) -> _Fit:
         return self._fit(self._points)
 
@@ -283,12 +281,12 @@ class MomentEstimator:
             share = FEW / functions.shape[1]
             influence[rare, self._errors] += size[:, 0] * np.sqrt(share * min(self._fitted.spread, 1.0))
 
-    @cached_property
+    @made_once
     def _errors(self) -> int:
         """The first coordinate of the approximation's error."""
         return self._noise.reserve(ERRORS)
 
-    @cached_property
+    @made_once
     def _reduced(self) -> int:
         """The first coordinate of the noise of a table of counters, apart from its total."""
         reduction = self._points.reduction

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
+from dpsketch.learn.shared import Guard
 from dpsketch.maps.base import BoundMap, BoundTable, Sums
 from dpsketch.maps.contrasts import BoundContrasts, marginals_for
 from dpsketch.maps.count import BoundCount
@@ -39,7 +40,7 @@ class ReleaseNoise:
         self.parts = released.parts
         self.sampling, self._schema = released.recipe.sampling, released.schema
         self._starts = np.cumsum([0] + [_coordinates(bound, released.maps) for bound in released.maps])
-        self._reserved = self.coordinates
+        self._reserved, self._lock = self.coordinates, Guard()
         self._released = released
 
     @property
@@ -49,8 +50,9 @@ class ReleaseNoise:
 
     def reserve(self, count: int) -> int:
         """The first of `count` further coordinates, for errors that an estimator knows of by itself."""
-        self._reserved += count
-        return self._reserved - count
+        with self._lock:
+            self._reserved += count
+            return self._reserved - count
 
     def place(self, part: ReleasedPart, gradient: Floats, first: int = 0) -> Floats:
         """Influence of a gradient with respect to sums first, first+1, … of a part: one row an estimate.

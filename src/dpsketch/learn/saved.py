@@ -10,7 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpsketch.errors import DpsketchError, FileError, QueryError
+from dpsketch.errors import DpsketchError, FileError, QueryError, visible
+from dpsketch.maps.base import BoundMap, FeatureMap, check_work
+from dpsketch.maps.registry import map_from_dict
 from dpsketch.outputs import written
 from dpsketch.schema import Floats, Schema
 from dpsketch.sketch import container
@@ -19,9 +21,12 @@ from dpsketch.sketch.released import library_version
 from dpsketch.sketch.statement import statement_text
 
 FORMAT = 1
+LARGEST = 1e100  # number in a model: what is computed from it stays finite
 Facts = dict[str, Any]
 Arrays = dict[str, Array]
 Saved = tuple[Facts, Arrays]
+
+_MOST_COUNTED = 2**53
 
 # Every model that a file may name: public names of the library, which are imported at first use.
 MODELS = (
@@ -100,6 +105,7 @@ def load_model(path: str | Path) -> Any:
             "use the library version that wrote the file",
         )
     try:
+        _check_texts(header["statement"])
         statement_text(header["statement"])
         arrays = {_own(key): place.load() for key, place in found.places().items()}
         model = getattr(import_module("dpsketch"), name).from_saved(dict(header["facts"]), arrays)
@@ -131,24 +137,43 @@ def floats(arrays: Mapping[str, Array], name: str, *shape: int) -> Floats:
 
 
 def finite(arrays: Mapping[str, Array], name: str, *shape: int) -> Floats:
-    """As `floats`, of numbers that are all finite."""
+    """As `floats`, of numbers that are all finite, as are their squares and products."""
     found = floats(arrays, name, *shape)
-    if not np.isfinite(found).all():
+    if not (np.abs(found) <= LARGEST).all():
         raise ValueError(name)
     return found
 
 
 def integers(arrays: Mapping[str, Array], name: str, *shape: int) -> Array:
-    """Whole numbers of any width in just this shape, as sums and counters are."""
+    """Whole numbers of any width in just this shape."""
     found = arrays[name]
     if found.dtype.kind != "i" or found.shape != shape:
         raise ValueError(name)
     return found
 
 
+def counters(arrays: Mapping[str, Array], name: str, *shape: int) -> Array:
+    """As `integers`, of the types that sums have, with room to add them up."""
+    found = integers(arrays, name, *shape)
+    if found.dtype not in (np.int64, np.int32) or max(int(found.max()), -int(found.min())) > _MOST_COUNTED:
+        raise ValueError(name)
+    return found
+
+
+def read_map(facts: Any, schema: Schema, kind: type[FeatureMap], sums: Array, groups: int = 1) -> BoundMap:
+    """A map of this kind, bound to the schema once `sums` are seen to be as many as it has, for each of its groups: a
+    hostile file must not make us draw for long.
+    """
+    description = map_from_dict(facts)
+    if not isinstance(description, kind) or sums.size != groups * description.length(schema):
+        raise ValueError("map")
+    check_work([description], schema)
+    return description.bind(schema)
+
+
 def real(number: object, least: float = -inf) -> float:
-    """A finite number of JSON of at least `least`."""
-    if type(number) not in (int, float) or not least <= number < inf or number == -inf:  # type: ignore[operator]
+    """A number of JSON of at least `least`, and at most LARGEST in size."""
+    if type(number) not in (int, float) or not max(least, -LARGEST) <= number <= LARGEST:  # type: ignore[operator]
         raise ValueError("number")
     return float(number)  # type: ignore[arg-type]
 
@@ -167,6 +192,14 @@ def whole(number: object, least: int = 0) -> int:
     if type(number) is not int or number < least:
         raise ValueError("number")
     return number
+
+
+def _check_texts(facts: Any) -> None:
+    """Whether no text of a statement can rewrite what a terminal shows of it."""
+    if isinstance(facts, str) and visible(facts) != facts:
+        raise ValueError("statement")
+    for each in [*facts, *facts.values()] if isinstance(facts, dict) else facts if isinstance(facts, list) else ():
+        _check_texts(each)
 
 
 def _own(key: str) -> str:

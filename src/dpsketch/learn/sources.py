@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import sqrt
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,10 +17,11 @@ from dpsketch.learn.marginals import MarginalEstimator
 from dpsketch.learn.moments import METHODS, MomentEstimator
 from dpsketch.learn.products.cache import cached_fit
 from dpsketch.learn.products.estimator import ProductEstimator
-from dpsketch.learn.products.released import noisy_sums, product_parts
+from dpsketch.learn.products.released import fit_released, noisy_sums, product_parts
 from dpsketch.learn.products.single import fit_column
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.selection import Estimator
+from dpsketch.learn.shared import Memo, made_once
 from dpsketch.learn.tables import TableEstimator
 from dpsketch.maps.base import BoundMap
 from dpsketch.maps.cells import Cells
@@ -32,7 +31,7 @@ from dpsketch.maps.histogram import BoundHistogram
 from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.maps.pairs import BoundPairs
 from dpsketch.sketch.pooling import column_summaries
-from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
+from dpsketch.sketch.released import ReleasedSketch
 
 if TYPE_CHECKING:
     from dpsketch.learn.models.population import Population, Rows
@@ -50,18 +49,16 @@ class Chosen:
 
 
 class Sources:
-    """The estimators of a release. `path` is its file: what takes long to fit is kept beside it. `method` is "auto", or
-    "ridge-paper" for the plain regression of the moment-to-moment paper alone.
+    """The estimators of a release. If `keep`, what takes long to fit is kept in the user's cache. `method` is "auto",
+    or "ridge-paper" for the plain regression of the moment-to-moment paper alone.
     """
 
-    def __init__(
-        self, released: ReleasedSketch, noise: ReleaseNoise, path: Path | None = None, method: str = "auto"
-    ) -> None:
+    def __init__(self, released: ReleasedSketch, noise: ReleaseNoise, keep: bool = False, method: str = "auto") -> None:
         if method not in METHODS:
             raise QueryError(f"there is no method called {method!r}", f"the methods are {', '.join(METHODS)}")
-        self._released, self._noise, self._path, self._method = released, noise, path, method
-        self._regressions: dict[Block, MomentEstimator] = {}
-        self._columns: dict[str, tuple[Estimator, ...]] = {}
+        self._released, self._noise, self._keep, self._method = released, noise, keep, method
+        self._regression_on = Memo(self._moments)
+        self._of_marginal = Memo(self._marginals)
 
     def best(self, columns: Sequence[str], statistic: Callable[[Estimator], Estimate]) -> Chosen:
         """The estimate of a statistic of some columns whose predicted error, its mean squared standard error, is the
@@ -104,16 +101,17 @@ class Sources:
         return found + self._regression(wanted, with_marginals=True)
 
     def _of_column(self, wanted: set[str]) -> list[Estimator]:
-        for part in self._released.parts:
+        for number, part in enumerate(self._released.parts):
             if isinstance(part.map, BoundMarginals) and wanted <= set(part.map.columns):
                 name = next(iter(wanted), part.map.columns[0])
-                if name not in self._columns:
-                    self._columns[name] = self._marginals(part, part.map.columns.index(name))
-                return list(self._columns[name])
+                return list(self._of_marginal((number, part.map.columns.index(name))))
         return []
 
-    def _marginals(self, part: ReleasedPart, place: int) -> tuple[Estimator, Estimator]:
-        schema, noise, bound = self._released.schema, self._noise, part.map
+    def _marginals(self, key: tuple[int, int]) -> tuple[Estimator, Estimator]:
+        """Of a part and the place of a column in it."""
+        (number, place), schema, noise = key, self._released.schema, self._noise
+        part = self._released.parts[number]
+        bound = part.map
         assert isinstance(bound, BoundMarginals)
         parts, name = product_parts(self._released), bound.columns[place]
         if parts is not None and parts[1] is part and name in self._paired:
@@ -123,7 +121,7 @@ class Sources:
             known = summary, bound.cells[place], None
         return MarginalEstimator(schema, noise, part, place), ProductEstimator(schema, noise, fit_column(noise, *known))
 
-    @cached_property
+    @made_once
     def _paired(self) -> dict[str, tuple[ColumnSummary, Cells, GroupTotals | None]]:
         """What is known about the columns of pair tables one by one: from the marginals and from the tables, in the
         cells of these.
@@ -144,13 +142,12 @@ class Sources:
         if not known:
             return []
         block = min(known, key=lambda block: (not block.telling, block.single, len(block.columns)))
-        if block not in self._regressions:
-            self._regressions[block] = MomentEstimator(
-                self._released.schema, self._noise, block, self._tabulated, self._method
-            )
-        return [self._regressions[block]]
+        return [self._regression_on(block)]
 
-    @cached_property
+    def _moments(self, block: Block) -> MomentEstimator:
+        return MomentEstimator(self._released.schema, self._noise, block, self._tabulated, self._method)
+
+    @made_once
     def tables(self) -> list[TableEstimator]:
         """One for each contingency table of a histogram part."""
         return [
@@ -160,19 +157,19 @@ class Sources:
             for table in range(len(part.map.tables))
         ]
 
-    @cached_property
+    @made_once
     def products(self) -> ProductEstimator | None:
         """The joint distribution fitted to marginals and pair tables."""
         if product_parts(self._released) is None:
             return None
-        fitted = cached_fit(self._released, self._path)
+        fitted = cached_fit(self._released) if self._keep else fit_released(self._released)
         return ProductEstimator(self._released.schema, self._noise, fitted)
 
-    @cached_property
+    @made_once
     def _tabulated(self) -> dict[str, TableEstimator]:
         return {table.columns[0]: table for table in self.tables if len(table.columns) == 1}
 
-    @cached_property
+    @made_once
     def _blocks(self) -> list[Block]:
         """What a regression may use; tables answer by themselves, unless the paper's regression is asked for."""
         parts = self._released.parts
@@ -185,7 +182,7 @@ class Sources:
             return marginals_for(bound, self._released.maps) is not None
         return isinstance(bound, BoundHistogram | BoundMarginals)
 
-    @cached_property
+    @made_once
     def population(self) -> Population | None:
         """The joint distribution as rows with weights, if the release tells one: that of the mixture, else of the sums
         that see the most columns: the heavy cells of a grid, or points whose weights explain the sums.
@@ -206,7 +203,7 @@ class Sources:
         assert isinstance(estimator, MomentEstimator)
         return PointPopulation(self._released.schema, estimator)
 
-    @cached_property
+    @made_once
     def _widest(self) -> Block | None:
         """The sums that see the most columns and tell their points apart."""
         telling = [block for block in self._blocks if block.telling]

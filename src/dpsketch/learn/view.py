@@ -30,6 +30,7 @@ from dpsketch.learn.selection import (
     column_number,
     power_of,
 )
+from dpsketch.learn.shared import Memo
 from dpsketch.learn.sources import Chosen, Sources
 from dpsketch.maps.base import BoundMap
 from dpsketch.maps.grouped import BoundGrouped
@@ -48,18 +49,18 @@ _Block = tuple[list[tuple[int, int]], Estimate, str]  # pairs of columns, an est
 
 
 class View:
-    """Answers from one release, any number of them, each with its standard error.
+    """Answers from one release, any number of them, each with its standard error. Threads may share a view.
 
-    `path` is the release's file, if there is one: models that take long to fit are kept beside it. `method` is "auto",
-    or "ridge-paper" for the plain regression of the moment-to-moment paper, for comparison.
+    `keep` what takes long to fit in the user's cache, as `dps.open` does. `method` is "auto", or "ridge-paper" for the
+    plain regression of the moment-to-moment paper, for comparison.
     """
 
-    def __init__(self, released: ReleasedSketch, path: str | Path | None = None, method: str = "auto") -> None:
+    def __init__(self, released: ReleasedSketch, keep: bool = False, method: str = "auto") -> None:
         self.released = released
         self.schema: Schema = released.schema
         self._noise = ReleaseNoise(released)
-        self._sources = Sources(released, self._noise, None if path is None else Path(path), method)
-        self._kernels: dict[tuple[int | None, str | None], KernelSums] = {}
+        self._sources = Sources(released, self._noise, keep, method)
+        self._kernels = Memo(self._kernels_of)
 
     @property
     def statement(self) -> dict[str, Any]:
@@ -246,33 +247,31 @@ class View:
         return how if self.released.recipe.sampling is None else f"{how}; total: {self.rows_how}"
 
     def _kernel_sums(self, place: int | None, group: Any) -> KernelSums:
-        key = (place, None if group is None else str(group))
-        if key not in self._kernels:
-            places = [i for i, part in enumerate(self.released.parts) if _race(part.map) is not None]
-            if not places:
-                raise QueryError("this release holds no RACE part", "add Part(Race(), share=…) to the recipe")
-            if (place is None and len(places) > 1) or (place is not None and place not in places):
-                raise QueryError(
-                    f"part {place} is not a RACE part"
-                    if place is not None
-                    else "this release holds several RACE parts",
-                    f"pass part=…, one of {', '.join(map(str, places))}",
-                )
-            part = self.released.parts[places[0] if place is None else place]
-            race = _race(part.map)
-            assert race is not None
-            sums = part.sums
-            if isinstance(part.map, BoundGrouped):
-                if group is None:
-                    raise QueryError(
-                        f"this part has counters for each label of '{part.map.column.name}'", "pass group='label'"
-                    )
-                found = int(part.map.group_of(encode_column(part.map.column, cells_array([group])))[0])
-                sums = sums[found * race.size : (found + 1) * race.size]
-            elif group is not None:
+        places = [i for i, part in enumerate(self.released.parts) if _race(part.map) is not None]
+        if not places:
+            raise QueryError("this release holds no RACE part", "add Part(Race(), share=…) to the recipe")
+        if (place is None and len(places) > 1) or (place is not None and place not in places):
+            raise QueryError(
+                f"part {place} is not a RACE part" if place is not None else "this release holds several RACE parts",
+                f"pass part=…, one of {', '.join(map(str, places))}",
+            )
+        place = places[0] if place is None else place
+        bound = self.released.parts[place].map
+        if not isinstance(bound, BoundGrouped):
+            if group is not None:
                 raise QueryError("this part has no groups", "leave out group, or release Grouped(Race(), column)")
-            self._kernels[key] = KernelSums(self.schema, race, sums, part.noise_variance)
-        return self._kernels[key]
+            return self._kernels((place, 0))
+        if group is None:
+            raise QueryError(f"this part has counters for each label of '{bound.column.name}'", "pass group='label'")
+        return self._kernels((place, int(bound.group_of(encode_column(bound.column, cells_array([group])))[0])))
+
+    def _kernels_of(self, key: tuple[int, int]) -> KernelSums:
+        """By the place of a part and the number of one of its groups."""
+        part, group = self.released.parts[key[0]], key[1]
+        race = _race(part.map)
+        assert race is not None
+        sums = part.sums[group * race.size : (group + 1) * race.size]
+        return KernelSums(self.schema, race, sums, part.noise_variance)
 
     def _about(self, column: str | None, where: str | None, statistic: Callable[[Selection], Estimate]) -> Chosen:
         factors = condition_factors(self.schema, None if where is None else parse_condition(where))
@@ -392,7 +391,7 @@ def _race(bound: BoundMap) -> BoundRace | None:
 
 def open_view(path: str | Path, method: str = "auto") -> View:
     """Read a released sketch for questions."""
-    return View(ReleasedSketch.load(path), path, method)
+    return View(ReleasedSketch.load(path), keep=True, method=method)
 
 
 def _edge_text(column: Column, edge: float) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -18,13 +19,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.errors import RecipeError
+from dpsketch.errors import RecipeError, SchemaError
 from dpsketch.records import Records
 from dpsketch.relation import Relation
 from dpsketch.schema import Floats, Schema
 
 Sums = NDArray[np.int64] | NDArray[np.int32]
 MOST_COUNTERS = 2**31
+# What binding maps may cost, about a tenth of a microsecond each: as much for every recipe, and more for more sums.
+# So a small file is read in about a second, however many columns and parts it names.
+FREE_WORK, WORK_PER_SUM = 1 << 24, 1 << 10
 LARGE = 1 << 22  # sums; from here on counters take four bytes where they fit, and are shared between threads
 
 
@@ -70,6 +74,10 @@ class FeatureMap(ABC):
     @abstractmethod
     def length(self, schema: Schema) -> int:
         """Number of sums, by arithmetic alone: a hostile file must not make us allocate."""
+
+    def work(self, schema: Schema) -> int:
+        """Cost of binding and of the sensitivities, in drawn normal numbers, by arithmetic alone."""
+        return 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; a parameter that says what its absence means is left out, as before it existed."""
@@ -182,6 +190,29 @@ class BoundTable(BoundMap):
 
     def accumulate(self, records: Records, sums: Sums) -> None:
         self.accumulate_rows(self.prepare(records), sums, 0, self.rows)
+
+
+@contextmanager
+def named_errors(description: FeatureMap) -> Iterator[None]:
+    """Errors about the schema say which map needs what it lacks."""
+    try:
+        yield
+    except SchemaError as error:
+        raise RecipeError(f"map {description.name}: {error.fact}", error.hint) from None
+
+
+def check_work(maps: Sequence[FeatureMap], schema: Schema) -> None:
+    """Refuses maps that would take disproportionately long to bind: a hostile file must not keep us busy."""
+    work, most = 0, FREE_WORK
+    for each in maps:
+        with named_errors(each):
+            work, most = work + each.work(schema), most + WORK_PER_SUM * each.length(schema)
+    if work > most:
+        raise RecipeError(
+            f"the parameters of {', '.join(dict.fromkeys(each.name for each in maps if each.work(schema)))} on "
+            f"{len(schema.columns)} columns would take too long to draw, for so few sums",
+            "name fewer columns, use fewer parts, or Hadamard directions",
+        )
 
 
 def cannot_be_subsampled(description: FeatureMap) -> RecipeError:

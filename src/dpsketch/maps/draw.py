@@ -16,6 +16,7 @@ from dpsketch.schema import Floats
 
 _DOMAIN = b"dpsketch-draw-1\0"
 _LN2 = 0.6931471805599453
+_PAIRS = 1 << 13  # turned into normal numbers at a time: they stay in the cache
 
 
 class PublicStream:
@@ -32,20 +33,37 @@ class PublicStream:
 
     def uniforms(self, count: int) -> Floats:
         """The top 53 bits of each word, plus one half, over 2^53: inside (0, 1)."""
-        return ((self.words(count) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+        return _uniforms(self.words(count))
 
     def normals(self, count: int) -> Floats:
         """Standard normal numbers by the polar method, two of each accepted pair of words."""
+        wanted = -(-count // 2)
         parts: list[Floats] = []
-        missing = -(-count // 2)
-        while missing > 0:
-            pairs = 2.0 * self.uniforms(2 * missing).reshape(-1, 2) - 1.0
-            square = pairs[:, 0] * pairs[:, 0] + pairs[:, 1] * pairs[:, 1]
-            inside = square < 1.0
-            square = square[inside]
-            parts.append((pairs[inside] * np.sqrt(-2.0 * _log(square) / square)[:, None]).ravel())
-            missing -= int(inside.sum())
-        return np.concatenate(parts)[:count]
+        while wanted > 0:
+            start = self._used
+            words = self.words(2 * (wanted + wanted // 3 + 64)).reshape(-1, 2)  # π/4 of them are accepted
+            for first in range(0, len(words), _PAIRS):
+                made, used = _polar(_uniforms(words[first : first + _PAIRS]), wanted)
+                parts.append(made)
+                wanted -= len(made) // 2
+                if wanted == 0:
+                    self._used = start + 2 * (first + used)  # the words after the last accepted pair are still to come
+                    break
+        return np.concatenate(parts)[:count] if parts else np.empty(0)
+
+
+def _uniforms(words: NDArray[np.uint64]) -> Floats:
+    return ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+
+
+def _polar(uniforms: Floats, wanted: int) -> tuple[Floats, int]:
+    """Normal numbers of the first `wanted` accepted pairs, or of all, and how many pairs that took."""
+    pairs = 2.0 * uniforms - 1.0
+    square = pairs[:, 0] * pairs[:, 0] + pairs[:, 1] * pairs[:, 1]
+    accepted = np.flatnonzero(square < 1.0)[:wanted]
+    square = square[accepted]
+    made = (pairs[accepted] * np.sqrt(-2.0 * _log(square) / square)[:, None]).ravel()
+    return made, int(accepted[-1]) + 1 if len(accepted) == wanted else len(pairs)
 
 
 def _log(x: Floats) -> Floats:

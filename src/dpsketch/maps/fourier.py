@@ -40,6 +40,7 @@ LARGEST_L2_SQUARED = 1073789908
 LARGEST_MODULUS = isqrt(LARGEST_L2_SQUARED - 1) + 1
 _TURN = 2.0**32
 MOST_PARAMETERS = 2**25
+_LENGTH_WORK = 200  # of a frequency's length, in drawn normal numbers
 STRUCTURES = ("auto", "dense", "hadamard")
 ABSENT = {"structure": "dense"}  # the only frequencies there were before the parameter
 
@@ -71,6 +72,9 @@ class Fourier(FeatureMap):
 
     def length(self, schema: Schema) -> int:
         return frequencies_length("Fourier", self, schema)
+
+    def work(self, schema: Schema) -> int:
+        return frequencies_work(self, schema)
 
     def bind(self, schema: Schema) -> BoundFourier:
         return BoundFourier(self, schema)
@@ -176,6 +180,13 @@ def frequencies_length(owner: str, description: Frequencies, schema: Schema) -> 
             f"name at most {hadamard.MOST_COLUMNS} columns, or pass structure='dense'",
         )
     return 2 * description.size
+
+
+def frequencies_work(description: Frequencies, schema: Schema) -> int:
+    """Lengths in high precision, and directions."""
+    dimension = len(chosen_columns(schema, description.columns))
+    dense = chosen_structure(description, dimension) == "dense"
+    return description.size * (_LENGTH_WORK + (dimension if dense else 0))
 
 
 def chosen_structure(description: Frequencies, dimension: int) -> str:

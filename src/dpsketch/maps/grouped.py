@@ -45,6 +45,9 @@ class Grouped(FeatureMap):
     def length(self, schema: Schema) -> int:
         return self.groups(schema) * self.map.length(schema)
 
+    def work(self, schema: Schema) -> int:
+        return self.map.work(schema)
+
     def bind(self, schema: Schema) -> BoundGrouped:
         return BoundGrouped(self, schema)
 

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, Sums, chosen_columns
 from dpsketch.maps.draw import PublicStream
-from dpsketch.maps.fourier import ABSENT, check_frequencies, chosen_structure, draw, frequencies_length
+from dpsketch.maps.fourier import (
+    ABSENT,
+    check_frequencies,
+    chosen_structure,
+    draw,
+    frequencies_length,
+    frequencies_work,
+)
 from dpsketch.records import Records
 from dpsketch.relation import Relation
 from dpsketch.schema import Floats, Schema
@@ -36,6 +43,9 @@ class OneBitFourier(FeatureMap):
 
     def length(self, schema: Schema) -> int:
         return frequencies_length("OneBitFourier", self, schema)
+
+    def work(self, schema: Schema) -> int:
+        return frequencies_work(self, schema)
 
     def bind(self, schema: Schema) -> BoundOneBitFourier:
         return BoundOneBitFourier(self, schema)

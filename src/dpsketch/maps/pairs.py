@@ -262,8 +262,9 @@ def _checked_pairs(pairs: object, columns: tuple[str, ...] | None) -> tuple[tupl
         raise RecipeError("Pairs: pairs must list at least one pair, each once")
     if len(pairs) > MOST_PAIRS:
         raise RecipeError(f"Pairs: {len(pairs)} pairs are more than {MOST_PAIRS}", "list fewer pairs")
+    known = set(columns or ())
     for name in (name for pair in pairs for name in pair):
-        if columns is not None and name not in columns:
+        if columns is not None and name not in known:
             raise RecipeError(f"Pairs: pairs name '{name}', which is not among columns", "add it, or leave out columns")
     return tuple((one, two) for one, two in pairs)
 

@@ -15,7 +15,7 @@ from dpsketch.errors import RecipeError
 from dpsketch.maps.ball import check_dimension, check_radius, clipped
 from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
 from dpsketch.maps.draw import PublicStream
-from dpsketch.maps.spectral import fourths_bound, squared_lengths, squares_bound
+from dpsketch.maps.spectral import FOURTHS_BLOCK, MOST_FOURTHS, fourths_bound, squared_lengths, squares_bound
 from dpsketch.records import Records
 from dpsketch.relation import Relation
 from dpsketch.schema import HIGHEST, Floats, Schema
@@ -75,6 +75,14 @@ class Quadratic(FeatureMap):
                 f"use {below} or {below + basis}" if below else f"use {basis}",
             )
         return self.size
+
+    def work(self, schema: Schema) -> int:
+        """Drawing the directions, and eigenvalues of square matrices for the sensitivity (`maps.spectral`)."""
+        dimension = len(chosen_columns(schema, self.columns))
+        matrices = 0 if self.directions == "hadamard" else min(self.size, dimension) ** 3
+        if self.size <= MOST_FOURTHS:
+            matrices += 4 * self.size * min(self.size, FOURTHS_BLOCK) ** 2
+        return self.size * dimension + matrices // 1000
 
     def bind(self, schema: Schema) -> BoundQuadratic:
         return BoundQuadratic(self, schema)

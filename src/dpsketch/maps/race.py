@@ -123,15 +123,17 @@ class Race(FeatureMap):
         counters = self.rows * self.width
         if counters > MOST_COUNTERS:
             raise RecipeError(f"Race: {counters} counters are more than {MOST_COUNTERS}", "lower rows or width")
-        factors = self.factors(schema)
-        inputs = sum(len(f.columns) + 2 if self.embedding is None else self.embedding.outputs + 2 for f in factors)
-        parameters = self.rows * self.hash.hashes * inputs
-        if parameters > MOST_PARAMETERS:
+        if self.work(schema) > MOST_PARAMETERS:
             raise RecipeError(
                 f"Race: {self.rows} rows of these hashes need more than {MOST_PARAMETERS} numbers",
                 "lower rows, or the power or bits of the hash, or name fewer columns",
             )
         return counters
+
+    def work(self, schema: Schema) -> int:
+        factors = self.factors(schema)
+        inputs = sum(len(f.columns) + 2 if self.embedding is None else self.embedding.outputs + 2 for f in factors)
+        return self.rows * self.hash.hashes * inputs
 
     def summary(self) -> dict[str, Any]:
         facts = self.to_dict()

@@ -16,8 +16,8 @@ from dpsketch.schema import Floats
 # Bounds have 12 significant bits. A factorisation proves a bound that is this share smaller: all rounding errors
 # together stay below 2^-26 of it (docs/proofs/quadratic.md).
 _BITS, _MARGIN = 12, 2.0**-16
-_BLOCK = 1024  # projections whose fourth powers are bounded together
-_MOST = 4 * _BLOCK
+FOURTHS_BLOCK = 1024  # projections whose fourth powers are bounded together
+MOST_FOURTHS = 4 * FOURTHS_BLOCK
 # Weights of the squared trace against the squared norm: 0 suits one basis, more suits many isotropic directions.
 _TRACES = (Fraction(0), Fraction(1, 16), Fraction(1, 8), Fraction(1, 4))
 
@@ -41,9 +41,9 @@ def fourths_bound(matrix: NDArray[np.int32], squares: Fraction) -> Fraction:
     Source: compressive L. 13; docs/proofs/quadratic.md.
     """
     simple = squared_lengths(matrix).max().item() * squares
-    if len(matrix) > _MOST:
+    if len(matrix) > MOST_FOURTHS:
         return simple
-    blocks = np.array_split(matrix.astype(np.float64), -(-len(matrix) // _BLOCK))
+    blocks = np.array_split(matrix.astype(np.float64), -(-len(matrix) // FOURTHS_BLOCK))
     return min(simple, sum((_block_bound(block) for block in blocks), Fraction(0)))
 
 

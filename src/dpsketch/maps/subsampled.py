@@ -82,6 +82,9 @@ class Subsampled(FeatureMap):
     def length(self, schema: Schema) -> int:
         return self.map.length(schema)
 
+    def work(self, schema: Schema) -> int:
+        return self.map.work(schema)
+
     def bind(self, schema: Schema) -> BoundSubsampled:
         return BoundSubsampled(self, schema)
 

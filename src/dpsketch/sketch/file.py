@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -55,7 +54,7 @@ def read(path: str | Path, kind: str) -> Contents:
     try:
         schema = Schema.from_dict(header["schema"])
         recipe = Recipe.from_dict(header["recipe"])
-        places = _places(found, [part.map.length(schema) for part in recipe.parts])
+        places = _places(found, schema, recipe)
         maps = recipe.bind(schema)
         if [bound.fingerprint() for bound in maps] != header["fingerprints"]:
             raise FileError(f"{path}: its maps differ from this library's", "read it with the version that wrote it")
@@ -94,16 +93,20 @@ def _checked(path: Path) -> Container:
     return found
 
 
-def _places(found: Container, lengths: Sequence[int]) -> list[Place]:
-    """Every part's place, if the file holds just these parts, each in the length that the recipe gives it."""
+def _places(found: Container, schema: Schema, recipe: Recipe) -> list[Place]:
+    """Every part's place, if the file holds just these parts, each in the length that the recipe gives it.
+
+    Lengths take time to work out: the first wrong one is the last.
+    """
     places = found.places()
-    names = [f"part.{part}" for part in range(len(lengths))]
+    names = [f"part.{part}" for part in range(len(recipe.parts))]
     if set(places) != set(names):
         raise ValueError("tensors")
     if any(place.type not in _SUMS for place in places.values()):
         raise ValueError("types")
-    if [places[name].shape for name in names] != [(length,) for length in lengths]:
-        raise ValueError("sizes")
+    for name, part in zip(names, recipe.parts, strict=True):
+        if places[name].shape != (part.map.length(schema),):
+            raise ValueError("sizes")
     return [places[name] for name in names]
 
 

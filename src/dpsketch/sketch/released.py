@@ -13,19 +13,22 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from dpsketch.errors import DpsketchError, FileError, MergeError
+from dpsketch.errors import DpsketchError, FileError, MergeError, visible
 from dpsketch.maps.base import BoundMap, Sums
+from dpsketch.maps.count import BoundCount
 from dpsketch.outputs import written
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Mechanism, Noise, Release, exact_number
 from dpsketch.recipe import Recipe, declared_rows
 from dpsketch.schema import Floats, Schema
-from dpsketch.sketch import counters, file
+from dpsketch.sketch import container, counters, file
 from dpsketch.sketch.calibration import noise_reach, noise_variance, noise_variances, part_sensitivity, promised
+from dpsketch.sketch.container import ASK
 from dpsketch.sketch.lineage import checked_lineage, merged_schema
 from dpsketch.sketch.statement import statement_facts
 
 MOST_MERGED = 1000
+_MOST = 2**62  # no sum of a table with the declared number of rows comes near
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,14 +121,34 @@ class ReleasedSketch:
         contents = file.read(path, "released")
         facts = contents.extra.get("release")
         if not isinstance(facts, dict):
-            raise FileError(f"{path}: the header is not valid: release", "ask its owner for a new copy")
+            raise FileError(f"{path}: the header is not valid: release", ASK)
         lineage = checked_lineage(path, facts.get("lineage"))
         try:
             releases = _releases(facts, contents.schema, contents.recipe, contents.maps)
-            created, library = date.fromisoformat(facts["created"]).isoformat(), str(facts["library"])[:40]
-        except (DpsketchError, KeyError, TypeError, ValueError, ArithmeticError):
-            raise FileError(f"{path}: the header is not valid: release", "ask its owner for a new copy") from None
+            _check_sums(path, contents, releases)
+            created, library = date.fromisoformat(facts["created"]).isoformat(), visible(str(facts["library"])[:40])
+        except FileError:
+            raise
+        except (DpsketchError, *container.INVALID):
+            raise FileError(f"{path}: the header is not valid: release", ASK) from None
         return cls(contents.schema, contents.recipe, contents.maps, contents.sums, releases, lineage, created, library)
+
+
+def _check_sums(path: str | Path, contents: file.Contents, releases: Sequence[Release]) -> None:
+    """Refuses sums that no table has: every record adds at most `largest` to each, and the count says how many records
+    there are, up to noise. What `noise_reach` leaves out has a probability below 10^-30 for all sums together.
+    """
+    reach = [
+        sum((noise_reach(release.noises[place], bound) for release in releases), Fraction(0))
+        for place, bound in enumerate(contents.maps)
+    ]
+    counts = [place for place, bound in enumerate(contents.maps) if isinstance(bound, BoundCount)]
+    records = min((max(int(contents.sums[place][0]), 0) + reach[place] for place in counts), default=Fraction(_MOST))
+    for place, (bound, sums) in enumerate(zip(contents.maps, contents.sums, strict=True)):
+        if counters.narrow(sums):  # large tables, which are mapped from the file, and cannot hold much
+            continue
+        if max(int(sums.max()), -int(sums.min())) > min(Fraction(_MOST), records * bound.largest + reach[place]):
+            raise FileError(f"{path} is damaged or made by something else: its sums are larger than possible", ASK)
 
 
 def fits(schema: Schema, bound: BoundMap, noises: Sequence[Noise], room: int) -> bool:

@@ -104,7 +104,7 @@ def test_weights_are_a_distribution_that_matches_the_moments() -> None:
 def test_weighted_points_of_a_release() -> None:
     [estimator] = view_of(dps.Fourier(size=100), 10.0)._sources.of_columns(["x"])
     assert isinstance(estimator, MomentEstimator)
-    found = estimator.weighted()
+    found = estimator.weighted(0)
     assert found.mean(found.frame.values("x")) == pytest.approx(FRAME.x.mean(), abs=0.03)
     assert found.effective > 50
     drawn = found.sample(5000, seed=1)

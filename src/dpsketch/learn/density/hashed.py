@@ -10,12 +10,11 @@ import numpy as np
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.density.control import Control, control_of
 from dpsketch.learn.kernel_sums import KernelSums
-from dpsketch.learn.saved import Arrays, Facts, Saved, integers, real
+from dpsketch.learn.saved import Arrays, Facts, Saved, counters, read_map, real
 from dpsketch.maps.base import BoundTable, Sums
 from dpsketch.maps.count import BoundCount
 from dpsketch.maps.hashes import HashFamily, Product
-from dpsketch.maps.race import BoundRace
-from dpsketch.maps.registry import map_from_dict
+from dpsketch.maps.race import BoundRace, Race
 from dpsketch.records import Records
 from dpsketch.schema import Floats, Schema
 from dpsketch.sketch.released import ReleasedSketch
@@ -96,13 +95,13 @@ class Hashed:
     @classmethod
     def from_saved(cls, facts: Facts, arrays: Arrays) -> Hashed:
         schema = Schema.from_dict(facts["schema"])
-        race = map_from_dict(facts["map"]).bind(schema)
+        race = read_map(facts["map"], schema, Race, arrays["sums"])
         if not isinstance(race, BoundRace) or not race.unit_increments:
             raise ValueError("map")
         control = None
         if "control" in facts:
             control = Control.from_saved(schema, race, facts["control"], arrays)
-        return cls(schema, race, integers(arrays, "sums", race.size), real(facts["variance"], 0), control)
+        return cls(schema, race, counters(arrays, "sums", race.size), real(facts["variance"], 0), control)
 
 
 def hashed_counters(released: ReleasedSketch, columns: tuple[str, ...] | None = None) -> Hashed | None:

@@ -16,7 +16,7 @@ from dpsketch.learn.grids.search import LevelCells
 from dpsketch.learn.grids.tables import GridTable, check_recovery, grid_tables
 from dpsketch.learn.models.design import frame_of
 from dpsketch.learn.release_noise import ReleaseNoise
-from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, finite, integers, real, whole
+from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, counters, finite, integers, real, whole
 from dpsketch.maps.grid import BoundGrid
 from dpsketch.maps.registry import map_from_dict
 from dpsketch.schema import Floats, Schema
@@ -151,7 +151,7 @@ class GridDensity:
         bound, position = map_from_dict(facts["map"]).bind(self._schema), whole(facts["position"])
         if not isinstance(bound, BoundGrid) or bound.columns != self._columns or bound.levels[position] != self.level_:
             raise ValueError("map")
-        sums = integers(arrays, "sums", bound.size // len(bound.levels))
+        sums = counters(arrays, "sums", bound.size // len(bound.levels))
         self._table = GridTable(self._schema, bound, position, sums, real(facts["noise_variance"], 0))
         self._rows, self._rows_sd = real(facts["rows"], 1), real(facts["rows_sd"], 0)
         self._cells = GridCells(self._schema, self._columns, [self.level_])

@@ -15,6 +15,7 @@ from dpsketch.learn.grids.search import MOST_CELLS, LevelCells, search
 from dpsketch.learn.grids.tables import GridTable, check_recovery, grid_tables, levels_of
 from dpsketch.learn.points import Frame
 from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.learn.shared import Memo
 from dpsketch.learn.weights import WeightedPoints
 from dpsketch.records import Records
 from dpsketch.schema import MISSING, Codes, Floats, Schema
@@ -105,27 +106,26 @@ class GridPopulation:
         self._level = len(self.tables) - 1 if level is None else self.cells.levels.index(level)
         counted = noise.counted_rows
         self._count = None if counted is None else (float(counted.value), float(counted.stderr) ** 2)
-        self._models: dict[int, CellModel] = {}
-        self._points: dict[tuple[int, int], WeightedPoints] = {}
+        self.model = Memo(self._model)
+        self._points = Memo(self._drawn)
 
     @property
     def noise(self) -> float:
         """Of the share of rows in a cell of the finest level."""
         return sqrt(self.tables[-1].variance(self._recovery)) / self.model(0).total
 
-    def model(self, number: int) -> CellModel:
+    def _model(self, number: int) -> CellModel:
         """The fit (0), or one of the refits."""
-        if number not in self._models:
-            tables = self.tables if number == 0 else self._redrawn(number)
-            self._models[number] = CellModel(self.cells, self._fitted(tables))
-        return self._models[number]
+        tables = self.tables if number == 0 else self._redrawn(number)
+        return CellModel(self.cells, self._fitted(tables))
 
     def points(self, model: int, rows: int | None = None) -> WeightedPoints:
-        count = rows or (REFIT_ROWS if model else ROWS)
-        if (model, count) not in self._points:
-            frame = CellRows(self._schema, self.model(model)).frame(count, np.random.default_rng([model, 11]))
-            self._points[model, count] = WeightedPoints(frame, np.full(count, 1 / count))
-        return self._points[model, count]
+        return self._points((model, rows or (REFIT_ROWS if model else ROWS)))
+
+    def _drawn(self, key: tuple[int, int]) -> WeightedPoints:
+        model, count = key
+        frame = CellRows(self._schema, self.model(model)).frame(count, np.random.default_rng([model, 11]))
+        return WeightedPoints(frame, np.full(count, 1 / count))
 
     def draw(self, rows: int, seed: int) -> Iterator[Frame]:
         return CellRows(self._schema, self.model(0)).draw(rows, seed)

@@ -14,11 +14,10 @@ from dpsketch.learn.answer import Answer
 from dpsketch.learn.kernel_sums import KernelSums
 from dpsketch.learn.models.class_tables import LogOdds, log_odds, shared_evidence, slope
 from dpsketch.learn.models.design import STANDS_OUT, Labels, labels_of
-from dpsketch.learn.saved import Arrays, Facts, Saved, finite, integers, real, whole
+from dpsketch.learn.saved import Arrays, Facts, Saved, counters, finite, read_map, real, whole
 from dpsketch.maps.count import BoundCount
 from dpsketch.maps.grouped import BoundGrouped
-from dpsketch.maps.race import BoundRace
-from dpsketch.maps.registry import map_from_dict
+from dpsketch.maps.race import BoundRace, Race
 from dpsketch.schema import Floats, Schema, nearest
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ class DensityClassifier:
     @classmethod
     def from_saved(cls, facts: Facts, arrays: Arrays) -> DensityClassifier:
         schema = Schema.from_dict(facts["schema"])
-        bound = map_from_dict(facts["race"]).bind(schema)
+        bound = read_map(facts["race"], schema, Race, arrays["counters"], len(facts["levels"]))
         if not isinstance(bound, BoundRace) or not bound.unit_increments:
             raise ValueError("race")
         model = cls(facts["target"], facts["prior"], facts["method"])
@@ -139,11 +138,11 @@ class DensityClassifier:
         levels = np.array([whole(level) for level in facts["levels"]], np.int64)
         if len(levels) < 2 or (np.diff(levels) <= 0).any() or levels[-1] >= len(labels_of(schema.column(model.target))):
             raise ValueError("levels")
-        counters = integers(arrays, "counters", len(levels), bound.rows, bound.width)
+        counted = counters(arrays, "counters", len(levels), bound.rows, bound.width)
         totals, errors = (finite(arrays, name, len(levels)) for name in ("class_count", "class_count_stderr"))
         if totals.min() <= 0 or errors.min() < 0:
             raise ValueError("class_count")
-        model._finish(schema, bound, levels, counters, real(facts["noise_variance"], 0), totals, errors)
+        model._finish(schema, bound, levels, counted, real(facts["noise_variance"], 0), totals, errors)
         return model
 
     def _finish(

@@ -12,8 +12,10 @@ from dpsketch.learn.models.copula import Copula
 from dpsketch.learn.moments import MomentEstimator
 from dpsketch.learn.points import Frame
 from dpsketch.learn.products.draws import drawn_frame
+from dpsketch.learn.products.fit import Products
 from dpsketch.learn.products.released import ReleasedProducts
 from dpsketch.learn.products.unseen import SMOOTH
+from dpsketch.learn.shared import Memo
 from dpsketch.learn.weights import WeightedPoints
 from dpsketch.schema import Floats, Schema, nearest
 
@@ -57,20 +59,21 @@ class ProductPopulation:
     def __init__(self, schema: Schema, fitted: ReleasedProducts, noise: float) -> None:
         self._schema, self._fitted, self.noise = schema, fitted, noise
         self.columns = fitted.columns
-        self._copulas: dict[int, Copula] = {}
-        self._points: dict[tuple[int, int], WeightedPoints] = {}
+        self._copula = Memo(self._coupled)
+        self._points = Memo(self._drawn)
 
     @property
     def refits(self) -> int:
         return len(self._fitted.models) - 1
 
     def points(self, model: int, rows: int | None = None) -> WeightedPoints:
-        count = rows or (REFIT_ROWS if model else ROWS)
-        if (model, count) not in self._points:
-            blocks = list(self._draw(model, count, model))
-            codes = {name: np.concatenate([block.codes(name) for block in blocks]) for name in self.columns}
-            self._points[model, count] = WeightedPoints(Frame(self._schema, codes), np.full(count, 1 / count))
-        return self._points[model, count]
+        return self._points((model, rows or (REFIT_ROWS if model else ROWS)))
+
+    def _drawn(self, key: tuple[int, int]) -> WeightedPoints:
+        model, count = key
+        blocks = list(self._draw(model, count, model))
+        codes = {name: np.concatenate([block.codes(name) for block in blocks]) for name in self.columns}
+        return WeightedPoints(Frame(self._schema, codes), np.full(count, 1 / count))
 
     def draw(self, rows: int, seed: int) -> Iterator[Frame]:
         return self._draw(0, rows, seed)
@@ -81,14 +84,17 @@ class ProductPopulation:
             count = min(most, rows - start)
             yield self._block(model, count, int(np.random.SeedSequence([seed, block]).generate_state(1)[0]))
 
+    def _products(self, model: int) -> Products:
+        return self._fitted.models[model] if model else self._fitted.products  # the fit needs no refits
+
+    def _coupled(self, model: int) -> Copula:
+        return Copula(self._fitted.cells, self._products(model).mixture)
+
     def _block(self, model: int, rows: int, seed: int) -> Frame:
-        products = self._fitted.models[model] if model else self._fitted.products  # the fit needs no refits
-        if model not in self._copulas:
-            self._copulas[model] = Copula(self._fitted.cells, products.mixture)
-        drawn = drawn_frame(self._schema, self._fitted.cells, products, rows, seed)
+        drawn = drawn_frame(self._schema, self._fitted.cells, self._products(model), rows, seed)
         codes = [drawn.codes(name) for name in self.columns]
         places = np.stack([own.cells(each) for own, each in zip(self._fitted.cells, codes, strict=True)])
-        coupled = self._copulas[model].couple(codes, places, np.random.default_rng([seed, 2]))
+        coupled = self._copula(model).couple(codes, places, np.random.default_rng([seed, 2]))
         return Frame(self._schema, dict(zip(self.columns, coupled, strict=True)))
 
 

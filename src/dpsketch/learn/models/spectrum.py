@@ -40,8 +40,10 @@ def projected(matrix: Floats) -> tuple[Floats, Floats]:
         return np.zeros_like(values), vectors
     kept = np.arange(1, len(values) + 1)
     shift = (np.cumsum(values) - total) / kept
-    last = np.flatnonzero(values > shift)[-1]
-    return np.maximum(values - shift[last], 0.0), vectors
+    above = np.flatnonzero(values > shift)
+    if not len(above):  # the trace is lost in the rounding of far larger eigenvalues
+        return np.zeros_like(values), vectors
+    return np.maximum(values - shift[above[-1]], 0.0), vectors
 
 
 def axes(matrix: Floats, redraw: Redraw, count: int, refits: int) -> Axes:

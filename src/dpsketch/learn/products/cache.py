@@ -1,7 +1,7 @@
-"""A fitted distribution kept beside the file it was fitted to: refitting takes seconds, reading it milliseconds.
+"""Fitted distributions in the user's cache folder: refitting takes seconds, reading one milliseconds.
 
-The cache is post-processing of a public file, so it is as public. It holds the digest of that release and of the code
-that fitted it; whatever does not match, or cannot be read or written, is fitted again.
+A file is found by the digest of the release and of the code that fitted it, and holds a digest of both and of its
+content. Nobody else can write to the folder. Whatever is damaged, or cannot be read or written, is fitted again.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 import dpsketch.fitting
 import dpsketch.learn.products
@@ -31,20 +31,26 @@ from dpsketch.learn.products.released import ReleasedProducts, fit_released, wit
 from dpsketch.maps.cells import Cells
 from dpsketch.schema import Floats
 from dpsketch.sketch import pooling
+from dpsketch.sketch.container import INVALID
 from dpsketch.sketch.released import ReleasedSketch
+from dpsketch.user_cache import user_folder
 
-SUFFIX = ".fit"
+FOLDER, SUFFIX = "fits", ".fit"
+KEPT = 32  # files; the ones used last
+_DIGEST = hashlib.sha256().digest_size
 
 
-def cached_fit(released: ReleasedSketch, path: Path | None) -> ReleasedProducts:
-    """`fit_released`, from beside `path` if it was fitted before; refits are kept there once they were needed."""
-    if path is None:
+def cached_fit(released: ReleasedSketch) -> ReleasedProducts:
+    """`fit_released`, from the cache if it was fitted before; refits are kept there once they were needed."""
+    folder = user_folder(FOLDER)
+    if folder is None:
         return fit_released(released)
-    key, beside = _key(released), path.with_name(path.name + SUFFIX)
-    models = _read(beside, key)
-    if models is None or not _belong(released, models):
+    key = _key(released)
+    path = folder / f"{hashlib.sha256(key).hexdigest()}{SUFFIX}"
+    models = _read(path, key, released)
+    if models is None:
         fitted = fit_released(released)
-        _write(beside, key, (fitted.products,))
+        _write(path, key, (fitted.products,))
     elif len(models) == 1:
         fitted = with_fit(released, models[0])
     else:
@@ -52,19 +58,19 @@ def cached_fit(released: ReleasedSketch, path: Path | None) -> ReleasedProducts:
 
     def refit() -> tuple[Products, ...]:
         found = fitted.refit()
-        _write(beside, key, (fitted.products, *found))
+        _write(path, key, (fitted.products, *found))
         return found
 
     return replace(fitted, refit=refit)
 
 
-def _key(released: ReleasedSketch) -> str:
-    """Digest of what was read, not of the file, which may be another by now."""
+def _key(released: ReleasedSketch) -> bytes:
+    """Digests of what was read, not of the file, which may be another by now; and of the code."""
     facts = [released.schema.to_dict(), released.recipe.to_dict(), [each.to_dict() for each in released.releases]]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode())
     for sums in released.sums:
         digest.update(np.ascontiguousarray(sums).data)
-    return f"{digest.hexdigest()} {_code()}"
+    return digest.digest() + _code()
 
 
 def _belong(released: ReleasedSketch, models: tuple[Products, ...]) -> bool:
@@ -106,41 +112,56 @@ def _shares(values: Floats) -> bool:
 
 
 @cache
-def _code() -> str:
+def _code() -> bytes:
     """Digest of the modules that a fit depends on."""
     digest = hashlib.sha256()
     packages = [Path(next(iter(package.__path__))) for package in (dpsketch.fitting, dpsketch.learn.products)]
     sources = [source for folder in packages for source in sorted(folder.glob("*.py"))]
     for source in (*sources, Path(pooling.__file__), Path(release_noise.__file__)):
         digest.update(source.read_bytes())
-    return digest.hexdigest()
+    return digest.digest()
 
 
-def _write(path: Path, key: str, models: tuple[Products, ...]) -> None:
+def _write(path: Path, key: bytes, models: tuple[Products, ...]) -> None:
     tensors = {
         f"{model}.{name}": np.ascontiguousarray(values)
         for model, products in enumerate(models)
         for name, values in _tensors(products).items()
     }
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    with suppress(OSError, SafetensorError):  # also a folder that nobody may write to
+    content = save(tensors)
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    with suppress(OSError):  # a full disk
         try:
-            save_file(tensors, temporary, {"key": key, "models": json.dumps(len(models))})
+            temporary.write_bytes(_sealed(key, content) + content)
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+        _remove_old(path.parent)
 
 
-def _read(path: Path, key: str) -> tuple[Products, ...] | None:
+def _remove_old(folder: Path) -> None:
+    for path in sorted(folder.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+        path.unlink(missing_ok=True)
+
+
+def _read(path: Path, key: bytes, released: ReleasedSketch) -> tuple[Products, ...] | None:
+    """The fit, perhaps with its refits; None if there is none or it is not whole."""
     try:
-        with safe_open(path, "np") as file:
-            facts = file.metadata() or {}
-            if facts.get("key") != key:
-                return None
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return tuple(_products(tensors, model) for model in range(int(facts["models"])))
-    except (OSError, SafetensorError, KeyError, ValueError, IndexError):
+        content = path.read_bytes()
+        if content[:_DIGEST] != _sealed(key, content[_DIGEST:]):
+            return None
+        tensors = load(content[_DIGEST:])
+        models = tuple(_products(tensors, model) for model in range(sum(name.endswith(".weights") for name in tensors)))
+        if any(each.dtype != np.float64 for each in tensors.values()) or not _belong(released, models):
+            return None
+        os.utime(path)
+        return models
+    except (OSError, SafetensorError, *INVALID):
         return None
+
+
+def _sealed(key: bytes, content: bytes) -> bytes:
+    return hashlib.sha256(key + content).digest()
 
 
 def _tensors(products: Products) -> dict[str, Floats]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import combinations
 from math import comb
 
@@ -19,6 +19,7 @@ from dpsketch.learn.products.bootstrap import REFITS
 from dpsketch.learn.products.draws import drawn_frame, shares_in_cells
 from dpsketch.learn.products.released import ReleasedProducts
 from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.learn.shared import Latest, Memo, made_once
 from dpsketch.schema import Floats, Schema
 
 DRAWS = 1 << 17  # rows for functions that are no product of functions of single columns
@@ -59,9 +60,9 @@ class ProductEstimator:
         self.columns = fitted.columns
         self.fitted = fitted
         self._schema, self._noise = schema, noise
-        self._columns: dict[int, tuple[ColumnPoints, list[Floats]]] = {}
-        self._frames: dict[int, Frame] = {}
-        self._known: dict[Factor, _Single] = {}
+        self._column = Memo(self._points_of)
+        self.draws = Memo(self._drawn)
+        self._known: Latest[Factor, _Single] = Latest(MOST_KNOWN)
         self._first = noise.reserve(ERRORS + PER_COLUMN * len(self.columns))
         self._unseen_pairs = unseen.HALVES if fitted.halved else unseen.PAIRS
         what = "contrasts of pairs" if fitted.halved else "pair tables"
@@ -101,22 +102,23 @@ class ProductEstimator:
             if i is not None and j is not None and (min(i, j), max(i, j)) not in self.fitted.pairs
         ]
 
-    @cached_property
+    @made_once
     def _usual(self) -> float:
         """0 where every pair has a table."""
         if len(self.fitted.pairs) == comb(len(self.columns), 2):
             return 0.0
         return unseen.usual_dependence(self.fitted.products.mixture, self.fitted.pairs)
 
-    @cached_property
+    @made_once
     def _weights(self) -> Floats:
         """Of the components: entry [model, 0, component]."""
         return np.stack([model.mixture.weights for model in self.fitted.models])[:, None, :]
 
     def _single(self, factor: Factor) -> _Single:
         """The latest small ones are kept."""
-        if factor in self._known:
-            return self._known[factor]
+        known = self._known.get(factor)
+        if known is not None:
+            return known
         column = self.columns.index(factor.columns[0]) if factor.columns else 0
         points, pieces = self._column(column)
         lumps = self.fitted.lumps[column]
@@ -133,9 +135,7 @@ class ProductEstimator:
             means, variances, np.abs(by_cell).max((1, 2)), np.column_stack([self._dropped(column, cells[0]), hidden])
         )
         if len(by_cell) == 1:
-            if len(self._known) == MOST_KNOWN:
-                self._known.pop(next(iter(self._known)))
-            self._known[factor] = found
+            self._known.add(factor, found)
         return found
 
     def _dropped(self, column: int, means: Floats) -> Floats:
@@ -219,27 +219,23 @@ class ProductEstimator:
         """Influence of changes in this estimator's own coordinates."""
         return np.hstack([np.zeros((len(changes), self._first)), changes])
 
-    def draws(self, model: int) -> Frame:
+    def _drawn(self, model: int) -> Frame:
         """Rows drawn from the fit (model 0) or a refit; always the same."""
-        if model not in self._frames:
-            rows = DRAWS if model == 0 else REFIT_DRAWS
-            self._frames[model] = drawn_frame(self._schema, self.fitted.cells, self.fitted.models[model], rows, model)
-        return self._frames[model]
+        rows = DRAWS if model == 0 else REFIT_DRAWS
+        return drawn_frame(self._schema, self.fitted.cells, self.fitted.models[model], rows, model)
 
-    @cached_property
+    @made_once
     def _independent(self) -> Frame:
         """The draws with every column shuffled by itself."""
         generator = np.random.default_rng(len(self.columns))
         drawn = self.draws(0)
         return Frame(self._schema, {name: generator.permutation(drawn.codes(name)) for name in self.columns})
 
-    def _column(self, column: int) -> tuple[ColumnPoints, list[Floats]]:
+    def _points_of(self, column: int) -> tuple[ColumnPoints, list[Floats]]:
         """Points of a column and, if it has several in a cell, their shares in the cell for each model."""
-        if column not in self._columns:
-            points = ColumnPoints(self._schema, self.fitted.cells[column])
-            marginals = [model.marginals[column] for model in self.fitted.models if points.inside > 1]
-            self._columns[column] = points, [shares_in_cells(marginal, points.inside) for marginal in marginals]
-        return self._columns[column]
+        points = ColumnPoints(self._schema, self.fitted.cells[column])
+        marginals = [model.marginals[column] for model in self.fitted.models if points.inside > 1]
+        return points, [shares_in_cells(marginal, points.inside) for marginal in marginals]
 
 
 def _product(singles: Sequence[Floats]) -> Floats:

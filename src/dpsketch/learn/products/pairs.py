@@ -110,7 +110,10 @@ def common_dependence(noisy: Floats, known: NDArray[np.bool_], sd: float) -> Flo
     edge = 2 * sd * np.sqrt(max(len(noisy), 1))
     estimate = np.zeros_like(noisy)
     for _ in range(COMMON_STEPS):
-        values, vectors = np.linalg.eigh(np.where(known, noisy, estimate))
+        filled = np.where(known, noisy, estimate)
+        if not np.isfinite(filled).all():  # sums that contradict each other make the filling grow without end
+            return np.zeros_like(noisy)
+        values, vectors = np.linalg.eigh(filled)
         seen = values > edge
         kept = vectors[:, seen]
         estimate = (kept * np.sqrt(values[seen] ** 2 - edge**2)) @ kept.T

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from math import sqrt
 
 import numpy as np
@@ -15,6 +15,7 @@ from dpsketch.fitting.threads import one_thread
 from dpsketch.learn.products.bootstrap import refits
 from dpsketch.learn.products.fit import NoisySums, Products
 from dpsketch.learn.release_noise import ReleaseNoise, released_totals
+from dpsketch.learn.shared import made_once
 from dpsketch.maps.cells import GRID, Cells
 from dpsketch.maps.contrasts import BoundContrasts, PairMap, marginals_for
 from dpsketch.maps.marginals import BoundMarginals
@@ -41,7 +42,7 @@ class ReleasedProducts:
     lumps: tuple[Lumps, ...]
     halved: bool = False
 
-    @cached_property
+    @made_once
     def models(self) -> tuple[Products, ...]:
         """The fit, then its refits."""
         return (self.products, *self.refit())

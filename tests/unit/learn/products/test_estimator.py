@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,8 +9,6 @@ import pytest
 import dpsketch as dps
 from conftest import SEED, seeded_noise
 from dpsketch.learn.expressions import condition_factors, parse_condition
-from dpsketch.learn.products import cache
-from dpsketch.learn.products import released as released_products
 from dpsketch.learn.selection import Selection
 from dpsketch.maps.cells import GRID
 from dpsketch.maps.marginals import BoundMarginals
@@ -50,12 +46,6 @@ def view(table: pa.Table) -> dps.View:
     raw = dps.accumulate(table, dps.Schema.from_dict(FACTS), RECIPE)
     with seeded_noise():
         return dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a"))
-
-
-def assert_same(one: dps.Answer, other: dps.Answer) -> None:
-    """But for the last bits, in which sums differ with the place of their numbers in memory."""
-    assert one.value == pytest.approx(other.value, rel=1e-9)
-    assert one.stderr == pytest.approx(other.stderr, rel=1e-9)
 
 
 @pytest.mark.parametrize("where", ["x < 0.001 and y > 0.999 and z = 'a' and not ok", "x > y + 0.999 and z = 'b'"])
@@ -117,91 +107,6 @@ def test_the_choice_is_explained(view: dps.View) -> None:
     assert "smooth marginal of x" in answer.explain()
     assert "marginal of x" in answer.explain()
     assert "only estimate" in view.fraction("x < 0.5 and y < 0.5").explain()
-
-
-def test_a_fit_is_kept_beside_its_file(view: dps.View, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a.sketch"
-    view.released.save(path)
-    where = "x < 0.5 and z = 'a'"
-    first = dps.open(path).fraction(where)
-    assert_same(first, view.fraction(where))
-    beside = tmp_path / "a.sketch.fit"
-    assert beside.stat().st_size < 20_000_000
-    monkeypatch.setattr(cache, "fit_released", lambda released: pytest.fail("fitted again"))
-    assert_same(dps.open(path).fraction(where), first)
-
-
-def test_rows_wait_for_no_refits(view: dps.View, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Errors do: refits are made for the first of them, and kept with the fit."""
-    path, where = tmp_path / "a.sketch", "x < 0.5 and z = 'a'"
-    view.released.save(path)
-    with monkeypatch.context() as without:
-        without.setattr(released_products, "refits", lambda *_: pytest.fail("refitted"))
-        drawn = dps.open(path).sample(1000)
-        monkeypatch.setattr(cache, "fit_released", lambda released: pytest.fail("fitted again"))
-        assert dps.open(path).sample(1000).equals(drawn)
-    assert_same(dps.open(path).fraction(where), view.fraction(where))
-    monkeypatch.setattr(released_products, "refits", lambda *_: pytest.fail("refitted again"))
-    assert_same(dps.open(path).fraction(where), view.fraction(where))
-    assert dps.open(path).sample(1000).equals(drawn)
-
-
-@pytest.mark.parametrize("damage", [b"", b"{}", b"\0" * 4096])
-def test_a_damaged_or_foreign_fit_is_not_used(view: dps.View, tmp_path: Path, damage: bytes) -> None:
-    path = tmp_path / "a.sketch"
-    view.released.save(path)
-    (tmp_path / "a.sketch.fit").write_bytes(damage)
-    where = "x < 0.5 and z = 'a'"
-    assert_same(dps.open(path).fraction(where), view.fraction(where))
-
-
-def test_the_fit_of_another_file_is_not_used(table: pa.Table, view: dps.View, tmp_path: Path) -> None:
-    view.released.save(tmp_path / "a.sketch")
-    dps.open(tmp_path / "a.sketch").fraction("x < 0.5 and y < 0.5")
-    raw = dps.accumulate(table.slice(0, 5000), dps.Schema.from_dict(FACTS), RECIPE)
-    other = dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a")
-    other.save(tmp_path / "b.sketch")
-    (tmp_path / "a.sketch.fit").rename(tmp_path / "b.sketch.fit")
-    where = "x < 0.5 and y < 0.5"
-    assert_same(dps.open(tmp_path / "b.sketch").fraction(where), dps.View(other).fraction(where))
-
-
-@pytest.mark.parametrize("change", ["shape", "nan", "group", "fewer"])
-def test_a_fit_with_wrong_numbers_is_not_used(
-    view: dps.View, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
-    path, where = tmp_path / "a.sketch", "x < 0.5 and z = 'a'"
-    view.released.save(path)
-    fitted = view._sources.products
-    assert fitted is not None
-    models = fitted.fitted.models
-    tensors = cache._tensors(models[0])
-    if change == "shape":
-        tensors["0.within"] = tensors["0.within"][:-1]
-    elif change == "nan":
-        tensors["0.components"] = np.full_like(tensors["0.components"], np.nan)
-    elif change == "group":
-        tensors["0.groups"] = np.full_like(tensors["0.groups"], np.nan)
-    wrong = cache._products({f"0.{name}": values for name, values in tensors.items()}, 0)
-    kept = models[:-1] if change == "fewer" else (wrong, *models[1:])
-    cache._write(tmp_path / "a.sketch.fit", cache._key(dps.open(path).released), kept)
-    monkeypatch.setattr(cache, "fit_released", lambda released: cache.with_fit(released, models[0], lambda: models[1:]))
-    assert_same(dps.open(path).fraction(where), view.fraction(where))
-
-
-def test_a_file_may_change_or_its_folder_be_gone_before_the_fit(
-    view: dps.View, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fitted = view._sources.products
-    assert fitted is not None
-    monkeypatch.setattr(cache, "fit_released", lambda released: fitted.fitted)
-    where, folder = "x < 0.5 and z = 'a'", tmp_path / "folder"
-    folder.mkdir()
-    view.released.save(folder / "a.sketch")
-    opened = dps.open(folder / "a.sketch")
-    (folder / "a.sketch").unlink()
-    folder.rmdir()
-    assert_same(opened.fraction(where), view.fraction(where))
 
 
 def test_what_the_fit_drops_has_an_error(view: dps.View) -> None:
