@@ -26,6 +26,10 @@ _ONLY_RELEASE = (
     "The numbers above hold if nothing else was released of the same random sample of the rows. Several releases of "
     "one sample tell more than the sum of their budgets; the curator's ledger counts them together."
 )
+_SNAPSHOT = (
+    "every part released under the snapshot name '{}' was read from the whole of the same, unchanged table, as the "
+    "curator asserts. Then releases of different parts do not add up for anyone."
+)
 _LABEL = 19  # width of the labels' column
 
 
@@ -136,6 +140,8 @@ def statement_text(facts: dict[str, Any]) -> str:
     if "only" in facts:
         only = facts["only"]
         lines.append(_line("Rows used", f"only those with '{only['value']}' in column '{only['column']}'."))
+        if "snapshot" in only:
+            lines.append(_line("Assumes that", _SNAPSHOT.format(only["snapshot"])))
     if facts["note"] is not None:
         lines.append(_line("Note", facts["note"]))
     lines.append(_line("Not protected", (";\n" + " " * _LABEL).join(facts["not_protected"]) + "."))
