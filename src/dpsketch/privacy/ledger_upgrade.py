@@ -37,12 +37,12 @@ def upgrade(connection: sa.Connection, version: str | None, target: str = VERSIO
 
 
 def _add_totals(connection: sa.Connection) -> None:
-    """The totals of all datasets, in an entry of their own."""
+    """The totals of all datasets, each in an entry of its own: opening a ledger reads whole entries."""
     found: Totals = {}
     for name, relation in connection.execute(sa.select(datasets.c.name, datasets.c.relation)).all():
         made = read_spends(connection, name)
         found |= totals_of(name, relation or ADD_REMOVE, made, read_plans(connection, name, made))
-    newest = newest_row(connection)
-    rows = [{"key": key, "entry": newest + 1, "value": json.dumps(value)} for key, value in found.items()]
+    numbered = enumerate(found.items(), newest_row(connection) + 1)
+    rows = [{"key": key, "entry": number, "value": json.dumps(value)} for number, (key, value) in numbered]
     if rows:
         connection.execute(totals.insert(), rows)
