@@ -6,7 +6,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 import platform
 
-from benchmarks import cells, counters, fourier, grid, large, noise, race, release, start, units
+from benchmarks import cells, counters, fourier, grid, large, ledger, noise, race, release, start, units
 
 if __name__ == "__main__":
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
@@ -20,3 +20,4 @@ if __name__ == "__main__":
     counters.main()
     units.main()
     start.main()
+    ledger.main()

@@ -17,7 +17,7 @@ from rich.table import Table as RichTable
 from dpsketch.cli_fit import fit_app
 from dpsketch.cli_ledger import ledger_app, spent_text
 from dpsketch.cli_plan import audit, plan
-from dpsketch.cli_recipe import Clusters, Columns, Frequencies, OnlyRows, Purpose, chosen_recipe, next_steps
+from dpsketch.cli_recipe import Clusters, Columns, Frequencies, OnlyRows, Purpose, Snapshot, chosen_recipe, next_steps
 from dpsketch.cli_rows import sample, score
 from dpsketch.console import (
     Delta,
@@ -131,6 +131,7 @@ def accumulate(
     clusters: Clusters = None,
     columns: Columns = None,
     only: OnlyRows = None,
+    snapshot: Snapshot = None,
     force: Force = False,
 ) -> None:
     """Read a table into a raw sketch: exact, secret, mergeable. Nothing is spent: the budget chooses the sizes of the
@@ -143,7 +144,7 @@ def accumulate(
     facts = Schema.load(schema)
     unknown = epsilon is None and rho is None and not delta
     budget = None if unknown and recipe is not None else Budget(epsilon, delta, rho)
-    chosen = chosen_recipe(facts, budget, recipe, rows, frequencies, only, None, purpose, clusters, columns)
+    chosen = chosen_recipe(facts, budget, recipe, rows, frequencies, only, snapshot, None, purpose, clusters, columns)
     if budget is not None:
         planned(facts, chosen, budget)
     with written(output, force, secret=True) as file:
@@ -162,6 +163,7 @@ def release(
     schema: Annotated[Path | None, typer.Option("--schema", help="TOML file with the table's public facts.")] = None,
     recipe: RecipePath = None,
     only: OnlyRows = None,
+    snapshot: Snapshot = None,
     ledger: LedgerPath = None,
     dataset: Dataset = None,
     plan: Plan = None,
@@ -186,7 +188,7 @@ def release(
     name = dataset or table.name.split(".")[0]
     with Output(output, force) as claimed:
         if table.suffix == ".raw":
-            described = (schema, recipe, rows, frequencies, purpose, clusters, columns, only)
+            described = (schema, recipe, rows, frequencies, purpose, clusters, columns, only, snapshot)
             if any(option is not None for option in described):
                 raise FileError(
                     "a raw sketch brings its own schema and recipe", "leave out the options that describe them"
@@ -196,7 +198,9 @@ def release(
             if schema is None:
                 raise FileError("a table needs --schema", "dpsketch init TABLE > schema.toml writes a template")
             facts = Schema.load(schema)
-            chosen = chosen_recipe(facts, budget, recipe, rows, frequencies, only, other, purpose, clusters, columns)
+            chosen = chosen_recipe(
+                facts, budget, recipe, rows, frequencies, only, snapshot, other, purpose, clusters, columns
+            )
             event = planned(facts, chosen, budget, mechanism)
             if book is not None and event is not None:
                 book.check(name, facts.accounted, event, partition(facts, chosen), plan)
@@ -418,9 +422,9 @@ def _release(
 
 
 def _tell_released(output: Path, budget: Budget, book: Ledger | None, name: str, then: str) -> None:
-    if book is not None:
-        (account,) = (account for account in book.accounts() if account.dataset == name)
-        err.print(f"{output}: released with {budget}; dataset '{name}' has spent {spent_text(account)}.")
+    standing = None if book is None else book.standing(name)
+    if standing is not None:
+        err.print(f"{output}: released with {budget}; dataset '{name}' has spent {spent_text(standing)}.")
         err.print(f"Next: dpsketch show {output}, {then}")
     else:
         err.print(f"{output}: NOT PRIVATE, for studies only.")

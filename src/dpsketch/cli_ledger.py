@@ -16,7 +16,7 @@ from dpsketch.errors import BudgetError
 from dpsketch.privacy.budget import MOST_EPSILON, Budget, decimal_text
 
 if TYPE_CHECKING:
-    from dpsketch.privacy.account import Account, Cap, Plan, Spend
+    from dpsketch.privacy.account import Account, Cap, Plan, Spend, Standing
     from dpsketch.privacy.ledger import Ledger
 
 ledger_app = typer.Typer(help="What each dataset may spend and has spent.", no_args_is_help=True, rich_markup_mode=None)
@@ -82,6 +82,27 @@ def ledger_grant(
     _say_upgraded(book)
     book.grant(dataset, budget)
     err.print(f"Dataset '{dataset}' may spend {budget} in total.")
+
+
+@ledger_app.command("verify")
+def ledger_verify(
+    ledger: LedgerPlace,
+    checksum: Annotated[
+        str | None,
+        typer.Option(
+            "--head", metavar="CHECKSUM", help="What verify printed before: also refuse a copy from before then."
+        ),
+    ] = None,
+) -> None:
+    """Compare every row with its checksum and every total with the spends. Note the printed checksum elsewhere."""
+    from dpsketch.privacy.ledger import Ledger
+
+    book = Ledger(ledger, create=False)
+    _say_upgraded(book)
+    head = book.verify(checksum)
+    out.print(
+        f"The ledger is sound: {head.number:,} {'entry' if head.number == 1 else 'entries'}, checksum {head.checksum}"
+    )
 
 
 @ledger_app.command("declare")
@@ -164,7 +185,7 @@ def _accounts_table(accounts: Sequence[Account]) -> RichTable:
     return table
 
 
-def spent_text(account: Account) -> str:
+def spent_text(account: Standing) -> str:
     """epsilon 1 of 2 and delta 1e-06 of 1e-05"""
     from dpsketch.privacy.account import rounded
 
@@ -176,13 +197,13 @@ def spent_text(account: Account) -> str:
     return " and ".join(texts)
 
 
-def _kinds(account: Account) -> tuple[str, ...]:
+def _kinds(account: Standing) -> tuple[str, ...]:
     if account.cap.rho is not None:
         return ("rho",)
     return ("epsilon", "delta") if account.cap.delta or account.spent.delta else ("epsilon",)
 
 
-def _amounts(account: Account) -> dict[str, Cap]:
+def _amounts(account: Standing) -> dict[str, Cap]:
     return {"cap": account.cap, "spent": account.spent, "left": account.left}
 
 
@@ -244,6 +265,8 @@ def _account_facts(account: Account) -> dict[str, Any]:
 def _spend_facts(spend: Spend) -> dict[str, Any]:
     facts = spend.release.to_dict() | {"created": spend.created, "committed": spend.committed}
     if spend.partition is not None:
-        facts["partition"] = dict([spend.partition])
+        facts["partition"] = {spend.partition.column: spend.partition.value}
+        if spend.partition.snapshot is not None:
+            facts["snapshot"] = spend.partition.snapshot
     more = {"plan": spend.plan, "event": spend.event}
     return facts | {name: value for name, value in more.items() if value is not None}

@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 OnlyRows = Annotated[
     str | None, typer.Option("--only", metavar="COLUMN=VALUE", help="Use only the rows of one part of a partition.")
 ]
+Snapshot = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="With --only: you assert that TABLE is the whole of the snapshot NAME, and that everything released with "
+        "this NAME is read from the whole of the same, unchanged table. Then parts cost as much as the most costly "
+        "one; without it they add up.",
+    ),
+]
 Frequencies = Annotated[
     int | None, typer.Option(help="Add as many Fourier frequencies to the general recipe; by default none.")
 ]
@@ -61,6 +70,7 @@ def chosen_recipe(
     rows: int | None,
     frequencies: int | None,
     only: str | None,
+    snapshot: str | None,
     other: ReleasedSketch | None,
     purpose: str | None,
     clusters: int | None,
@@ -103,11 +113,17 @@ def chosen_recipe(
     else:
         chosen = Recipe.load(recipe)
     part = chosen.only
+    if part is not None and recipe is None:
+        part = Only(part.column, part.value)  # another sketch's snapshot is not this table's
     if only is not None:
         column, separator, value = only.partition("=")
         if not separator:
             raise RecipeError("--only needs a column and a value", "write --only region=north")
         part = Only(column, value)
+    if snapshot is not None:
+        if part is None:
+            raise RecipeError("--snapshot is for one part of a table", "pass --only region=north, or leave it out")
+        part = Only(part.column, part.value, snapshot)
     chosen = Recipe(chosen.parts, rows, chosen.sampling, part)
     if other is not None:
         agreed_pairs(facts, chosen, chosen.bind(facts), other)

@@ -58,7 +58,9 @@ class BudgetError(DpsketchError):
 
 
 class LedgerError(DpsketchError):
-    """The ledger cannot be used as asked."""
+    """The ledger cannot be used as asked. `lost`: it failed during a transaction, which may have been recorded."""
+
+    lost = False
 
 
 class FileError(DpsketchError):

@@ -27,6 +27,7 @@ from dpsketch.schema import Boolean, Category, Schema, nearest
 from dpsketch.toml_file import read_toml
 
 MOST_PARTS = 100
+_MOST_LETTERS = 200  # of a snapshot's name
 
 
 @dataclass(frozen=True)
@@ -98,15 +99,25 @@ class RowSampling:
 class Only:
     """The rows in which a category or boolean column has this value: one part of a partition.
 
-    Releases of different parts of a partition cost as much as the most costly of them, not their sum.
+    With `snapshot` you assert that the whole of a table is read, and that everything released of a dataset with this
+    snapshot's name is read from the whole of the same, unchanged table. Then releases of different parts cost as much
+    as the most costly of them. Without a snapshot, or with different ones, they add up: a person may have moved from
+    one part to another, or be in both of two files.
     """
 
     column: str
     value: str
+    snapshot: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.column, str) or not isinstance(self.value, str):
             raise RecipeError("Only needs the name of a column and a value, both texts", 'pass Only("region", "north")')
+        name = self.snapshot
+        if name is not None and not (isinstance(name, str) and name.isprintable() and 1 <= len(name) <= _MOST_LETTERS):
+            raise RecipeError(
+                f"Only: a snapshot's name must have 1 to {_MOST_LETTERS} printable characters",
+                'pass its date: Only("region", "north", snapshot="2026-11-01")',
+            )
 
     def level(self, schema: Schema) -> int:
         """The value's place among those of the column."""
@@ -133,12 +144,16 @@ class Only:
         return schema.column(self.column).levels_of(records.codes[schema.index(self.column)])
 
     def to_dict(self) -> dict[str, Any]:
-        return {"column": self.column, "value": self.value}
+        snapshot = {} if self.snapshot is None else {"snapshot": self.snapshot}
+        return {"column": self.column, "value": self.value} | snapshot
 
     @classmethod
     def from_dict(cls, facts: object) -> Only:
-        if not isinstance(facts, Mapping) or set(facts) != {"column", "value"}:
-            raise RecipeError("only has the parameters column and value", 'write column = "region", value = "north"')
+        if not isinstance(facts, Mapping) or not {"column", "value"} <= set(facts) <= {"column", "value", "snapshot"}:
+            raise RecipeError(
+                "only has the parameters column, value and perhaps snapshot",
+                'write column = "region", value = "north"',
+            )
         return cls(**facts)
 
 

@@ -12,7 +12,8 @@ from dp_accounting.pld import privacy_loss_distribution
 
 import dpsketch as dps
 from conftest import MIXED, mixed_table
-from dpsketch.privacy.accounting import ADD_REMOVE, Attempt, composed_spends, plan_cost
+from dpsketch.privacy.accounting import ADD_REMOVE, Attempt
+from dpsketch.privacy.composition import composed_spends, plan_cost
 from dpsketch.privacy.events import Mechanism, Noise, Release
 
 INTERVAL = 1e-4  # of the losses: each (epsilon, delta) pair may be rounded up by it, and all Gaussians together

@@ -335,8 +335,7 @@ CASES = [
     ),
     Case(
         RELEASE.replace("l.db", "no/folder/l.db"),
-        "LedgerError: the ledger cannot be used: unable to open database file\n"
-        "Hint: check the path and its permissions",
+        "LedgerError: the ledger cannot be made: No such file or directory\nHint: check the path and its permissions",
     ),
     Case(
         RELEASE.replace("l.db", "t.parquet"),
@@ -380,7 +379,8 @@ CASES = [
     ),
     Case(
         "ledger show empty.db",
-        "LedgerError: there is no ledger in empty.db\nHint: the first release, or dpsketch ledger grant, creates it",
+        "LedgerError: empty.db exists but is not a ledger\n"
+        "Hint: restore it from a backup if it was one; remove it if the ledger is meant to be new",
     ),
     Case(
         "ledger show damaged.db",

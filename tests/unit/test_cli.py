@@ -20,6 +20,7 @@ import pytest
 import dpsketch as dps
 from command_line import called
 from dpsketch.demo import SCHEMA, make_table
+from dpsketch.privacy.accounting import Partition
 from dpsketch.privacy.events import Mechanism, Noise, Release
 
 PROGRAM = str(Path(sys.executable).with_name("dpsketch"))
@@ -221,7 +222,7 @@ def test_a_ledger_is_readable_in_80_columns(tmp_path: Path) -> None:
     noise = (Noise(Mechanism.GAUSSIAN, 1, Fraction(10)),)
     release = Release(dps.Budget(0.123456789, 1.23456789e-7), noise)
     for value in "xy":
-        ledger.reserve(name, accounted, release, frozenset("i"), ("c", value))
+        ledger.reserve(name, accounted, release, frozenset("i"), Partition("c", value, "s"))
     ledger.commit(ledger.reserve(name, accounted, Release(dps.Budget(0.1), ()), frozenset("i")))
     ledger.grant("s", dps.Budget(1.0))
     ledger.reserve("s", ("row", 1, "add-remove"), Release(dps.Budget(0.1), (), Fraction(1, 3)), frozenset("j"))

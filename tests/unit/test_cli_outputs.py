@@ -200,6 +200,30 @@ def test_a_failed_commit_is_retried_and_costs_no_release(
     dps.open(folder / "x.sketch")
 
 
+def test_a_ledger_that_fails_during_the_spend_says_where_to_look(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that broke may have recorded the spend, or not; a refusal has not."""
+
+    def breaks(*_: Any) -> None:
+        error = LedgerError("the ledger cannot be used: the connection is gone")
+        error.lost = True
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dps.Ledger, "reserve", breaks)
+        done = release(folder)
+    assert "dpsketch ledger show says whether the spend of dataset 'hospital' was recorded." in done.stderr
+    assert release(folder).returncode == 0
+    assert "ledger show says" not in release(folder, "y.sketch").stderr
+
+
+def test_a_spend_is_committed_once(folder: Path) -> None:
+    release(folder)
+    ledger = dps.Ledger(folder / "l.db")
+    (spend,) = ledger.accounts()[0].spends
+    ledger.commit(spend.id)
+    assert called(folder, "ledger", "verify", "l.db").returncode == 0
+
+
 def test_closed_streams_do_not_fail_a_release(folder: Path) -> None:
     """Nor does the ledger get the number of standard error, and messages with it."""
     words = ["release", "hospital.parquet", "--schema", "hospital.toml", "--epsilon", "1", "--ledger", "l.db"]

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
-from dpsketch.privacy.accounting import ADD_REMOVE, Attempt, Cost, composed_spends, samples, total
+from dpsketch.privacy.accounting import ADD_REMOVE, Cost, Partition, samples
 from dpsketch.privacy.budget import Budget
+from dpsketch.privacy.composition import composed_spends
 from dpsketch.privacy.events import Release
 
 Accounted = tuple[str, int, str]  # unit, most rows of it, relation
@@ -45,12 +46,12 @@ class Spend:
 
     id: str
     release: Release
-    lineage: frozenset[str]
-    partition: tuple[str, str] | None
-    plan: str | None
-    event: str | None
-    created: str
-    committed: bool
+    lineage: frozenset[str] = frozenset()
+    partition: Partition | None = None
+    plan: str | None = None
+    event: str | None = None
+    created: str = ""
+    committed: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,10 @@ class Plan:
     created: str
 
     @property
+    def cost(self) -> Cost:
+        return Cost(self.epsilon, self.delta, Fraction(0))
+
+    @property
     def saves(self) -> bool:
         """Whether the releases would cost more one by one."""
         budgets = self.used + self.unused
@@ -75,14 +80,15 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Account:
-    """A dataset's cap and everything spent from it, committed or not. Unit and relation are None before any spend."""
+class Standing:
+    """A dataset's cap and the total spent from it, committed or not: what a decision needs. Unit and relation are None
+    before any spend.
+    """
 
     dataset: str
     accounted: Accounted | None
     cap: Cap
-    plans: tuple[Plan, ...]
-    spends: tuple[Spend, ...]
+    total: Cost
 
     @property
     def unit(self) -> str | None:
@@ -93,25 +99,6 @@ class Account:
         return None if self.accounted is None else self.accounted[2]
 
     @property
-    def parts(self) -> int:
-        """How many parts of the table were released from on their own."""
-        return len({spend.partition for spend in self.spends} - {None})
-
-    @property
-    def samples(self) -> int:
-        """How many samples of the rows were released from."""
-        return samples(self.spends)
-
-    @property
-    def total(self) -> Cost:
-        return self.with_attempts()
-
-    def with_attempts(self, *attempts: Attempt, relation: str | None = None) -> Cost:
-        """The total had these releases been made, too."""
-        spent = total([*self.spends, *attempts], self.relation or relation or ADD_REMOVE)
-        return sum((Cost(plan.epsilon, plan.delta, Fraction(0)) for plan in self.plans), spent)
-
-    @property
     def spent(self) -> Cap:
         """The total in the cap's kind."""
         cost = self.total
@@ -120,6 +107,24 @@ class Account:
     @property
     def left(self) -> Cap:
         return self.cap.after(self.total)
+
+
+@dataclass(frozen=True)
+class Account(Standing):
+    """A dataset's cap, its total, and everything that was spent from it."""
+
+    plans: tuple[Plan, ...]
+    spends: tuple[Spend, ...]
+
+    @property
+    def parts(self) -> int:
+        """How many parts of the table were released from on their own."""
+        return len({spend.partition for spend in self.spends} - {None})
+
+    @property
+    def samples(self) -> int:
+        """How many samples of the rows were released from."""
+        return samples(self.spends)
 
     def as_one_plan(self, delta: Fraction) -> Fraction:
         """The ε at δ of all its releases, had they been declared as one plan."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from dpsketch.errors import BudgetError
 from dpsketch.precise import precise
@@ -21,9 +20,6 @@ REPLACE_ONE = Relation.REPLACE_ONE.value
 _DECIMALS = 10**12
 _PRECISION = 200
 _MARGIN = 2.0**-100  # relative, far above the rounding of a few operations with 200 bits
-_LOSS_INTERVAL = 1e-4  # privacy losses are rounded up to multiples of it, or of a power of two times it,
-_MOST_LOSSES = 1 << 20  # so that there are at most so many
-_LOSS_DECIMALS = 10**6
 
 
 @dataclass(frozen=True)
@@ -39,8 +35,26 @@ class Cost:
         epsilon = self.epsilon + other.epsilon if known else None  # type: ignore[operator]
         return Cost(epsilon, self.delta + other.delta, self.rho + other.rho)
 
+    def __sub__(self, other: Cost) -> Cost:
+        """The cost without that of some of its releases. What only ρ can count stays so."""
+        known = self.epsilon is not None and other.epsilon is not None
+        epsilon = self.epsilon - other.epsilon if known else None  # type: ignore[operator]
+        return Cost(epsilon, self.delta - other.delta, self.rho - other.rho)
+
 
 FREE = Cost(Fraction(0), Fraction(0), Fraction(0))
+
+
+class Partition(NamedTuple):
+    """The rows with one value of a column.
+
+    Parts with the same `snapshot` were read from the whole of one unchanged table, so that a unit is in one of them at
+    most; the curator asserts it. Without a snapshot nothing is known about which units two parts share.
+    """
+
+    column: str
+    value: str
+    snapshot: str | None = None
 
 
 class Counted(Protocol):
@@ -53,7 +67,7 @@ class Counted(Protocol):
     @property
     def lineage(self) -> frozenset[str]: ...
     @property
-    def partition(self) -> tuple[str, str] | None: ...
+    def partition(self) -> Partition | None: ...
     @property
     def plan(self) -> str | None: ...
 
@@ -64,7 +78,7 @@ class Attempt:
 
     release: Release
     lineage: frozenset[str] = frozenset()
-    partition: tuple[str, str] | None = None
+    partition: Partition | None = None
     plan: str | None = None
 
 
@@ -113,6 +127,113 @@ def release_rho(release: Release) -> Fraction:
     return inner_budget(release.budget, release.rate)[0] ** 2 / 2
 
 
+@dataclass(frozen=True)
+class Together:
+    """Sums over the releases of one sample of the rows, in the order they were made, or over a single release.
+
+    `inner` and `slack` are Σε and Σδ on the sample, `weighted` is Σδ with the weights of `_suspicion`. `rate` is what
+    the releases have in common, 1 if they differ.
+    """
+
+    count: int = 0
+    rate: Fraction = Fraction(1)
+    inner: Fraction = Fraction(0)
+    slack: Fraction = Fraction(0)
+    weighted: Fraction = Fraction(0)
+    largest_epsilon: Fraction = Fraction(0)
+    delta: Fraction = Fraction(0)
+    rho: Fraction = Fraction(0)
+    has_epsilon: bool = True  # no budget is of ρ
+    pure: bool = True  # sampled, without δ and Gaussian noise
+
+    def plus(self, release: Release) -> Together:
+        """These and one more."""
+        rate = release.rate or Fraction(1)
+        if self.count and rate != self.rate:
+            rate = Fraction(1)
+        sums = replace(
+            self,
+            count=self.count + 1,
+            rate=rate,
+            delta=self.delta + release.budget.exact_delta,
+            rho=self.rho + release_rho(release),
+            pure=self.pure and _pure_sample(release),
+        )
+        if release.budget.rho is not None:
+            return replace(sums, has_epsilon=False)
+        epsilon, slack = inner_budget(release.budget, release.rate)
+        weighted = self.weighted if rate == self.rate or not self.count else self.slack
+        return replace(
+            sums,
+            inner=self.inner + epsilon,
+            slack=self.slack + slack,
+            weighted=weighted + slack * _suspicion(self.inner, rate),
+            largest_epsilon=max(self.largest_epsilon, release.budget.exact_epsilon),
+        )
+
+    @property
+    def cost(self) -> Cost:
+        if not self.has_epsilon:
+            return Cost(None, self.delta, self.rho)
+        if self.count == 1:
+            epsilon, delta = self.largest_epsilon, self.delta
+        else:
+            epsilon, delta = max(amplified(self.inner, self.rate), self.largest_epsilon), self.weighted
+        # Of a pure sample, the smaller of the noises' ρ, which sampling does not lower, and ε²/2.
+        return Cost(epsilon, delta, min(self.rho, epsilon**2 / 2) if self.pure else self.rho)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Spends that are counted together, and what they cost; `part` is None if they are of the whole table."""
+
+    spends: tuple[Counted, ...]
+    together: Together
+    cost: Cost
+    part: Partition | None
+
+
+def release_cost(together: Together, planned: bool) -> Cost:
+    """What releases cost beside the plan that has paid for them, if there is one."""
+    return Cost(Fraction(0), Fraction(0), together.rho) if planned else together.cost
+
+
+def disjoint_part(partition: Partition | None) -> Partition | None:
+    """The part of a snapshot. Others count as the whole table: who is in them may be in any other part as well."""
+    return None if partition is None or partition.snapshot is None else partition
+
+
+def groups(spends: Iterable[Counted]) -> list[Group]:
+    """Spends that share a sample of rows, together: those whose raw sketches have inputs in common, also by others."""
+    made: dict[int, list[Counted]] = {}  # by the number of the group's first spend or, if joined, of the joining one
+    newest: dict[int, int] = {}
+    of_input: dict[str, int] = {}
+    for number, spend in enumerate(spends):
+        shared = {of_input[one] for one in spend.lineage if one in of_input} if is_sample(spend) else set()
+        group = shared.pop() if len(shared) == 1 else number
+        if shared:
+            made[group] = [one for other in sorted(shared, key=newest.__getitem__) for one in made.pop(other)]
+            of_input.update((one, group) for member in made[group] for one in member.lineage)
+        made.setdefault(group, []).append(spend)
+        if is_sample(spend):
+            newest[group] = number
+            of_input.update((one, group) for one in spend.lineage)
+    return [_group(group) for group in made.values()]
+
+
+def is_sample(spend: Counted) -> bool:
+    return spend.release.rate is not None and spend.plan is None
+
+
+def _group(spends: Sequence[Counted]) -> Group:
+    together = Together()
+    for spend in spends:
+        together = together.plus(spend.release)
+    parts = {disjoint_part(spend.partition) for spend in spends}
+    part = parts.pop() if len(parts) == 1 else None  # a sample of several parts counts for each row
+    return Group(tuple(spends), together, release_cost(together, spends[0].plan is not None), part)
+
+
 def total(spends: Iterable[Counted], relation: str) -> Cost:
     """What all spends cost together, in the order they were made; those of a plan cost no ε and δ, the plan did.
 
@@ -120,109 +241,43 @@ def total(spends: Iterable[Counted], relation: str) -> Cost:
     any bound on this total that never was exceeded; the same for ρ.
     Source: PRIVACY "Ledger"; docs/proofs/accounting.md.
     """
-    sums: dict[tuple[str, str] | None, Cost] = {}
-    for group in _samples(spends):
-        partitions = {spend.partition for spend in group}
-        part = partitions.pop() if len(partitions) == 1 else None  # a sample of several parts counts for each row
-        sums[part] = sums.get(part, FREE) + _group_cost(group)
+    sums: dict[Partition | None, Cost] = {}
+    for group in groups(spends):
+        sums[group.part] = sums.get(group.part, FREE) + group.cost
     result = sums.pop(None, FREE)
-    for column in {part[0] for part in sums if part is not None}:
-        values = [cost for part, cost in sums.items() if part is not None and part[0] == column]
-        result += _worst(values, 1 if relation == ADD_REMOVE else 2)
+    for cut in {(part.column, part.snapshot) for part in sums if part is not None}:
+        costs = [cost for part, cost in sums.items() if part is not None and (part.column, part.snapshot) == cut]
+        result += _worst(costs, parts_met(relation))
     return result
 
 
-def composed_spends(spends: Iterable[Counted], delta: Fraction, relation: str) -> Fraction:
-    """What these releases cost at δ had they been declared up front. (No gain from parts, except by closed form.)"""
-    alone = [Attempt(spend.release, spend.lineage, spend.partition) for spend in spends]
-    pairs: Counter[tuple[Fraction, Fraction]] = Counter()
-    mu_squared = Fraction(0)
-    for group in _samples(alone):
-        release = group[0].release
-        if len(group) > 1 or (release.rate is not None and release.budget.rho is None):
-            cost = _group_cost(group)
-            if cost.epsilon is not None:
-                pairs[cost.epsilon, cost.delta] += 1
-                continue
-        for release in (spend.release for spend in group):
-            more, mu = _losses(release)
-            pairs.update(more)
-            mu_squared += mu
-    closed = total(alone, relation)
-    return _composed(pairs, mu_squared, closed.epsilon, closed.delta, delta)
+def parts_met(relation: str) -> int:
+    """In how many parts of a snapshot neighbouring tables differ at most: a replaced unit may move to another."""
+    return 1 if relation == ADD_REMOVE else 2
 
 
 def samples(spends: Iterable[Counted]) -> int:
     """How many samples of rows were released from; merged ones count as one."""
-    return sum(group[0].release.rate is not None and group[0].plan is None for group in _samples(spends))
+    return sum(is_sample(group.spends[0]) for group in groups(spends))
 
 
-def shares_sample(spends: Iterable[Counted], attempt: Attempt) -> bool:
-    """Whether one of these releases was of the same sample of rows."""
-    return attempt.release.rate is not None and any(_sampled_together(spend, attempt) for spend in spends)
+def _worst(costs: Sequence[Cost], parts: int) -> Cost:
+    """What a unit can meet that is in one of these disjoint parts, or moves from one to another."""
+    known = [cost.epsilon for cost in costs if cost.epsilon is not None]
+    epsilon = _largest(known, parts) if len(known) == len(costs) else None
+    return Cost(epsilon, _largest([cost.delta for cost in costs], parts), _largest([cost.rho for cost in costs], parts))
 
 
-def plan_cost(budgets: Sequence[Budget], delta: Fraction) -> Fraction:
-    """ε at δ of releases with these budgets, in any order, whatever they will be; those with ρ are Gaussian.
-
-    Source: Kairouz, Oh and Viswanath 2015, Theorem 3.3; Zhu, Dong and Wang 2022, Theorem 10; docs/proofs/accounting.md.
-    """
-    pairs = Counter((budget.exact_epsilon, budget.exact_delta) for budget in budgets if budget.rho is None)
-    mu_squared = sum((2 * budget.exact_rho for budget in budgets if budget.rho is not None), Fraction(0))
-    epsilon = sum((epsilon * times for (epsilon, _), times in pairs.items()), Fraction(0))
-    deltas = sum((delta * times for (_, delta), times in pairs.items()), Fraction(0))
-    return _composed(pairs, mu_squared, None if mu_squared else epsilon, deltas, delta)
+def _largest(numbers: Sequence[Fraction], count: int) -> Fraction:
+    return sum(sorted(numbers, reverse=True)[:count], Fraction(0))
 
 
-def _samples(spends: Iterable[Counted]) -> list[list[Counted]]:
-    """Spends that share a sample of rows, together: those whose raw sketches have inputs in common, also by others."""
-    groups: list[list[Counted]] = []
-    for spend in spends:
-        joined = [spend]
-        if spend.release.rate is not None and spend.plan is None:
-            shared = [group for group in groups if any(_sampled_together(one, spend) for one in group)]
-            groups = [group for group in groups if not any(group is other for other in shared)]
-            joined = [one for group in shared for one in group] + joined
-        groups.append(joined)
-    return groups
-
-
-def _sampled_together(one: Counted, two: Counted) -> bool:
-    return one.release.rate is not None and one.plan is None and bool(one.lineage & two.lineage)
-
-
-def _group_cost(group: Sequence[Counted]) -> Cost:
-    """The cost of releases of one sample, or of a single release."""
-    releases = [spend.release for spend in group]
-    rho = sum((release_rho(release) for release in releases), Fraction(0))
-    if group[0].plan is not None:
-        return Cost(Fraction(0), Fraction(0), rho)
-    if any(release.budget.rho is not None for release in releases):
-        return Cost(None, sum((release.budget.exact_delta for release in releases), Fraction(0)), rho)
-    if len(releases) == 1:
-        epsilon, delta = releases[0].budget.exact_epsilon, releases[0].budget.exact_delta
-        return Cost(epsilon, delta, _group_rho(releases, epsilon, rho))
-    rates = {release.rate for release in releases}
-    rate = rates.pop() if len(rates) == 1 else None
-    inner, delta = Fraction(0), Fraction(0)
-    for release in releases:
-        epsilon, slack = inner_budget(release.budget, release.rate)
-        delta += slack * _suspicion(inner, rate or Fraction(1))
-        inner += epsilon
-    least = max(release.budget.exact_epsilon for release in releases)
-    joint = max(amplified(inner, rate or Fraction(1)), least)
-    return Cost(joint, delta, _group_rho(releases, joint, rho))
-
-
-def _group_rho(releases: Sequence[Release], epsilon: Fraction, rho: Fraction) -> Fraction:
-    """The smaller of the noises' ρ, which sampling does not lower, and ε²/2 of what a pure sample costs the table."""
-    pure = all(
+def _pure_sample(release: Release) -> bool:
+    return (
         release.rate is not None
         and release.budget.delta == 0
         and all(noise.epsilon is not None for noise in release.noises)
-        for release in releases
     )
-    return min(rho, epsilon**2 / 2) if pure else rho
 
 
 def _suspicion(epsilon: Fraction, rate: Fraction) -> Fraction:
@@ -237,89 +292,6 @@ def _suspicion(epsilon: Fraction, rate: Fraction) -> Fraction:
         likely = share / (share + (1 - share) * exact.exp(-_number(exact, epsilon)))
         steps = int(exact.ceil(likely * _DECIMALS * (1 + exact.mpf(_MARGIN))))
     return min(Fraction(steps, _DECIMALS), Fraction(1))
-
-
-def _worst(costs: Sequence[Cost], values: int) -> Cost:
-    """What a unit can meet that is in one of these disjoint parts, or moves from one to another."""
-    known = [cost.epsilon for cost in costs if cost.epsilon is not None]
-    epsilon = _largest(known, values) if len(known) == len(costs) else None
-    return Cost(
-        epsilon, _largest([cost.delta for cost in costs], values), _largest([cost.rho for cost in costs], values)
-    )
-
-
-def _largest(numbers: Sequence[Fraction], count: int) -> Fraction:
-    return sum(sorted(numbers, reverse=True)[:count], Fraction(0))
-
-
-def _losses(release: Release) -> tuple[Counter[tuple[Fraction, Fraction]], Fraction]:
-    """A release as (ε, δ) pairs and a Gaussian: by its noises, or by its budget if it names none."""
-    pairs: Counter[tuple[Fraction, Fraction]] = Counter()
-    if not release.noises:
-        if release.budget.rho is not None:
-            return pairs, 2 * release.budget.exact_rho
-        return Counter([inner_budget(release.budget, release.rate)]), Fraction(0)
-    mu_squared = Fraction(0)
-    for noise in release.noises:
-        if noise.epsilon is None:
-            mu_squared += 2 * noise.rho
-        elif noise.epsilon:
-            pairs[noise.epsilon, Fraction(0)] += 1
-    return pairs, mu_squared
-
-
-def _composed(
-    pairs: Counter[tuple[Fraction, Fraction]],
-    mu_squared: Fraction,
-    closed_epsilon: Fraction | None,
-    closed_delta: Fraction,
-    delta: Fraction,
-) -> Fraction:
-    """The smaller of the sum of the ε, if that of the δ allows it, and what the distribution of losses gives."""
-    found = []
-    if closed_epsilon is not None and closed_delta <= delta:
-        found.append(closed_epsilon)
-    if delta > 0 and (pairs or mu_squared):
-        epsilon = _loss_epsilon(pairs, mu_squared, delta)
-        if math.isfinite(epsilon):
-            found.append(Fraction(math.ceil(epsilon * _LOSS_DECIMALS) + 1, _LOSS_DECIMALS))
-    if not found:
-        raise BudgetError(f"these releases have no finite epsilon at delta {float(delta):g}", "choose a larger delta")
-    return min(found)
-
-
-def _loss_epsilon(pairs: Counter[tuple[Fraction, Fraction]], mu_squared: Fraction, delta: Fraction) -> float:
-    """ε at δ by the distribution of privacy losses: all Gaussians are one, every pair is the worst with its (ε, δ)."""
-    from dp_accounting.pld import privacy_loss_distribution as losses  # takes a second to import
-    from dp_accounting.pld.common import DifferentialPrivacyParameters
-
-    mu = math.nextafter(math.sqrt(_above(mu_squared)), math.inf) if mu_squared else 0.0
-    width = 2 * sum(float(epsilon) * times for (epsilon, _), times in pairs.items()) + 20 * mu
-    interval = _LOSS_INTERVAL
-    while width / interval > _MOST_LOSSES:
-        interval *= 2
-    # Convolutions are rounded. Each of the probabilities is off by about 2^-52 of the largest; by Parseval's equation
-    # their sum is off by the square root of their number times that.
-    events = sum(pairs.values()) + 1
-    rounding = 8 * 2.0**-52 * events * math.sqrt(width / interval + events)
-    target = math.nextafter(float(delta), 0) - rounding
-    if target <= 0:
-        return math.inf
-    composed = losses.identity(interval)
-    for (epsilon, slack), times in sorted(pairs.items()):
-        parameters = DifferentialPrivacyParameters(_above(epsilon), _above(slack))
-        composed = composed.compose(losses.from_privacy_parameters(parameters, interval).self_compose(times))
-    if mu:
-        gaussian = losses.from_gaussian_mechanism(
-            math.nextafter(1 / mu, 0), value_discretization_interval=interval, use_connect_dots=False
-        )
-        composed = composed.compose(gaussian)
-    return float(composed.get_epsilon_for_delta(target))
-
-
-def _above(fraction: Fraction) -> float:
-    number = float(fraction)
-    return number if Fraction(number) >= fraction else math.nextafter(number, math.inf)
 
 
 def _number(exact: Any, fraction: Fraction) -> Any:

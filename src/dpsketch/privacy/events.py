@@ -82,11 +82,8 @@ class Release:
         return sum((noise.rho for noise in self.noises), Fraction(0))
 
     def to_dict(self) -> dict[str, Any]:
-        budget = {"rho": self.budget.rho} if self.budget.rho is not None else {"epsilon": self.budget.epsilon}
-        if self.budget.delta:
-            budget["delta"] = self.budget.delta
         rate = {} if self.rate is None else {"rate": str(self.rate)}
-        return {"budget": budget} | rate | {"noises": [noise.to_dict() for noise in self.noises]}
+        return {"budget": budget_facts(self.budget)} | rate | {"noises": [noise.to_dict() for noise in self.noises]}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Release:
@@ -95,6 +92,12 @@ class Release:
             raise ValueError("rate")
         noises = tuple(Noise.from_dict(noise) for noise in facts["noises"])
         return cls(Budget(**facts["budget"]), noises, rate)
+
+
+def budget_facts(budget: Budget) -> dict[str, Any]:
+    """The arguments that make this budget."""
+    facts = {"rho": budget.rho} if budget.rho is not None else {"epsilon": budget.epsilon}
+    return facts | ({"delta": budget.delta} if budget.delta else {})
 
 
 def exact_number(text: object) -> Fraction:

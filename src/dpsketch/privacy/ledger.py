@@ -7,27 +7,32 @@ import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 
 from dpsketch.errors import BudgetError, LedgerError
-from dpsketch.privacy.account import Account, Accounted, Cap, Plan, Spend, rounded, unit_text
-from dpsketch.privacy.accounting import (
-    ADD_REMOVE,
-    REPLACE_ONE,
-    Attempt,
-    Cost,
-    plan_cost,
-)
+from dpsketch.privacy.account import Account, Accounted, Cap, Plan, Spend, Standing, rounded, unit_text
+from dpsketch.privacy.accounting import ADD_REMOVE, REPLACE_ONE, Attempt, Partition
 from dpsketch.privacy.budget import MOST_EPSILON, Budget
-from dpsketch.privacy.events import Release
-from dpsketch.privacy.ledger_store import Store, damaged
-from dpsketch.privacy.ledger_tables import commits, datasets, grants, plans, spends
+from dpsketch.privacy.composition import plan_cost
+from dpsketch.privacy.events import Release, budget_facts
+from dpsketch.privacy.ledger_chain import Entry, Head, as_written, has_checksum
+from dpsketch.privacy.ledger_rows import (
+    RunningTotals,
+    read_account,
+    read_plans,
+    read_spends,
+    read_standing,
+    unused_budgets,
+)
+from dpsketch.privacy.ledger_store import Store
+from dpsketch.privacy.ledger_tables import commits, datasets, grants, plans, spends, totals
 from dpsketch.privacy.refusals import check_entry, check_plan, check_release, refusal
+from dpsketch.privacy.running import Totals, cost_of, cost_value, input_key, total_key, totals_after, totals_of
 
 
 class Ledger:
@@ -50,29 +55,29 @@ class Ledger:
         if not budget.private:
             raise BudgetError("a cap must be finite", "pass --epsilon with a number")
         _check_name("a dataset's name", dataset, "another DATASET")
-        with self._store.transaction() as connection:
-            account = _account(connection, dataset)
-            if account is not None and budget.rho is None and account.total.epsilon is None:
+        with self._entry() as (connection, entry):
+            standing = read_standing(connection, RunningTotals(connection), dataset)
+            if standing is not None and budget.rho is None and standing.total.epsilon is None:
                 raise BudgetError(
                     f"dataset '{dataset}' has releases that only rho can count", "grant rho: --rho with a number"
                 )
-            if account is not None and budget.rho is not None and account.plans:
+            if standing is not None and budget.rho is not None and _has_plan(connection, dataset):
                 raise BudgetError(
                     f"dataset '{dataset}' has plans, which only epsilon and delta can count", "grant epsilon and delta"
                 )
-            _add_grant(connection, dataset, Cap.of(budget))
+            _add_grant(entry, dataset, Cap.of(budget))
 
     def check(
         self,
         dataset: str,
         accounted: Accounted,
         release: Release,
-        partition: tuple[str, str] | None = None,
+        partition: Partition | None = None,
         plan: str | None = None,
     ) -> None:
         """Refuse now what `reserve` would refuse, so that no pass over the data is wasted. Records nothing."""
-        with self._store.transaction() as connection:
-            _room(connection, dataset, accounted, Attempt(release, frozenset(), partition, plan))
+        with self._store.reading() as connection:
+            _room(connection, dataset, accounted, Attempt(release, frozenset(), partition, plan), "")
 
     def reserve(
         self,
@@ -80,7 +85,7 @@ class Ledger:
         accounted: Accounted,
         release: Release,
         lineage: frozenset[str],
-        partition: tuple[str, str] | None = None,
+        partition: Partition | None = None,
         plan: str | None = None,
     ) -> str:
         """Record a spend before any noise is drawn, or refuse it. Returns its id.
@@ -93,32 +98,37 @@ class Ledger:
         if release.rate is not None and not lineage:
             raise LedgerError("a release of a sample must say of which", "pass the raw sketch's lineage")
         spend = secrets.token_hex(16)
-        with self._store.transaction() as connection:
-            _check_lineage(connection, dataset, lineage)
-            account = _room(connection, dataset, accounted, Attempt(release, lineage, partition, plan))
-            if account is None:
-                _add_grant(connection, dataset, Cap.of(release.budget))
-            if account is None or account.accounted is None:
-                _add_dataset(connection, dataset, accounted)
-            column, value = partition or (None, None)
-            connection.execute(
-                spends.insert().values(
-                    id=spend,
-                    dataset=dataset,
-                    release=json.dumps(release.to_dict()),
-                    lineage=json.dumps(sorted(lineage)),
-                    partition_column=column,
-                    partition_value=value,
-                    plan=plan,
-                    created=_now(),
-                )
+        with self._entry() as (connection, entry):
+            standing, changed = _room(connection, dataset, accounted, Attempt(release, lineage, partition, plan), spend)
+            if standing is None:
+                _add_grant(entry, dataset, Cap.of(release.budget))
+            if standing is None or standing.accounted is None:
+                _add_dataset(entry, dataset, accounted)
+            column, value, snapshot = partition or (None, None, None)
+            entry.add(
+                spends,
+                id=spend,
+                dataset=dataset,
+                release=json.dumps(release.to_dict()),
+                lineage=json.dumps(sorted(lineage)),
+                partition_column=column,
+                partition_value=value,
+                partition_snapshot=snapshot,
+                plan=plan,
+                created=_now(),
             )
+            _add_totals(entry, changed)
         return spend
 
     def commit(self, spend: str) -> None:
-        """Record that the reserved release was made."""
-        with self._store.transaction() as connection:
-            connection.execute(commits.insert().values(spend=spend))
+        """Record that the reserved release was made, once. A crash of the machine may forget it: the spend counts
+        anyway.
+        """
+        with self._store.reading() as connection:
+            if connection.execute(sa.select(commits).where(commits.c.spend == spend)).first() is not None:
+                return
+        with self._entry(durable=False) as (_, entry):
+            entry.add(commits, spend=spend)
 
     def declare(self, dataset: str, accounted: Accounted, name: str, budgets: Sequence[Budget], delta: float) -> Plan:
         """Reserve a plan: releases with these budgets, in any order, for what they cost together at `delta`.
@@ -137,65 +147,120 @@ class Ledger:
                 "declare fewer or smaller releases",
             )
         plan = Plan(name, (), tuple(budgets), epsilon, slack, _now())
-        with self._store.transaction() as connection:
-            account = _known(connection, dataset, accounted)
-            if account is None:
-                _add_grant(connection, dataset, Cap(epsilon, slack, None))
+        with self._entry() as (connection, entry):
+            get = RunningTotals(connection)
+            standing = _known(connection, get, dataset, accounted)
+            if standing is None:
+                _add_grant(entry, dataset, Cap(epsilon, slack, None))
             else:
-                check_plan(account, name, Cost(epsilon, slack, Fraction(0)))
-            if account is None or account.accounted is None:
-                _add_dataset(connection, dataset, accounted)
-            connection.execute(
-                plans.insert().values(
-                    dataset=dataset,
-                    name=name,
-                    budgets=json.dumps([_entry(budget, times) for budget, times in Counter(budgets).items()]),
-                    epsilon=str(epsilon),
-                    delta=str(slack),
-                    created=plan.created,
-                )
+                if _has_plan(connection, dataset, name):
+                    raise LedgerError(f"dataset '{dataset}' has a plan '{name}' already", "choose another name")
+                check_plan(standing, plan.cost)
+            if standing is None or standing.accounted is None:
+                _add_dataset(entry, dataset, accounted)
+            entry.add(
+                plans,
+                dataset=dataset,
+                name=name,
+                budgets=json.dumps(
+                    [budget_facts(budget) | {"times": times} for budget, times in Counter(budgets).items()]
+                ),
+                epsilon=str(epsilon),
+                delta=str(slack),
+                created=plan.created,
             )
+            key = total_key(dataset)
+            _add_totals(entry, {key: cost_value(cost_of(get(key)) + plan.cost)})
         return plan
 
+    def standing(self, dataset: str) -> Standing | None:
+        """What a dataset may spend and has spent; None if it is new to the ledger."""
+        with self._store.reading() as connection:
+            return read_standing(connection, RunningTotals(connection), dataset)
+
     def accounts(self) -> tuple[Account, ...]:
-        """Every dataset that was granted a cap or has spent."""
-        with self._store.transaction() as connection:
-            names = connection.scalars(sa.select(grants.c.dataset).distinct()).all()
-            found = [_account(connection, name) for name in sorted(names)]
-        return tuple(account for account in found if account is not None)
+        """Every dataset that was granted a cap or has spent, with all its spends."""
+        with self._store.reading() as connection:
+            return _accounts(connection)
+
+    def verify(self, checksum: str | None = None) -> Head:
+        """Compare all rows with their checksums and all totals with the spends, or raise what is wrong.
+
+        `checksum`, of an earlier `verify`, tells whether this is a copy from before it.
+        """
+        newest = self._store.verify()
+        with self._store.reading() as connection:
+            if checksum is not None and not has_checksum(connection, checksum):
+                raise LedgerError(
+                    "the ledger has no entry with that checksum: it is an older copy, or another ledger",
+                    "go on with the newest copy, or lower the caps by what was released since this one was made",
+                )
+            _accounts(connection)
+        return newest
+
+    @contextmanager
+    def _entry(self, durable: bool = True) -> Iterator[tuple[sa.Connection, Entry]]:
+        with self._store.writing(durable) as connection:
+            entry = Entry(connection)
+            yield connection, entry
+            entry.seal()
 
 
-def _room(connection: sa.Connection, dataset: str, accounted: Accounted, attempt: Attempt) -> Account | None:
-    """The dataset's account, None for a new one, if it has room for the release."""
+def _accounts(connection: sa.Connection) -> tuple[Account, ...]:
+    names = connection.scalars(sa.select(grants.c.dataset).distinct()).all()
+    return tuple(read_account(connection, name) for name in sorted(names))
+
+
+def _room(
+    connection: sa.Connection, dataset: str, accounted: Accounted, attempt: Attempt, spend: str
+) -> tuple[Standing | None, Totals]:
+    """How the dataset stands, None for a new one, and the totals that the release changes, if there is room for it."""
     check_release(attempt, accounted)
-    account = _known(connection, dataset, accounted)
+    get = RunningTotals(connection)
+    get.read([input_key(one) for one in sorted(attempt.lineage)])
+    _check_lineage(get, dataset, attempt.lineage)
+    standing = _known(connection, get, dataset, accounted)
     if attempt.plan is not None:
-        check_entry(account, dataset, attempt.plan, attempt)
-    if account is not None and not account.cap.covers(account.with_attempts(attempt, relation=accounted[2])):
-        raise refusal(account, attempt, accounted[2])
-    return account
+        check_entry(unused_budgets(connection, get, dataset, attempt.plan), dataset, attempt.plan, attempt)
+    changed = _totals_with(connection, get, dataset, accounted[2], attempt, spend)
+    after = cost_of(changed[total_key(dataset)])
+    if standing is not None and not standing.cap.covers(after):
+        apart = _totals_with(connection, get, dataset, accounted[2], replace(attempt, lineage=frozenset()), spend)
+        raise refusal(standing, attempt, after, cost_of(apart[total_key(dataset)]))
+    return standing, {key: value for key, value in changed.items() if get(key) != value}
 
 
-def _check_lineage(connection: sa.Connection, dataset: str, lineage: frozenset[str]) -> None:
+def _totals_with(
+    connection: sa.Connection, get: RunningTotals, dataset: str, relation: str, attempt: Attempt, spend: str
+) -> Totals:
+    """The totals after the release. Where they do not follow from the totals before it, all spends are read."""
+    made = Spend(spend, attempt.release, attempt.lineage, attempt.partition, attempt.plan)
+    with as_written():
+        changed = totals_after(get, dataset, relation, made)
+    if changed is not None:
+        return changed
+    before = read_spends(connection, dataset)
+    return totals_of(dataset, relation, [*before, made], read_plans(connection, dataset, before))
+
+
+def _check_lineage(get: RunningTotals, dataset: str, lineage: frozenset[str]) -> None:
     """Refuse to count the same input under two names: its people would get two budgets."""
-    others = sa.select(spends.c.dataset, spends.c.lineage).where(spends.c.dataset != dataset)
-    for name, ids in connection.execute(others):
-        with _as_written():
-            known = _ids(ids)
-        if lineage & known:
+    for one in sorted(lineage):
+        known = get(input_key(one))
+        if known is not None and known[0] != dataset:
             raise LedgerError(
-                f"this raw sketch holds an input that was released as dataset '{name}'",
-                f"release it under that name: --dataset {name}",
+                f"this raw sketch holds an input that was released as dataset '{known[0]}'",
+                f"release it under that name: --dataset {known[0]}",
             )
 
 
-def _known(connection: sa.Connection, dataset: str, accounted: Accounted) -> Account | None:
-    """The account, if it counts the same units by the same relation."""
+def _known(connection: sa.Connection, get: RunningTotals, dataset: str, accounted: Accounted) -> Standing | None:
+    """How the dataset stands, if it counts the same units by the same relation."""
     _check_name("a dataset's name", dataset, "--dataset NAME")
     if accounted[2] not in (ADD_REMOVE, REPLACE_ONE):
         raise LedgerError(f"a relation must be {ADD_REMOVE} or {REPLACE_ONE}, got {accounted[2]!r} instead")
-    account = _account(connection, dataset)
-    known = None if account is None else account.accounted
+    standing = read_standing(connection, get, dataset)
+    known = None if standing is None else standing.accounted
     if known is not None and known[:2] != accounted[:2]:
         raise LedgerError(
             f"dataset '{dataset}' is accounted per {unit_text(known)}, this release is per {unit_text(accounted)}",
@@ -206,79 +271,28 @@ def _known(connection: sa.Connection, dataset: str, accounted: Accounted) -> Acc
             f"dataset '{dataset}' is accounted by the relation {known[2]}, this release is by {accounted[2]}",
             "use the same relation for every release of a dataset",
         )
-    return account
+    return standing
 
 
-@contextmanager
-def _as_written() -> Iterator[None]:
-    """Whatever goes wrong while rows are read is damage: we check what we write."""
-    try:
-        yield
-    except (ArithmeticError, AttributeError, BudgetError, LookupError, RecursionError, TypeError, ValueError):
-        raise damaged() from None
+def _has_plan(connection: sa.Connection, dataset: str, *names: str) -> bool:
+    """Whether a dataset has a plan of such a name, or any."""
+    declared = sa.select(plans.c.entry).where(plans.c.dataset == dataset).limit(1)
+    return connection.scalar(declared.where(plans.c.name.in_(names)) if names else declared) is not None
 
 
-def _account(connection: sa.Connection, dataset: str) -> Account | None:
-    newest = sa.select(grants).where(grants.c.dataset == dataset).order_by(grants.c.number.desc()).limit(1)
-    grant = connection.execute(newest).one_or_none()
-    if grant is None:
-        return None
-    known = connection.execute(sa.select(datasets).where(datasets.c.name == dataset)).one_or_none()
-    accounted = None if known is None else (known.unit, known.max_rows_per_unit, known.relation)
-    made = sa.select(spends, commits.c.spend.label("committed")).outerjoin(commits, commits.c.spend == spends.c.id)
-    rows = connection.execute(made.where(spends.c.dataset == dataset).order_by(spends.c.number)).all()
-    declared = connection.execute(sa.select(plans).where(plans.c.dataset == dataset).order_by(plans.c.number)).all()
-    with _as_written():
-        cap = Cap(_fraction(grant.epsilon), Fraction(grant.delta), _fraction(grant.rho))
-        found = tuple(_spend(row) for row in rows)
-        return Account(dataset, accounted, cap, tuple(_plan(row, found) for row in declared), found)
-
-
-def _spend(row: Any) -> Spend:
-    partition = None if row.partition_column is None else (row.partition_column, row.partition_value)
-    release = Release.from_dict(json.loads(row.release))
-    lineage = _ids(row.lineage)
-    return Spend(row.id, release, lineage, partition, row.plan, row.event, row.created, row.committed is not None)
-
-
-def _ids(text: str) -> frozenset[str]:
-    ids = json.loads(text)
-    if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
-        raise ValueError("lineage")
-    return frozenset(ids)
-
-
-def _plan(row: Any, made: Sequence[Spend]) -> Plan:
-    unused: Counter[Budget] = Counter()
-    for entry in json.loads(row.budgets):
-        times = entry.pop("times", 1)
-        if not isinstance(times, int) or times < 1:
-            raise ValueError("times")
-        unused[Budget(**entry)] += times
-    used = [spend.release.budget for spend in made if spend.plan == row.name]
-    unused.subtract(used)
-    if not unused or min(unused.values()) < 0:
-        raise ValueError("budgets")
-    left = tuple(unused.elements())
-    return Plan(row.name, tuple(used), left, Fraction(row.epsilon), Fraction(row.delta), row.created)
-
-
-def _add_grant(connection: sa.Connection, dataset: str, cap: Cap) -> None:
+def _add_grant(entry: Entry, dataset: str, cap: Cap) -> None:
     numbers = {"epsilon": _text(cap.epsilon), "delta": str(cap.delta), "rho": _text(cap.rho)}
-    connection.execute(grants.insert().values(dataset=dataset, **numbers, created=_now()))
+    entry.add(grants, dataset=dataset, **numbers, created=_now())
 
 
-def _add_dataset(connection: sa.Connection, dataset: str, accounted: Accounted) -> None:
+def _add_dataset(entry: Entry, dataset: str, accounted: Accounted) -> None:
     unit, most, relation = accounted
-    connection.execute(datasets.insert().values(name=dataset, unit=unit, max_rows_per_unit=most, relation=relation))
+    entry.add(datasets, name=dataset, unit=unit, max_rows_per_unit=most, relation=relation)
 
 
-def _entry(budget: Budget, times: int) -> dict[str, Any]:
-    return {**Release(budget, ()).to_dict()["budget"], "times": times}
-
-
-def _fraction(text: str | None) -> Fraction | None:
-    return None if text is None else Fraction(text)
+def _add_totals(entry: Entry, changed: Totals) -> None:
+    for key, value in changed.items():
+        entry.add(totals, key=key, value=json.dumps(value))
 
 
 def _text(number: Fraction | None) -> str | None:

@@ -2,92 +2,177 @@
 
 from __future__ import annotations
 
-import os
 import re
+import sqlite3
 import threading
+import time
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.pool import NullPool, StaticPool
 
 from dpsketch.errors import LedgerError
 from dpsketch.privacy import ledger_tables
+from dpsketch.privacy.ledger_chain import Head, begin_chain, check_chain, damaged
+from dpsketch.privacy.ledger_file import (
+    busy,
+    check_file,
+    has_write_ahead_log,
+    in_line,
+    make_file,
+    not_a_ledger,
+    sqlite_engine,
+)
+from dpsketch.privacy.ledger_server import postgresql_engine
 
-_MIGRATIONS = Path(__file__).parent / "migrations"
-_LOCK_NUMBER = 0x6470736B65746368  # "dpsketch"
+_PATIENCE = 120.0  # seconds to wait for other processes, and for a server's answer
+_MOST_SCANNED = 10_000  # entries that opening a file checks, in about a tenth of a second
 _EXAMPLE = "write postgresql://user@host/database"
-_DAMAGE = re.compile(r"malformed|no such (table|column)|(relation|column) .* does not exist")
+_DAMAGE = re.compile(r"malformed|Could not decode|no such (table|column)|(relation|column) .* does not exist")
+_BUSY = re.compile(r"lock timeout|database is locked")
+_SILENT = re.compile(r"statement timeout|connection timeout|timeout expired")
 _HINTS = (  # what a database says, and what to do about it
     (
         r"permission denied for|must be owner",
-        "the role must be allowed to select and insert in the ledger's tables and to use their sequences, and to "
-        "create tables for a new ledger or an upgrade",
+        "the role must be allowed to select and insert in the ledger's tables, and to create tables for a new "
+        "ledger or an upgrade",
     ),
     (
         r"authentication failed|no password supplied|role .* does not exist|no pg_hba.conf entry",
         "check the user's name and password; the password is best kept in ~/.pgpass or PGPASSWORD",
     ),
     (r"database .* does not exist", "create the database first, or check its name"),
-    (r"lock timeout|database is locked", "another process holds the ledger; try again when it is done"),
 )
 
 
 class Store:
-    """Transactions that see and change the ledger alone.
+    """Transactions that see the ledger as it was at one moment, or see and change it alone.
 
-    Guarantee: what a transaction has read is still true when it writes, and what it wrote survives a crash.
+    Guarantee: what a transaction that writes has read is still true when it writes, and what it wrote survives a crash.
     """
 
-    def __init__(self, path_or_url: str | Path, create: bool) -> None:
+    def __init__(self, path_or_url: str | Path, create: bool, patience: float = _PATIENCE) -> None:
         text = str(path_or_url)
-        self._turn = threading.Lock()  # an in-memory ledger has one connection for all threads
+        self._turn = threading.Lock()  # an SQLite ledger has one connection for all threads
+        self._patience = patience
         url = _address(text)
         self._secrets = _secrets(text, url)
+        self._file: str | None = None
+        self._log = False  # a write-ahead log
         if url.get_backend_name() == "sqlite":
-            memory = url.database in (None, "", ":memory:")
             self._place, self._hint = str(url.database), "check the path and its permissions"
-            if not create and memory:
-                raise LedgerError("a ledger in memory has nothing to read", "pass the ledger's file or URL")
-            if not create and not Path(self._place).exists():
-                raise _no_ledger(self._place)
-            if create and not memory:
-                _make_file(self._place)
-            self._engine = _sqlite(url, memory)
+            self._open_sqlite(url, create)
         else:
             self._place, self._hint = "this database", "check the address and that the server runs"
-            self._engine = _postgresql(url)
-        with self.transaction() as connection:
-            self.upgraded = _open(connection, create, self._place)
+            self._engine = postgresql_engine(url, patience, _EXAMPLE)
+            self.upgraded = self._make_or_upgrade(create)
+
+    def _open_sqlite(self, url: sa.URL, create: bool) -> None:
+        memory = url.database in (None, "", ":memory:")
+        if memory and not create:
+            raise LedgerError("a ledger in memory has nothing to read", "pass the ledger's file or URL")
+        if not memory:
+            self._file = self._place
+            if not check_file(self._place):
+                if not create:
+                    raise _no_ledger(self._place)
+                with in_line(self._place, self._patience):
+                    make_file(self._place, _empty_ledger())
+        self._engine = sqlite_engine(url, self._patience)
+        weakref.finalize(self, self._engine.dispose)  # the last to close a file writes its log into it
+        self.upgraded = self._make_or_upgrade(memory)
+        if not memory:
+            with self._explaining():
+                self._log = has_write_ahead_log(self._engine) or self._turned_on()
+            with self.reading() as connection:
+                self._check(connection, _MOST_SCANNED)
+
+    def _turned_on(self) -> bool:
+        """A write-ahead log for a ledger of an earlier version; another time, if others are using it."""
+        with self._line(), suppress(sqlite3.OperationalError):
+            return has_write_ahead_log(self._engine, turn_on=True)
+        return False
+
+    def verify(self) -> Head:
+        """Compare all rows and indexes with one another and with their checksums."""
+        with self.reading() as connection:
+            return self._check(connection, None)
+
+    def _check(self, connection: sa.Connection, most: int | None) -> Head:
+        """The same for the newest entries, and for a file's indexes if these are all."""
+        newest = check_chain(connection, most)
+        if self._file is None or (most is not None and newest.number > most):
+            return newest
+        if connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar() != "ok":
+            raise damaged()
+        return newest
+
+    def _make_or_upgrade(self, create: bool) -> bool:
+        """Returns whether it was upgraded. Nobody waits for a ledger that is as it should be."""
+        with self.reading() as connection:
+            if _is_current(connection):
+                return False
+        with self.writing() as connection:
+            return _open(connection, create, self._place, self._file is not None)
 
     @contextmanager
-    def transaction(self) -> Iterator[sa.Connection]:
-        try:
-            with self._turn, self._engine.begin() as connection:
-                yield connection
-        except sa.exc.SQLAlchemyError as error:
-            raise self._explained(error) from None
+    def reading(self) -> Iterator[sa.Connection]:
+        """Waits for nobody who writes, if the ledger has a write-ahead log or is in PostgreSQL."""
+        with self._transaction(isolation_level="REPEATABLE READ") as connection:
+            yield connection
 
-    def _explained(self, error: sa.exc.SQLAlchemyError) -> LedgerError:
-        said = str(getattr(error, "orig", None) or type(error).__name__)
+    @contextmanager
+    def writing(self, durable: bool = True) -> Iterator[sa.Connection]:
+        """`durable`: not lost when the machine crashes, once the transaction is over."""
+        with self._line(), self._transaction(writes=True, durable=durable or not self._log) as connection:
+            yield connection
+
+    def _line(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._file is None else in_line(self._file, self._patience)
+
+    @contextmanager
+    def _transaction(self, **options: Any) -> Iterator[sa.Connection]:
+        if self._engine.dialect.name == "sqlite":
+            options.pop("isolation_level", None)  # every transaction has the strictest
+        with self._turn, self._explaining(), self._engine.connect() as connection:
+            connection.execution_options(**options)
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        start = time.monotonic()
+        try:
+            yield
+        except UnicodeDecodeError:
+            raise damaged() from None
+        except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
+            raise self._explained(error, time.monotonic() - start) from None
+
+    def _explained(self, error: sa.exc.SQLAlchemyError | sqlite3.Error, seconds: float = 0.0) -> LedgerError:
+        said = str(error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None) or type(error).__name__)
         if "file is not a database" in said:
             return LedgerError(f"{self._place} is not a ledger", self._hint)
         if _DAMAGE.search(said):
             return damaged()
+        if _BUSY.search(said):
+            return busy(seconds)
+        if _SILENT.search(said) or (self._file is None and seconds >= 2 * self._patience):
+            return _lost(f"the ledger's server has not answered for {seconds:.0f} s", self._hint)
         hint = next((hint for sign, hint in _HINTS if re.search(sign, said)), self._hint)
         for secret in self._secrets:
             said = said.replace(secret, "***")
         said = re.sub(r"://.*@", "://***@", said, flags=re.DOTALL)
-        return LedgerError(f"the ledger cannot be used: {' '.join(said.split())}", hint)
+        return _lost(f"the ledger cannot be used: {' '.join(said.split())}", hint)
 
 
-def damaged() -> LedgerError:
-    """For whatever a ledger holds that no version of ours wrote."""
-    return LedgerError(
-        "the ledger is damaged", "restore a backup, and lower the caps by what was released since it was made"
-    )
+def _lost(fact: str, hint: str) -> LedgerError:
+    error = LedgerError(fact, hint)
+    error.lost = True
+    return error
 
 
 def _address(text: str) -> sa.URL:
@@ -130,62 +215,16 @@ def _secrets(text: str, url: sa.URL) -> list[str]:
     return sorted({secret for secret in found if secret}, key=len, reverse=True)
 
 
-def _make_file(place: str) -> None:
-    """A new file is its owner's alone: it will hold values of partitions and ids of inputs. Others stay as they are."""
-    with suppress(OSError):  # SQLite will say what is wrong
-        if not place.startswith("file:"):
-            os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+def _is_current(connection: sa.Connection) -> bool:
+    there = sa.inspect(connection)
+    return (
+        there.has_table("alembic_version")
+        and there.has_table("spends")
+        and list(connection.scalars(sa.select(ledger_tables.version.c.version_num))) == [ledger_tables.VERSION]
+    )
 
 
-def _sqlite(url: sa.URL, memory: bool) -> sa.Engine:
-    options: dict[str, Any] = {"poolclass": StaticPool} if memory else {}
-    engine = sa.create_engine(url, connect_args={"timeout": 60, "check_same_thread": False}, **options)
-    sa.event.listen(engine, "connect", _plain_connection)
-    sa.event.listen(engine, "begin", _lock_sqlite)
-    return engine
-
-
-def _plain_connection(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # sqlite3 must not begin transactions by itself
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA foreign_keys = ON")
-
-
-def _lock_sqlite(connection: sa.Connection) -> None:
-    """Take the write lock before reading: what a reservation reads is still true when it writes."""
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _postgresql(url: sa.URL) -> sa.Engine:
-    try:
-        # Every statement sees what was committed before it: with a snapshot of its beginning, a transaction that
-        # waited for the lock would miss the spend it waited for. A connection lives for one transaction, because
-        # hours may lie between two.
-        engine = sa.create_engine(
-            url.set(drivername="postgresql+psycopg"), isolation_level="READ COMMITTED", poolclass=NullPool
-        )
-    except ImportError:
-        raise LedgerError(
-            "a ledger in PostgreSQL needs the driver psycopg", "pip install 'dpsketch[postgres]'"
-        ) from None
-    except (sa.exc.SQLAlchemyError, ValueError, TypeError):  # an option in the URL
-        raise LedgerError("the ledger's URL cannot be read", _EXAMPLE) from None
-    sa.event.listen(engine, "begin", _lock_postgresql)
-    return engine
-
-
-def _lock_postgresql(connection: sa.Connection) -> None:
-    """The same for PostgreSQL, by a lock that also covers making the tables; the end of the connection frees it.
-
-    A server set to lose the last commits in a crash is told not to; nothing stricter is lowered.
-    """
-    connection.exec_driver_sql("SET LOCAL lock_timeout = '60s'")
-    if connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "off":
-        connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
-    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK_NUMBER})")
-
-
-def _open(connection: sa.Connection, create: bool, place: str) -> bool:
+def _open(connection: sa.Connection, create: bool, place: str, file: bool) -> bool:
     """Make the tables, or bring older ones up to date, which it returns. The caller holds the lock: nobody else is
     doing the same.
     """
@@ -199,15 +238,18 @@ def _open(connection: sa.Connection, create: bool, place: str) -> bool:
     if len(versions) > 1:
         raise damaged()
     if not ours:
+        if file:
+            raise not_a_ledger(place)
         if not create:
             raise _no_ledger(f"in {place}")
-        ledger_tables.tables.create_all(connection)
-        ledger_tables.version.create(connection)
-        connection.execute(ledger_tables.version.insert().values(version_num=ledger_tables.VERSION))
+        make_tables(connection)
     elif versions != [ledger_tables.VERSION]:
-        if versions in ([], [ledger_tables.FIRST_VERSION]) and there.has_table("plans"):  # the first had none
+        later = {"plans": ledger_tables.FIRST_VERSION, "entries": "0002"}  # tables that no version up to it had
+        if any((versions or [""])[0] <= last and there.has_table(name) for name, last in later.items()):
             raise damaged()
         try:
+            from dpsketch.privacy.ledger_upgrade import upgrade
+
             upgrade(connection, versions[0] if versions else None)
         except (ArithmeticError, LookupError, TypeError, ValueError):  # its rows are not what that version wrote
             raise damaged() from None
@@ -215,20 +257,24 @@ def _open(connection: sa.Connection, create: bool, place: str) -> bool:
     return False
 
 
-def upgrade(connection: sa.Connection, version: str | None, target: str = ledger_tables.VERSION) -> None:
-    """Run the migrations from `version`; None is a ledger from before versions, or an empty database."""
-    from alembic import command
-    from alembic.config import Config
-    from alembic.script import ScriptDirectory
+def make_tables(connection: sa.Connection) -> None:
+    ledger_tables.tables.create_all(connection)
+    ledger_tables.version.create(connection)
+    connection.execute(ledger_tables.version.insert().values(version_num=ledger_tables.VERSION))
+    begin_chain(connection)
 
-    config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-    known = [step.revision for step in ScriptDirectory.from_config(config).walk_revisions()]
-    if version is not None and version not in known:
-        raise LedgerError("the ledger was written by a newer dpsketch", "pip install --upgrade dpsketch")
-    if version is None and sa.inspect(connection).has_table("spends"):
-        command.stamp(config, ledger_tables.FIRST_VERSION)
-    command.upgrade(config, target)
+
+def _empty_ledger() -> bytes:
+    """An SQLite file's content."""
+    engine = sqlite_engine(sa.URL.create("sqlite"), 0.0)
+    with engine.connect() as connection:
+        with connection.begin():
+            make_tables(connection)
+        driver: Any = connection.connection.driver_connection
+        content = bytearray(driver.serialize())
+    engine.dispose()
+    content[18:20] = b"\2\2"  # its versions, of a file with a write-ahead log: nobody has to turn it on
+    return bytes(content)
 
 
 def _no_ledger(place: str) -> LedgerError:

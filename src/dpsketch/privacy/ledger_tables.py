@@ -1,13 +1,23 @@
-"""The ledger's tables as they are now. How older ones become these: `migrations`."""
+"""The ledger's tables as they are now. How older ones become these: `migrations`.
+
+Rows are only ever added. All rows that one transaction adds have the number of its `entry`; entries follow one another
+without a gap, and each holds a checksum of its rows and of the entry before it (`ledger_chain`).
+"""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-VERSION = "0002"
+VERSION = "0003"
 FIRST_VERSION = "0001"  # of ledgers from before versions were recorded
 
 tables = sa.MetaData()
+entries = sa.Table(
+    "entries",
+    tables,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("checksum", sa.String, nullable=False),
+)
 datasets = sa.Table(
     "datasets",
     tables,
@@ -15,23 +25,25 @@ datasets = sa.Table(
     sa.Column("unit", sa.String, nullable=False),
     sa.Column("max_rows_per_unit", sa.Integer, nullable=False),
     sa.Column("relation", sa.String, nullable=False),
+    sa.Column("entry", sa.Integer, nullable=False),
 )
 # Fractions are text: "1/10". A cap is either epsilon and delta, or rho.
 grants = sa.Table(
     "grants",
     tables,
-    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("entry", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("dataset", sa.String, nullable=False),
     sa.Column("epsilon", sa.String),
     sa.Column("delta", sa.String, nullable=False),
     sa.Column("rho", sa.String),
     sa.Column("created", sa.String, nullable=False),
+    sa.Index("grants_of", "dataset", "entry"),
 )
 # `budgets` is JSON: each budget of the plan and how many `times` it may be used (once, if it does not say).
 plans = sa.Table(
     "plans",
     tables,
-    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("entry", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("dataset", sa.ForeignKey("datasets.name"), nullable=False),
     sa.Column("name", sa.String, nullable=False),
     sa.Column("budgets", sa.String, nullable=False),
@@ -44,18 +56,36 @@ plans = sa.Table(
 spends = sa.Table(
     "spends",
     tables,
-    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("entry", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("id", sa.String, unique=True, nullable=False),
     sa.Column("dataset", sa.ForeignKey("datasets.name"), nullable=False),
     sa.Column("release", sa.String, nullable=False),
     sa.Column("lineage", sa.String, nullable=False),
     sa.Column("partition_column", sa.String),
     sa.Column("partition_value", sa.String),
+    sa.Column("partition_snapshot", sa.String),
     sa.Column("plan", sa.String),
     sa.Column("event", sa.String),
     sa.Column("created", sa.String, nullable=False),
+    sa.Index("spends_of", "dataset", "entry"),
 )
-commits = sa.Table("commits", tables, sa.Column("spend", sa.ForeignKey("spends.id"), primary_key=True))
+commits = sa.Table(
+    "commits",
+    tables,
+    sa.Column("spend", sa.ForeignKey("spends.id"), primary_key=True),
+    sa.Column("entry", sa.Integer, nullable=False),
+    sa.Index("commits_by_entry", "entry"),
+)
+# Running totals, `value` in JSON: of a key, the newest entry counts. They follow from the other rows (`running`).
+totals = sa.Table(
+    "totals",
+    tables,
+    sa.Column("key", sa.String, primary_key=True),
+    sa.Column("entry", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("value", sa.String, nullable=False),
+    sa.Index("totals_by_entry", "entry"),
+)
+CHAINED = (datasets, grants, plans, spends, commits, totals)
 version = sa.Table(
     "alembic_version",
     sa.MetaData(),  # Alembic's own; not compared with ours

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from fractions import Fraction
 
 from dpsketch.errors import BudgetError, LedgerError
-from dpsketch.privacy.account import Account, Accounted, Cap, rounded
-from dpsketch.privacy.accounting import ADD_REMOVE, Attempt, Cost, shares_sample
-from dpsketch.privacy.budget import NOT_IN_LEDGER, decimal_text
+from dpsketch.privacy.account import Accounted, Cap, Standing, rounded
+from dpsketch.privacy.accounting import ADD_REMOVE, Attempt, Cost
+from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, decimal_text
 
 _GRANT = "ask the owner to raise the cap: dpsketch ledger grant …"
 
@@ -24,56 +23,52 @@ def check_release(attempt: Attempt, accounted: Accounted) -> None:
         raise LedgerError(f"sampling amplifies for the relation {ADD_REMOVE} only", "release without a rate")
 
 
-def check_entry(account: Account | None, dataset: str, name: str, attempt: Attempt) -> None:
-    """Refuse a release that its plan does not have."""
-    plan = next((plan for plan in account.plans if plan.name == name), None) if account is not None else None
-    if plan is None:
+def check_entry(unused: Counter[Budget] | None, dataset: str, name: str, attempt: Attempt) -> None:
+    """Refuse a release that its plan does not have; `unused` is None if there is no such plan."""
+    if unused is None:
         raise LedgerError(f"dataset '{dataset}' has no plan '{name}'", "dpsketch ledger declare … declares one")
     release = attempt.release
     if attempt.partition is not None or release.rate is not None:
         raise LedgerError("a release of a part or a sample of the rows cannot be one of a plan", "leave out the plan")
     if release.budget.rho is not None and any(noise.epsilon not in (None, 0) for noise in release.noises):
         raise LedgerError("a release with rho in a plan must have Gaussian noise only", "leave out the plan")
-    if release.budget not in plan.unused:
-        unused = "; ".join(f"{budget} ({times} times)" for budget, times in Counter(plan.unused).items())
+    if not unused[release.budget]:
+        rest = "; ".join(f"{budget} ({times} times)" for budget, times in unused.items() if times)
         raise BudgetError(
             f"plan '{name}' has no unused release with {release.budget}",
-            f"unused are: {unused}" if unused else "all its releases were made; declare another plan",
+            f"unused are: {rest}" if rest else "all its releases were made; declare another plan",
         )
 
 
-def check_plan(account: Account, name: str, cost: Cost) -> None:
+def check_plan(standing: Standing, cost: Cost) -> None:
     """Refuse a plan for which there is no room."""
-    dataset, cap = account.dataset, account.cap
-    if any(plan.name == name for plan in account.plans):
-        raise LedgerError(f"dataset '{dataset}' has a plan '{name}' already", "choose another name")
+    dataset, cap = standing.dataset, standing.cap
     if cap.rho is not None:
         raise BudgetError(
             f"the cap of dataset '{dataset}' is in rho, where a plan saves nothing",
             "release without a plan; the sum of rho is what the releases cost together",
         )
-    if not cap.covers(account.total + cost):
-        raise BudgetError(_short("this plan needs", dataset, cost, account.left, cap), _GRANT)
+    if not cap.covers(standing.total + cost):
+        raise BudgetError(_short("this plan needs", dataset, cost, standing.left, cap), _GRANT)
 
 
-def refusal(account: Account, attempt: Attempt, relation: str) -> BudgetError:
-    """Why the account has no room for the release, and what would fit."""
-    dataset, cap, left = account.dataset, account.cap, account.left
-    before, after = account.total, account.with_attempts(attempt, relation=relation)
+def refusal(standing: Standing, attempt: Attempt, after: Cost, alone: Cost) -> BudgetError:
+    """Why there is no room for a release after which the total would be `after`, and what would fit. `alone` is that
+    total if nothing else had been released of its sample.
+    """
+    dataset, cap, before, left = standing.dataset, standing.cap, standing.total, standing.left
     if not cap.covers(before):  # it was lowered
-        return BudgetError(f"dataset '{dataset}' has spent more than its cap: {_over(account.spent, cap)}", _GRANT)
+        return BudgetError(f"dataset '{dataset}' has spent more than its cap: {_over(standing.spent, cap)}", _GRANT)
     if cap.rho is None and (after.epsilon is None or before.epsilon is None):
         return BudgetError(
             f"the cap of dataset '{dataset}' is in epsilon, which cannot count a release with rho",
             "release with epsilon and delta, or ask the owner to grant rho: dpsketch ledger grant … --rho",
         )
     cost = _difference(after, before)
-    if shares_sample(account.spends, attempt):
-        alone = account.with_attempts(replace(attempt, lineage=frozenset()), relation=relation)
-        if _difference(alone, before) != cost:
-            fits = "sketch the table again for a new sample, or " if cap.covers(alone) else ""
-            what = "releases of one sample are counted together: this one costs"
-            return BudgetError(_short(what, dataset, cost, left, cap), fits + _GRANT)
+    if _difference(alone, before) != cost:
+        fits = "sketch the table again for a new sample, or " if cap.covers(alone) else ""
+        what = "releases of one sample are counted together: this one costs"
+        return BudgetError(_short(what, dataset, cost, left, cap), fits + _GRANT)
     return BudgetError(_short("this release needs", dataset, cost, left, cap), _what_fits(attempt, cost, left, cap))
 
 

@@ -43,16 +43,22 @@ def agreed_pairs(schema: Schema, recipe: Recipe, maps: Sequence[BoundMap], other
     if len(maps) != len(other.maps):
         raise different
     agreed: dict[int, PairMap] = {}
-    for place, (mine, theirs) in enumerate(zip(maps, other.maps, strict=True)):
-        if not isinstance(mine, BoundPairs) or not mine.description.pool:
+    for place, (ours, theirs) in enumerate(zip(maps, other.maps, strict=True)):
+        if not isinstance(ours, BoundPairs) or not ours.description.pool:
             continue
         try:
-            agreed[place] = _as_theirs(mine, theirs)
+            agreed[place] = _as_theirs(ours, theirs)
         except RecipeError:  # other maps, cells, columns or number of pairs
             raise different from None
-    if recipe.settled([agreed.get(place, bound) for place, bound in enumerate(maps)]) != other.recipe:
+    mine = recipe.settled([agreed.get(place, bound) for place, bound in enumerate(maps)])
+    if _of_any_snapshot(mine) != _of_any_snapshot(other.recipe):
         raise different
     return agreed
+
+
+def _of_any_snapshot(recipe: Recipe) -> Recipe:
+    only = None if recipe.only is None else replace(recipe.only, snapshot=None)
+    return Recipe(recipe.parts, sampling=recipe.sampling, only=only)
 
 
 def _as_theirs(mine: BoundPairs, theirs: BoundMap) -> PairMap:

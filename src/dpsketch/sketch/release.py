@@ -13,11 +13,19 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.errors import BudgetError, DpsketchError, LedgerError, LedgerWarning, PublicNote, RecipeError
+from dpsketch.errors import (
+    BudgetError,
+    DpsketchError,
+    LedgerError,
+    LedgerWarning,
+    PublicNote,
+    RecipeError,
+)
 from dpsketch.maps.base import LARGE, BoundMap, Sums
 from dpsketch.maps.contrasts import PairMap, coarse_sums
 from dpsketch.maps.pairs import BoundPairs
 from dpsketch.privacy import keystream
+from dpsketch.privacy.accounting import Partition
 from dpsketch.privacy.bodies import ball_noise, cube_noise, disc_noise
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
 from dpsketch.privacy.events import Mechanism, Noise, Release
@@ -95,10 +103,11 @@ def _spent(ledger: Ledger, dataset: str, raw: RawSketch, event: Release, plan: s
         spend = ledger.reserve(
             dataset, raw.schema.accounted, event, raw.lineage, partition(raw.schema, raw.recipe), plan
         )
-    except DpsketchError:
-        raise
     except BaseException as error:
-        error.add_note(PublicNote(f"dpsketch ledger show says whether the spend of dataset '{dataset}' was recorded."))
+        if not isinstance(error, DpsketchError) or (isinstance(error, LedgerError) and error.lost):
+            error.add_note(
+                PublicNote(f"dpsketch ledger show says whether the spend of dataset '{dataset}' was recorded.")
+            )
         raise
     try:
         yield
@@ -204,17 +213,18 @@ def _pieces(size: int) -> Iterator[int]:
         yield min(_CHUNK, size - start)
 
 
-def partition(schema: Schema, recipe: Recipe) -> tuple[str, str] | None:
-    """The part of a partition that a recipe is about, if every unit lies in one part of it.
+def partition(schema: Schema, recipe: Recipe) -> Partition | None:
+    """The part of a partition that a recipe is about, if every unit of one table lies in one part of it.
 
     The same value may stand for other rows where the column is declared otherwise ("other" is whatever is not listed),
-    so a partition is a column with its declaration.
+    so a partition is a column with its declaration. Which parts are disjoint is the ledger's to say, by their snapshot.
     """
     only = recipe.only
     if only is None or (schema.unit_column is not None and only.column not in schema.constant_per_unit):
         return None
     declaration = json.dumps(schema.column(only.column).to_dict(), sort_keys=True)
-    return f"{only.column}#{hashlib.sha256(declaration.encode()).hexdigest()[:16]}", only.value
+    column = f"{only.column}#{hashlib.sha256(declaration.encode()).hexdigest()[:16]}"
+    return Partition(column, only.value, only.snapshot)
 
 
 def planned(schema: Schema, recipe: Recipe, budget: Budget, mechanism: str = "auto") -> Release | None:

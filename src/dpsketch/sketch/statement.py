@@ -30,6 +30,10 @@ _CLOSED_QUOTES = (
     "every quote in the CSV files is closed. An open quote joins the lines after it into one record, so that one "
     "person's cell would decide whether other people's rows are read."
 )
+_SNAPSHOT = (
+    "every part released under the snapshot name '{}' was read from the whole of the same, unchanged table, as the "
+    "curator asserts. Then releases of different parts do not add up for anyone."
+)
 _LABEL = 19  # width of the labels' column
 
 
@@ -144,6 +148,8 @@ def statement_text(facts: dict[str, Any]) -> str:
     if "only" in facts:
         only = facts["only"]
         lines.append(_line("Rows used", f"only those with '{only['value']}' in column '{only['column']}'."))
+        if "snapshot" in only:
+            lines.append(_line("Assumes that", _SNAPSHOT.format(only["snapshot"])))
     if facts["note"] is not None:
         lines.append(_line("Note", facts["note"]))
     lines.append(_line("Not protected", (";\n" + " " * _LABEL).join(facts["not_protected"]) + "."))

@@ -13,7 +13,7 @@ from benchmarks.density import baselines, goals, kde, kernel_sums, ours, runs, t
 from benchmarks.density.regression import scaled_error, two_releases
 
 import dpsketch as dps
-from dpsketch.privacy.accounting import plan_cost
+from dpsketch.privacy.composition import plan_cost
 
 
 def test_a_line_passes_by_its_mean() -> None:

@@ -14,16 +14,15 @@ from dpsketch.privacy.accounting import (
     ADD_REMOVE,
     REPLACE_ONE,
     Attempt,
+    Partition,
     amplified,
-    composed_spends,
     inner_budget,
-    plan_cost,
     release_rho,
     samples,
-    shares_sample,
     total,
 )
 from dpsketch.privacy.budget import Budget
+from dpsketch.privacy.composition import composed_spends, plan_cost
 from dpsketch.privacy.events import Mechanism, Noise, Release
 
 RATE = Fraction(1, 10)
@@ -105,7 +104,7 @@ def test_a_later_delta_of_a_sample_weighs_more() -> None:
 
 
 def test_a_sample_of_several_parts_counts_for_all_of_them() -> None:
-    spends = [Attempt(pure(0.5, RATE), frozenset("a"), ("c", value)) for value in "xy"]
+    spends = [Attempt(pure(0.5, RATE), frozenset("a"), Partition("c", value, "s")) for value in "xy"]
     assert total(spends, ADD_REMOVE).epsilon == amplified(2 * inner_budget(Budget(0.5), RATE)[0], RATE)
 
 
@@ -190,21 +189,22 @@ def test_samples_are_counted() -> None:
     spends = [Attempt(pure(0.5, RATE), frozenset(ids)) for ids in ("a", "b", "a", "c")]
     assert samples([*spends, Attempt(pure(0.5), frozenset("d"))]) == 3
     assert samples([*spends, Attempt(pure(0.5, RATE), frozenset("bc"))]) == 2
-    assert shares_sample(spends, Attempt(pure(0.1, RATE), frozenset("a")))
-    assert not shares_sample(spends, Attempt(pure(0.1, RATE), frozenset("e")))
-    assert not shares_sample(spends, Attempt(pure(0.1), frozenset("a")))
 
 
+PARTS = [("c", "x", "s"), ("c", "y", "s"), ("c", "z", "s"), ("c", "x", "t"), ("c", "y", "t"), ("d", "x", "s")]
 spends_of = st.builds(
     Attempt,
     st.builds(pure, st.sampled_from([0.1, 0.5, 0.25, 1.0]), st.sampled_from([None, None, RATE])),
     st.frozensets(st.sampled_from("abcd"), min_size=1, max_size=2),
-    st.sampled_from([None, ("c", "x"), ("c", "y"), ("c", "z"), ("d", "x")]),
+    st.sampled_from([None, Partition("c", "x"), *[Partition(*part) for part in PARTS]]),
 )
 
 
 def brute_force(spends: list[Attempt], relation: str) -> Fraction:
-    """The worst unit: for every pair of places of a unit before and after, the cost of what reads either."""
+    """The worst unit: for every snapshot and pair of places of a unit before and after, the cost of what reads either.
+
+    Without a snapshot a part counts as the whole table.
+    """
     samples: list[set[int]] = [{i} for i in range(len(spends))]
     for i, j in combinations(range(len(spends)), 2):
         if all(spends[k].release.rate is not None for k in (i, j)) and spends[i].lineage & spends[j].lineage:
@@ -212,19 +212,21 @@ def brute_force(spends: list[Attempt], relation: str) -> Fraction:
             if one is not two:
                 samples.remove(two)
                 one |= two
-    costs: list[tuple[set[tuple[str, str] | None], Fraction]] = []
+    costs: list[tuple[set[Partition | None], Fraction]] = []
     for sample in samples:
         inner = sum(inner_budget(spends[i].release.budget, spends[i].release.rate)[0] for i in sample)
         alone = len(sample) == 1
         first = spends[min(sample)].release
         cost = first.budget.exact_epsilon if alone else amplified(Fraction(inner), RATE)
-        costs.append(({spends[i].partition for i in sample}, cost))
+        costs.append(
+            ({part if part and part.snapshot else None for part in (spends[i].partition for i in sample)}, cost)
+        )
     fixed = sum((cost for places, cost in costs if len(places) > 1 or None in places), Fraction(0))
-    for column in ("c", "d"):
+    for column, snapshot in (("c", "s"), ("c", "t"), ("d", "s")):
         worst = Fraction(0)
         for before in "xyz":
             for after in before if relation == ADD_REMOVE else "xyz":
-                met = {(column, before), (column, after)}
+                met = {Partition(column, value, snapshot) for value in (before, after)}
                 worst = max(worst, sum((c for places, c in costs if len(places) == 1 and places <= met), Fraction(0)))
         fixed += worst
     return fixed

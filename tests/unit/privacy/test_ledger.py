@@ -18,10 +18,11 @@ import dpsketch as dps
 from conftest import SEED
 from dpsketch.errors import BudgetError, DpsketchError, LedgerError
 from dpsketch.privacy.account import Cap, rounded
-from dpsketch.privacy.accounting import ADD_REMOVE, REPLACE_ONE, amplified, inner_budget, plan_cost
+from dpsketch.privacy.accounting import ADD_REMOVE, REPLACE_ONE, Partition, amplified, inner_budget
+from dpsketch.privacy.composition import plan_cost
 from dpsketch.privacy.events import Mechanism, Noise, Release
 from dpsketch.privacy.ledger import Ledger
-from dpsketch.privacy.ledger_tables import grants, plans, spends
+from dpsketch.privacy.ledger_tables import grants, plans, spends, totals
 from postgres_server import Server
 
 ROWS = ("row", 1, ADD_REMOVE)
@@ -123,19 +124,20 @@ def test_an_uncommitted_spend_counts(ledger: Ledger) -> None:
 def test_spends_are_kept_as_they_were(ledger: Ledger) -> None:
     ledger.grant("a", dps.Budget(1.0, 1e-5))
     release = Release(dps.Budget(0.1, 1e-7), (*GAUSSIAN, Noise(Mechanism.LAPLACE, 3, Fraction(30, 7))), None)
-    spend = reserve(ledger, release, partition=("sex", "Female"))
+    spend = reserve(ledger, release, partition=Partition("sex", "Female", "2026-11"))
     ledger.commit(spend)
     (found,) = ledger.accounts()[0].spends
     assert (found.id, found.release, found.lineage) == (spend, release, frozenset("i"))
-    assert (found.partition, found.plan, found.committed) == (("sex", "Female"), None, True)
+    assert (found.partition, found.plan, found.committed) == (Partition("sex", "Female", "2026-11"), None, True)
 
 
 def test_only_a_reserved_spend_is_committed_and_only_once(ledger: Ledger) -> None:
     spend = reserve(ledger)
     ledger.commit(spend)
-    for wrong in (spend, "0" * 32):
-        with pytest.raises(LedgerError, match="the ledger cannot be used"):
-            ledger.commit(wrong)
+    ledger.commit(spend)  # tried again because the first answer was lost
+    assert [spend.committed for spend in ledger.accounts()[0].spends] == [True]
+    with pytest.raises(LedgerError, match="the ledger cannot be used"):
+        ledger.commit("0" * 32)
 
 
 def test_lowering_a_cap_below_what_was_spent_refuses_more(ledger: Ledger) -> None:
@@ -219,8 +221,8 @@ def test_a_refusal_names_all_that_is_short() -> None:
 def test_what_fits_is_a_number_that_can_be_typed() -> None:
     ledger = Ledger("sqlite://")
     ledger.grant("a", dps.Budget(1.0))
-    with ledger._store.transaction() as connection:
-        connection.execute(grants.insert().values(dataset="a", epsilon="1/3", delta="0", created="now"))
+    with ledger._store.writing() as connection:
+        connection.execute(grants.insert().values(entry=9, dataset="a", epsilon="1/3", delta="0", created="now"))
     assert "Hint: pass --epsilon 0.333333 or less, or" in refused(lambda: reserve(ledger, 0.5))
 
 
@@ -265,13 +267,13 @@ def test_a_cap_of_the_other_kind_must_count_what_was_spent(ledger: Ledger) -> No
 def test_parts_of_a_table_are_spent_in_parallel(ledger: Ledger) -> None:
     ledger.grant("a", dps.Budget(1.0))
     for value in "xyz":
-        reserve(ledger, 0.75, partition=("c", value))
+        reserve(ledger, 0.75, partition=Partition("c", value, "s"))
     assert ledger.accounts()[0].total.epsilon == Fraction(3, 4)
-    reserve(ledger, 0.25, partition=("c", "x"))
+    reserve(ledger, 0.25, partition=Partition("c", "x", "s"))
     assert "needs epsilon 0.25; dataset 'a' has 0 left of 1." in refused(
-        lambda: reserve(ledger, 0.5, partition=("c", "y"))
+        lambda: reserve(ledger, 0.5, partition=Partition("c", "y", "s"))
     )
-    reserve(ledger, 0.25, partition=("c", "y"))
+    reserve(ledger, 0.25, partition=Partition("c", "y", "s"))
     assert "this release needs epsilon 0.1" in refused(lambda: reserve(ledger, 0.1))
 
 
@@ -279,7 +281,7 @@ def test_a_replaced_row_meets_two_parts(ledger: Ledger) -> None:
     ledger.grant("a", dps.Budget(1.0))
     accounted = ("row", 1, REPLACE_ONE)
     for epsilon, value in ((0.5, "x"), (0.25, "y"), (0.5, "z"), (0.25, "w")):
-        ledger.reserve("a", accounted, pure(epsilon), frozenset("i"), ("c", value))
+        ledger.reserve("a", accounted, pure(epsilon), frozenset("i"), Partition("c", value, "s"))
     assert ledger.accounts()[0].total.epsilon == 1
 
 
@@ -329,7 +331,7 @@ def test_a_plan_costs_less_and_is_spent_at_once(ledger: Ledger) -> None:
     assert "this plan needs epsilon" in refused(lambda: ledger.declare("a", ROWS, "more", budgets, 1e-6))
     assert "has a plan 'year' already" in refused(lambda: ledger.declare("a", ROWS, "year", budgets[:1], 1e-6))
     assert "has no plan 'other'" in refused(lambda: reserve(ledger, 0.1, plan="other"))
-    for options in ({"partition": ("c", "x")}, {"release": pure(0.1, RATE)}):
+    for options in ({"partition": Partition("c", "x", "s")}, {"release": pure(0.1, RATE)}):
         fact = refused(lambda o=options: reserve(ledger, **{"release": 0.1, **o}, plan="year"))
         assert "cannot be one of a plan" in fact
     ledger.grant("a", dps.Budget(1.0, 1e-5))
@@ -373,7 +375,7 @@ def test_a_plan_that_saves_nothing_says_so() -> None:
 def test_a_plan_of_many_releases_is_kept_short(ledger: Ledger) -> None:
     ledger.declare("a", ROWS, "p", [dps.Budget(0.001), dps.Budget(0.002)] * 10_000, 1e-6)
     reserve(ledger, 0.001, plan="p")
-    with ledger._store.transaction() as connection:
+    with ledger._store.writing() as connection:
         (text,) = connection.scalars(sa.select(plans.c.budgets))
     assert json.loads(text) == [{"epsilon": 0.001, "times": 10_000}, {"epsilon": 0.002, "times": 10_000}]
     (plan,) = ledger.accounts()[0].plans
@@ -388,7 +390,7 @@ def test_a_plan_without_counts_can_be_read() -> None:
 
 
 def change(ledger: Ledger, table: sa.Table, **values: str) -> None:
-    with ledger._store.transaction() as connection:
+    with ledger._store.writing() as connection:
         connection.execute(table.update().values(**values))
 
 
@@ -407,15 +409,24 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize(("table", "column", "text"), DAMAGE, ids=lambda value: str(value)[:20])
-def test_damage_is_told(table: sa.Table, column: str, text: str) -> None:
-    ledger = Ledger("sqlite://")
+def test_damage_is_told(table: sa.Table, column: str, text: str, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l.db")
     ledger.declare("a", ROWS, "p", [dps.Budget(0.1)] * 2, 1e-6)
     reserve(ledger, 0.1, plan="p")
     change(ledger, table, **{column: text})
-    for call in (ledger.accounts, lambda: reserve(ledger, 0.1), lambda: ledger.grant("a", dps.Budget(9.0))):
+    for call in (ledger.accounts, ledger.verify, lambda: Ledger(tmp_path / "l.db")):
         assert refused(call) == DAMAGED
-    if column == "lineage":
-        assert refused(lambda: ledger.reserve("b", ROWS, pure(0.1), frozenset("i"))) == DAMAGED
+
+
+@pytest.mark.parametrize("value", ["", "{", "[1]", "null", '["0", "0", "x"]'])
+def test_damaged_totals_allow_nothing(value: str, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l.db")
+    reserve(ledger, 0.1)
+    change(ledger, totals, value=value)
+    for call in (ledger.accounts, ledger.verify, lambda: Ledger(tmp_path / "l.db")):
+        assert refused(call) == DAMAGED
+    with pytest.raises(DpsketchError):
+        reserve(ledger, 0.1)
 
 
 def test_what_the_releases_would_have_cost_as_one_plan(ledger: Ledger) -> None:
@@ -440,13 +451,19 @@ RELEASES = st.one_of(
     st.sampled_from([pure(0.1), pure(0.3), noisy(1e-7), noisy(4e-7, 0.2), pure(0.2, RATE)]),
     st.sampled_from([zero_concentrated(0.05), zero_concentrated(0.01)]),
 )
-PARTS = st.sampled_from([None, None, ("c", "x"), ("c", "y"), ("d", "x")])
+PARTS = st.sampled_from(
+    [
+        None,
+        Partition("c", "x"),
+        *[Partition(*part) for part in (("c", "x", "s"), ("c", "y", "s"), ("c", "y", "t"), ("d", "x", "s"))],
+    ]
+)
 CAPS = st.sampled_from([dps.Budget(1.0), dps.Budget(1.0, 1e-6), dps.Budget(rho=0.1)])
 
 
 @given(CAPS, st.lists(st.tuples(RELEASES, st.sampled_from("ij"), PARTS), max_size=25))
 def test_no_sequence_of_releases_exceeds_the_cap(
-    cap: dps.Budget, tries: list[tuple[Release, str, tuple[str, str] | None]]
+    cap: dps.Budget, tries: list[tuple[Release, str, Partition | None]]
 ) -> None:
     ledger = Ledger("sqlite://")
     ledger.grant("a", cap)
@@ -570,7 +587,7 @@ def test_each_refusal_of_a_server_has_its_hint(postgres: Server, tmp_path: Path)
     place = postgres.new_database()
     schema = place.rsplit("%3D", 1)[1]
     Ledger(place)
-    with Ledger(place)._store.transaction() as connection:
+    with Ledger(place)._store.writing() as connection:
         connection.exec_driver_sql(f"create role stranger_{schema} login")
     stranger = place.replace("owner@", f"stranger_{schema}@")
     cases = {
@@ -585,7 +602,7 @@ def test_each_refusal_of_a_server_has_its_hint(postgres: Server, tmp_path: Path)
         assert word in words
         assert words.count("\n") == 1
         assert f"\nHint: {hint}" in words
-    with Ledger(place)._store.transaction() as connection:
+    with Ledger(place)._store.writing() as connection:
         connection.exec_driver_sql(f"grant usage on schema {schema} to stranger_{schema}")
     words = refused(lambda: Ledger(stranger))
     assert "permission denied for table" in words
@@ -597,8 +614,8 @@ def test_each_refusal_of_a_server_has_its_hint(postgres: Server, tmp_path: Path)
     [
         ('FATAL:  password authentication failed for user "me"', "check the user's name and password"),
         ("fe_sendauth: no password supplied", "check the user's name and password"),
-        ("canceling statement due to lock timeout", "another process holds the ledger"),
-        ("database is locked", "another process holds the ledger"),
+        ("canceling statement due to lock timeout", "try again when they are done"),
+        ("database is locked", "try again when they are done"),
         ("connection refused", "check the path and its permissions"),
     ],
 )
@@ -625,7 +642,7 @@ def test_a_ledger_to_read_must_exist(place: str, tmp_path: Path) -> None:
 
 def test_reading_makes_no_ledger_of_another_file(tmp_path: Path) -> None:
     file = tmp_path / "l.db"
-    for content, fact in ((b"", f"there is no ledger in {file}"), (b"x" * 5000, f"{file} is not a ledger")):
+    for content, fact in ((b"", f"{file} exists but is not a ledger"), (b"x" * 5000, f"{file} is not a ledger")):
         file.write_bytes(content)
         assert fact in refused(lambda: Ledger(file, create=False))
         assert [(one, one.read_bytes()) for one in tmp_path.iterdir()] == [(file, content)]
@@ -634,10 +651,9 @@ def test_reading_makes_no_ledger_of_another_file(tmp_path: Path) -> None:
 def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
     Ledger(tmp_path / "new.db").grant("a", dps.Budget(1.0))
     assert (tmp_path / "new.db").stat().st_mode & 0o777 == 0o600
-    (tmp_path / "old.db").touch()
-    (tmp_path / "old.db").chmod(0o640)
-    Ledger(tmp_path / "old.db").grant("a", dps.Budget(1.0))
-    assert (tmp_path / "old.db").stat().st_mode & 0o777 == 0o640
+    (tmp_path / "new.db").chmod(0o640)
+    Ledger(tmp_path / "new.db").grant("a", dps.Budget(1.0))
+    assert (tmp_path / "new.db").stat().st_mode & 0o777 == 0o640
 
 
 @given(st.fractions(-10, 10**6))
@@ -652,7 +668,7 @@ def test_rounded_numbers_are_short_and_on_the_safe_side(number: Fraction) -> Non
 def test_an_accounts_parts_and_samples_are_counted(ledger: Ledger) -> None:
     ledger.grant("a", dps.Budget(9.0))
     for value in "xyx":
-        reserve(ledger, 0.1, partition=("c", value))
+        reserve(ledger, 0.1, partition=Partition("c", value, "s"))
     for lineage in ("one", "one", "two"):
         reserve(ledger, pure(0.1, RATE), lineage)
     (account,) = ledger.accounts()

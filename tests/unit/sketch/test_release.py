@@ -275,9 +275,9 @@ def test_parts_of_other_declarations_are_not_disjoint() -> None:
     ledger = dps.Ledger("sqlite://")
     ledger.grant("a", dps.Budget(1.0))
     for value in ("left", "right"):
-        recipe = dps.Recipe([dps.Part(dps.Count(), 1.0)], only=dps.Only("side", value))
+        recipe = dps.Recipe([dps.Part(dps.Count(), 1.0)], only=dps.Only("side", value, "s"))
         dps.release(dps.accumulate(table, sides(["left", "right"]), recipe), dps.Budget(1.0), ledger, "a")
-    other = dps.Recipe([dps.Part(dps.Count(), 1.0)], only=dps.Only("side", "other"))
+    other = dps.Recipe([dps.Part(dps.Count(), 1.0)], only=dps.Only("side", "other", "s"))
     with pytest.raises(BudgetError, match="has 0 left of 1"):
         dps.release(dps.accumulate(table, sides(["right"]), other), dps.Budget(1.0), ledger, "a")
 
@@ -288,7 +288,7 @@ def test_units_that_may_be_in_several_parts_add_up() -> None:
         schema = sides(["left", "right"], unit="id", max_rows_per_unit=1, **constant)
         ledger = dps.Ledger("sqlite://")
         for value in ("left", "right"):
-            recipe = dps.Recipe([dps.Part(dps.Count(), 1.0)], only=dps.Only("side", value))
+            recipe = dps.Recipe([dps.Part(dps.Count(), 1.0)], only=dps.Only("side", value, "s"))
             raw = dps.accumulate(table, schema, recipe)
             if value == "left" or fits:
                 dps.release(raw, dps.Budget(1.0), ledger, "a")

@@ -1,0 +1,193 @@
+"""A ledger in an SQLite file: made in one piece, its owner's alone, written by one process after another."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.pool import StaticPool
+
+from dpsketch.errors import LedgerError
+
+try:
+    import fcntl
+except ImportError:  # not on Windows: there SQLite's own waiting has to do
+    fcntl = None  # type: ignore[assignment]
+
+
+def sqlite_engine(url: sa.URL, patience: float) -> sa.Engine:
+    """One connection, which the caller uses from one thread at a time."""
+    arguments = {"timeout": patience, "check_same_thread": False}
+    engine = sa.create_engine(url, connect_args=arguments, poolclass=StaticPool)
+    sa.event.listen(engine, "connect", _plain_connection)
+    sa.event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _plain_connection(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # sqlite3 must not begin transactions by itself
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin(connection: sa.Connection) -> None:
+    """Take the write lock before reading, if this is to write: what a reservation reads is still true when it writes.
+
+    What need not survive a crash of the machine does not wait for the disk. Only with a write-ahead log: it keeps the
+    order of transactions, so that a crash loses the last ones and nothing in between.
+    """
+    options = connection.get_execution_options()
+    synchronous = "FULL" if options.get("durable", True) else "NORMAL"
+    connection.exec_driver_sql(f"PRAGMA synchronous = {synchronous}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("writes") else "BEGIN")
+
+
+def has_write_ahead_log(engine: sa.Engine, turn_on: bool = False) -> bool:
+    """Whether readers and a writer work at once, and a writer waits for the disk once. A file system without shared
+    memory has none: there everything waits for everything.
+    """
+    with engine.connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        (mode,) = driver.execute("PRAGMA journal_mode = WAL" if turn_on else "PRAGMA journal_mode").fetchone()
+    return bool(mode == "wal")
+
+
+def check_file(place: str) -> bool:
+    """Whether there is a file to open. Refuses what cannot be a ledger, or would have to be one that is lost."""
+    if place.startswith("file:"):
+        raise LedgerError("a ledger's file is named by its path, not by a URI", "pass --ledger ledger.db")
+    if os.path.islink(place) and not os.path.exists(place):
+        raise LedgerError(
+            f"{place} is a link to a file that does not exist",
+            "restore or mount what it points to, or remove the link for a new ledger",
+        )
+    if not os.path.exists(place):
+        left = next((rest for rest in (f"{place}-wal", f"{place}-journal") if os.path.lexists(rest)), None)
+        if left is not None and not os.path.exists(place):  # not one that another process has just made
+            raise LedgerError(
+                f"there is no ledger {place}, but {left} is left of one",
+                "it may hold spends: put the ledger back beside it, or remove it for a new ledger",
+            )
+        return left is not None
+    if os.path.isfile(place) and os.path.getsize(place) == 0:
+        raise not_a_ledger(place)
+    return True
+
+
+def not_a_ledger(place: str) -> LedgerError:
+    return LedgerError(
+        f"{place} exists but is not a ledger",
+        "restore it from a backup if it was one; remove it if the ledger is meant to be new",
+    )
+
+
+def make_file(place: str, content: bytes) -> None:
+    """Write a new ledger, for its owner alone: it will hold values of partitions and ids of inputs.
+
+    It has its name only when it is whole, and takes that of no other file: whoever makes one at the same time wins or
+    loses, and both go on with the same ledger.
+    """
+    folder, name = os.path.split(os.path.abspath(place))
+    try:
+        number, draft = tempfile.mkstemp(prefix=f".{name}.", suffix=".new", dir=folder)  # mode 0600
+    except OSError as error:
+        raise _not_made(error) from None
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        _name(draft, place)
+    except OSError as error:
+        raise _not_made(error) from None
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
+    with _opened(folder) as opened, suppress(OSError):
+        if opened is not None:
+            os.fsync(opened)
+
+
+def _name(draft: str, place: str) -> None:
+    try:
+        os.link(draft, place)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links
+        if not os.path.lexists(place):
+            os.rename(draft, place)
+
+
+def _not_made(error: OSError) -> LedgerError:
+    return LedgerError(f"the ledger cannot be made: {error.strerror}", "check the path and its permissions")
+
+
+@contextmanager
+def in_line(place: str, patience: float) -> Iterator[None]:
+    """Wait for those who came before. SQLite keeps writers apart but lets them guess when to try again, and some of
+    many would never get their turn.
+
+    The lock is on the folder: another descriptor of the file itself would end SQLite's locks when it is closed. Where
+    a folder cannot be locked, nobody waits here.
+    """
+    with _opened(os.path.dirname(os.path.realpath(place))) as folder:
+        if fcntl is not None and folder is not None:
+            with suppress(OSError):
+                _lock(folder, patience)
+        yield
+
+
+def _lock(folder: int, patience: float) -> None:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    except BlockingIOError:
+        pass
+    # Only a blocking call has a place in the line, and only another thread can be left waiting in it.
+    mine = os.dup(folder)
+    given_up = threading.Event()
+
+    def wait() -> None:
+        with suppress(OSError):
+            fcntl.flock(mine, fcntl.LOCK_EX)
+        if given_up.is_set():
+            with suppress(OSError):
+                fcntl.flock(mine, fcntl.LOCK_UN)
+        os.close(mine)
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    start = time.monotonic()
+    waiting.start()
+    try:
+        waiting.join(patience)
+    finally:
+        if waiting.is_alive():
+            given_up.set()
+    if waiting.is_alive():
+        raise busy(time.monotonic() - start)
+
+
+def busy(seconds: float) -> LedgerError:
+    return LedgerError(
+        f"other processes hold the ledger; waited {seconds:.0f} s for it", "try again when they are done"
+    )
+
+
+@contextmanager
+def _opened(folder: str) -> Iterator[int | None]:
+    """A descriptor of a folder, None if it cannot be had."""
+    try:
+        number = os.open(folder, os.O_RDONLY)
+    except OSError:
+        number = None
+    try:
+        yield number
+    finally:
+        if number is not None:
+            os.close(number)

@@ -1,0 +1,48 @@
+"""Bring the tables of an earlier version up to date."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from dpsketch.errors import LedgerError
+from dpsketch.privacy.accounting import ADD_REMOVE
+from dpsketch.privacy.ledger_chain import newest_row, seal_rows
+from dpsketch.privacy.ledger_rows import read_plans, read_spends
+from dpsketch.privacy.ledger_tables import FIRST_VERSION, VERSION, datasets, totals
+from dpsketch.privacy.running import Totals, totals_of
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def upgrade(connection: sa.Connection, version: str | None, target: str = VERSION) -> None:
+    """Run the migrations from `version`; None is a ledger from before versions, or an empty database."""
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    known = [step.revision for step in ScriptDirectory.from_config(config).walk_revisions()]
+    if version is not None and version not in known:
+        raise LedgerError("the ledger was written by a newer dpsketch", "pip install --upgrade dpsketch")
+    if version is None and sa.inspect(connection).has_table("spends"):
+        command.stamp(config, FIRST_VERSION)
+    command.upgrade(config, target)
+    if target == VERSION:
+        _add_totals(connection)
+        seal_rows(connection)
+
+
+def _add_totals(connection: sa.Connection) -> None:
+    """The totals of all datasets, each in an entry of its own: opening a ledger reads whole entries."""
+    found: Totals = {}
+    for name, relation in connection.execute(sa.select(datasets.c.name, datasets.c.relation)).all():
+        made = read_spends(connection, name)
+        found |= totals_of(name, relation or ADD_REMOVE, made, read_plans(connection, name, made))
+    numbered = enumerate(found.items(), newest_row(connection) + 1)
+    rows = [{"key": key, "entry": number, "value": json.dumps(value)} for number, (key, value) in numbered]
+    if rows:
+        connection.execute(totals.insert(), rows)
