@@ -8,6 +8,7 @@ import pickle
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -359,9 +360,9 @@ def test_absurd_numbers_are_refused_or_scored(kind: str, fitted: dict[str, Any],
     header, tensors = opened((tmp_path / "good.model").read_bytes(), tmp_path / "good.model")
     for name, good in tensors.items():
         if good.dtype == np.float64:
-            for value in (1e308, -1e308, 1e99, 1e-308, 0.0):
+            for value, places in product((1e308, -1e308, 1e99, 1e-308, 0.0), (slice(1), slice(-1, None), slice(None))):
                 changed = np.array(good)
-                changed.flat[-1] = value
+                changed.reshape(-1)[places] = value
                 (tmp_path / "a.model").write_bytes(sealed(header, tensors | {name: changed}))
                 with np.errstate(all="ignore"), suppress(FileError):
                     model = dps.load_model(tmp_path / "a.model")
