@@ -7,6 +7,8 @@ import json
 import pickle
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from safetensors.numpy import save
 import dpsketch as dps
 from dpsketch.errors import FileError, QueryError
 from dpsketch.learn.density.radial import Radial
+from dpsketch.learn.scoring import input_columns, scores
 from dpsketch.maps.hashes import HashFamily
 from dpsketch.sketch import container
 from planted_clusters import SCHEMA, matrix, planted
@@ -342,7 +345,28 @@ LIES_OF_KINDS = [
     ("grid counters", put("facts", "position", value=7)),
     ("grid counters", put("facts", "level", value=4)),
     ("grid counters", put("facts", "rows", value=0)),
+    ("density", put("facts", "facts", "variance", value=1e308)),
+    ("density", array("model.sums", np.zeros(40 * 64, np.int8))),
+    ("density", array("model.sums", np.full(40 * 64, -(2**63)))),
+    ("classifier", array("model.counters", np.zeros((2, 30, 16), np.int8))),
+    ("grid counters", array("model.sums", np.zeros(5 * 256, np.int16))),
 ]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "clompr"])
+def test_absurd_numbers_are_refused_or_scored(kind: str, fitted: dict[str, Any], tmp_path: Path) -> None:
+    """As they come: no model may load and then fail on rows."""
+    dps.save_model(fitted[kind], tmp_path / "good.model")
+    header, tensors = opened((tmp_path / "good.model").read_bytes(), tmp_path / "good.model")
+    for name, good in tensors.items():
+        if good.dtype == np.float64:
+            for value, places in product((1e308, -1e308, 1e99, 1e-308, 0.0), (slice(1), slice(-1, None), slice(None))):
+                changed = np.array(good)
+                changed.reshape(-1)[places] = value
+                (tmp_path / "a.model").write_bytes(sealed(header, tensors | {name: changed}))
+                with np.errstate(all="ignore"), suppress(FileError):
+                    model = dps.load_model(tmp_path / "a.model")
+                    scores(model, {key: ROWS.get(key, ["p", "q", None, "p"]) for key in input_columns(model)})
 
 
 @pytest.mark.parametrize(("kind", "lie"), LIES_OF_KINDS)
