@@ -23,15 +23,8 @@ class Fuzzer(Protocol):
     def run_one(self, rng: np.random.Generator, folder: Path) -> None: ...
 
 
-def fuzzer(name: str) -> Fuzzer | None:
-    """The module of this name, or None if it is not there yet."""
-    full = f"benchmarks.fuzz.{name}"
-    try:
-        return import_module(full)
-    except ModuleNotFoundError as error:
-        if error.name != full:
-            raise
-        return None
+def fuzzer(name: str) -> Fuzzer:
+    return import_module(f"benchmarks.fuzz.{name}")
 
 
 def run_case(module: Fuzzer, name: str, seed: int, case: int) -> None:
@@ -71,14 +64,11 @@ def main() -> int:
     modules = {name: fuzzer(name) for name in names}
     failed = False
     for name, module in modules.items():
-        if module is None:
-            print(f"{name:<14} skipped: there is no module benchmarks/fuzz/{name}.py yet", flush=True)
-            continue
         seen = 0
 
         def cases() -> Iterator[int]:
             nonlocal seen
-            share = chosen.seconds / sum(module is not None for module in modules.values())
+            share = chosen.seconds / len(modules)
             for seen, case in enumerate(until(share) if chosen.case is None else [chosen.case], 1):  # noqa: B007
                 yield case
 
