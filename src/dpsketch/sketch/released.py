@@ -28,7 +28,7 @@ from dpsketch.sketch.lineage import checked_lineage, merged_schema
 from dpsketch.sketch.statement import statement_facts
 
 MOST_MERGED = 1000
-_MOST = 2**62  # no sum of a table with the declared number of rows comes near
+_MOST, _MOST_ROWS = Fraction(2**62), Fraction(10**15)  # no sum of a table comes near; as many as a schema may declare
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,11 +143,11 @@ def _check_sums(path: str | Path, contents: file.Contents, releases: Sequence[Re
         for place, bound in enumerate(contents.maps)
     ]
     counts = [place for place, bound in enumerate(contents.maps) if isinstance(bound, BoundCount)]
-    records = min((max(int(contents.sums[place][0]), 0) + reach[place] for place in counts), default=Fraction(_MOST))
+    records = min([_MOST_ROWS, *(max(int(contents.sums[place][0]), 0) + reach[place] for place in counts)])
     for place, (bound, sums) in enumerate(zip(contents.maps, contents.sums, strict=True)):
         if counters.narrow(sums):  # large tables, which are mapped from the file, and cannot hold much
             continue
-        if max(int(sums.max()), -int(sums.min())) > min(Fraction(_MOST), records * bound.largest + reach[place]):
+        if max(int(sums.max()), -int(sums.min())) > min(_MOST, records * bound.largest + reach[place]):
             raise FileError(f"{path} is damaged or made by something else: its sums are larger than possible", ASK)
 
 

@@ -135,10 +135,10 @@ def test_sums_that_no_table_has_are_refused(kind: str, value: int, tmp_path: Pat
         dps.ReleasedSketch.load(path)
 
 
-@pytest.mark.parametrize("value", [-(2**63), 2**63 - 1])
-def test_absurd_sums_are_refused_without_a_count_as_well(value: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "value"), [("fourier", -(2**63)), ("marginals", 2**63 - 1), ("count", 2**51)])
+def test_absurd_sums_are_refused_without_another_count_as_well(kind: str, value: int, tmp_path: Path) -> None:
     path = tmp_path / "a.sketch"
-    sketch = released(PARTS["fourier"])
+    sketch = released(PARTS[kind])
     sketch.save(path)
     header, sums = file.read_header(path), np.array(sketch.sums[0])
     sums[0] = value
