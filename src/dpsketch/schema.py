@@ -8,7 +8,7 @@ One scale for all kinds lets every feature map work on plain int16 codes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
@@ -224,7 +224,8 @@ class Csv:
             raise SchemaError(
                 "csv.columns must be a list of names", "name all columns of the file in their order, also unused ones"
             )
-        _printable("csv.columns", names)
+        for name in names:
+            _check_visible("csv.columns", name)
         if len(set(names)) < len(names) or len(names) > MOST_COLUMNS:
             raise SchemaError(f"csv.columns must list up to {MOST_COLUMNS} different names")
         return cls(multiline, tuple(names))
@@ -253,8 +254,7 @@ class Schema:
         names = {f"columns.{column.name}": column.name for column in self.columns}
         names |= {"privacy.unit": self.unit, "privacy.record": self.record, "privacy.note": self.note or ""}
         for key, name in names.items():
-            if visible(name) != name:
-                raise SchemaError(f"{key}: '{name}' has a character that cannot be seen", "write it without")
+            _check_visible(key, name)
 
     @cached_property
     def scalars(self) -> tuple[Column, ...]:
@@ -339,7 +339,6 @@ class Schema:
         unit = privacy.get("unit", ROW_UNIT)
         if not isinstance(unit, str) or not unit:
             raise SchemaError(f'privacy.unit must be "row" or the name of a column, got {unit!r} instead')
-        _printable("privacy.unit", [unit])
         most = 1
         if unit == ROW_UNIT:
             for key in ("unit_kind", "max_rows_per_unit", "constant_per_unit"):
@@ -361,7 +360,6 @@ class Schema:
                 f"column '{unit}' is the privacy unit and must not be declared as data",
                 f"remove [columns.{unit}]: ids of people are never sketched",
             )
-        _printable("columns", sections)
         columns = tuple(_column(name, _table(sections, name, "columns")) for name in sections)
         record, note = (_words(privacy, key) for key in ("record", "note"))
         relation = privacy.get("relation", Relation.ADD_REMOVE.value)
@@ -436,15 +434,13 @@ def _only(facts: Mapping[str, Any], path: str, known: tuple[str, ...]) -> None:
     for key in facts:
         if key not in known:
             full = f"{path}.{key}" if path else key
-            _printable(path or "the schema", [key])
             raise SchemaError(f"{full} is not a known key", f"the keys here are {', '.join(known)}")
 
 
-def _printable(path: str, names: Iterable[str]) -> None:
+def _check_visible(key: str, name: str) -> None:
     """Refuse names that could rewrite what a terminal shows."""
-    for name in names:
-        if not name.isprintable():
-            raise SchemaError(f"{path}: names must be printable, got {name!r} instead", "rename it in the table, too")
+    if visible(name) != name:
+        raise SchemaError(f"{key}: '{name}' has a character that cannot be seen", "write it without")
 
 
 def _words(privacy: Mapping[str, Any], key: str) -> str | None:

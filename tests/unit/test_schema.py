@@ -53,13 +53,16 @@ def test_a_unit_column_is_not_data() -> None:
     ("change", "message"),
     [
         ({"columns": {"a": {"kind": []}}}, r"columns.a.kind must be one of .*, got \[\] instead"),
-        ({"columns": {"a\x1b[2J": {"kind": "boolean"}}}, r"columns: names must be printable, got 'a\\x1b\[2J' instead"),
+        (
+            {"columns": {"a\x1b[2J": {"kind": "boolean"}}},
+            r"columns.a\\u001b\[2J: 'a\\u001b\[2J' has a character that cannot",
+        ),
         (
             {"privacy": {"unit": "\r", "max_rows_per_unit": 1}},
-            r"privacy.unit: names must be printable, got '\\r' instead",
+            r"privacy.unit: '\\u000d' has a character that cannot be seen",
         ),
-        ({"csv": {"columns": ["a\n"]}}, r"csv.columns: names must be printable, got 'a\\n' instead"),
-        ({"\x07": 1}, r"the schema: names must be printable"),
+        ({"csv": {"columns": ["a\n"]}}, r"csv.columns: 'a\\u000a' has a character that cannot be seen"),
+        ({"\x07": 1}, r"^\\u0007 is not a known key"),
         ({"privacy": {"unit_kind": "integer"}}, "privacy.unit_kind is set but privacy.unit is 'row'"),
         ({"privacy": {"unit": "id", "max_rows_per_unit": 1, "unit_kind": []}}, 'unit_kind must be "text" or "integer"'),
     ],

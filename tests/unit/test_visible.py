@@ -12,6 +12,7 @@ import pytest
 import dpsketch as dps
 from command_line import called
 from dpsketch.errors import FileError, QueryError, SchemaError, visible
+from dpsketch.outputs import written
 from dpsketch.sketch import container, file
 
 # Escape, bell, delete, a C1 control, line breaks, changes of direction, of no width, a tag.
@@ -89,7 +90,8 @@ def test_a_program_gets_labels_as_they_are(sketch: Path) -> None:
 def test_the_version_that_a_file_names_cannot_rewrite_its_statement(sketch: Path) -> None:
     header, sums = file.read_header(sketch), dps.ReleasedSketch.load(sketch).sums
     header["release"]["library"] = "1\x1b[2J\nPRIVACY STATEMENT"
-    container.write(sketch, header, {f"part.{place}": each for place, each in enumerate(sums)}, force=True)
+    with written(sketch, force=True) as target:
+        container.write(target, header, {f"part.{place}": each for place, each in enumerate(sums)})
     said = called(sketch.parent, "show", "a.sketch")
     assert said.stdout.endswith("with dpsketch 1\\u001b[2J\\u000aPRIVACY STATEMENT\n")
 

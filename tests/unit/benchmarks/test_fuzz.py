@@ -14,16 +14,13 @@ from dpsketch import layouts, schema
 from dpsketch.engines import csv, sources
 
 CASES, SEED = 60, 20260101
-HERE = [name for name in driver.FUZZERS if driver.fuzzer(name) is not None]
 
 
 def first_finding(name: str, cases: int = CASES) -> int | None:
-    module = driver.fuzzer(name)
-    assert module is not None
-    return driver.finding(module, name, SEED, iter(range(cases)))
+    return driver.finding(driver.fuzzer(name), name, SEED, iter(range(cases)))
 
 
-@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize("name", driver.FUZZERS[:3])  # the others: test_fuzz_files.py
 def test_a_few_cases_find_nothing(name: str) -> None:
     assert first_finding(name, CASES // 2) is None
 
@@ -41,7 +38,7 @@ STORED = layouts._stored_lists
 BUGS = {
     "arrow_layouts": (layouts, "_stored_lists", views_without_sizes),
     "csv_bytes": (csv, "_line_breaks", csv._quoted_breaks(ord(","))),
-    "toml_schema": (schema, "_printable", lambda path, names: None),
+    "toml_schema": (schema, "_whole", lambda facts, path, key, *limits: int(facts[key])),  # without a check of its type
 }
 
 
@@ -62,14 +59,11 @@ def test_a_finding_ends_the_run_and_can_be_run_again(
     def run_one(rng: np.random.Generator, folder: Path) -> None:
         assert rng.random() < 0.9, "unlucky"
 
-    monkeypatch.setattr(
-        driver, "fuzzer", lambda name: SimpleNamespace(run_one=run_one) if name == "csv_bytes" else None
-    )
-    monkeypatch.setattr("sys.argv", ["fuzz", "--seconds", "60"])
+    monkeypatch.setattr(driver, "fuzzer", lambda name: SimpleNamespace(run_one=run_one))
+    monkeypatch.setattr("sys.argv", ["fuzz", "--seconds", "60", "--only", "csv_bytes"])
     assert driver.main() == 1
     said = capsys.readouterr()
     assert "unlucky" in said.err
-    assert "arrow_layouts  skipped" in said.out
     again = said.out.split("FINDING: ")[1].split()
     monkeypatch.setattr("sys.argv", ["fuzz", *again[again.index("--only") : again.index("--case") + 2]])
     assert driver.main() == 1
