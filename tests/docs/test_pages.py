@@ -65,6 +65,9 @@ def test_every_pitfall_has_a_source_a_remedy_and_a_test() -> None:
     _, *sections = re.split(r"^## ", (ROOT / "docs" / "pitfalls.md").read_text(), flags=re.MULTILINE)
     assert len(sections) > 15
     assert sections.pop().startswith("Left to the curator")
+    faults = re.findall(r"^\| (?!what|---).*\|$", sections.pop(), flags=re.MULTILINE)
+    assert len(faults) > 30
+    assert all("`tests/" in fault or "the whole suite" in fault for fault in faults)
     for section in sections:
         problem, remedy, test = re.fullmatch(
             r".*\*\*What goes wrong\*\*(.*)\*\*Here\.\*\*(.*)\*\*Shown by\*\*(.*)", section, re.DOTALL
