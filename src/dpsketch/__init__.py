@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import dpsketch.started  # noqa: F401
+import dpsketch.numerics.started  # noqa: F401
 
 if TYPE_CHECKING:
     from dpsketch.density_planning import density_plan

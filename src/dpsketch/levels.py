@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.precise import precise
+from dpsketch.numerics.precision import precise
 from dpsketch.schema import SPAN, Floats, Number
 
 

@@ -11,7 +11,7 @@ import pytest
 
 FORKS = """
 import os, signal, threading
-from dpsketch.compiled import kernel
+from dpsketch.numerics.jit import kernel
 
 def doubled(x):
     return 2 * x

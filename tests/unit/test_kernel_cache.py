@@ -14,13 +14,13 @@ import pytest
 from numba.core.codegen import CPUCodegen
 
 import dpsketch
-from dpsketch import kernel_cache, started
-from dpsketch.compiled import kernel
-from dpsketch.kernel_cache import KernelCache, cache_folder
+from dpsketch.numerics import kernel_cache, started
+from dpsketch.numerics.jit import kernel
+from dpsketch.numerics.kernel_cache import KernelCache, cache_folder
 
-PARTS = "from dpsketch.compiled import part\n\n\n@part\ndef shifted(x):\n    return x + {}\n"
+PARTS = "from dpsketch.numerics.jit import part\n\n\n@part\ndef shifted(x):\n    return x + {}\n"
 KERNEL = """
-from dpsketch.compiled import kernel
+from dpsketch.numerics.jit import kernel
 from dpsketch.probe_parts import shifted
 
 

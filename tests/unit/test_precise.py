@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from dpsketch.precise import precise
+from dpsketch.numerics.precision import precise
 
 FORKS = """
 import os, signal, threading
-from dpsketch.precise import precise
+from dpsketch.numerics.precision import precise
 
 def compute():
     with precise(200) as exact:

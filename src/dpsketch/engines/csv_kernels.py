@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpsketch.compiled import kernel
+from dpsketch.numerics.jit import kernel
 
 _NEWLINE, _RETURN, _QUOTE = 10, 13, 34
 _FIELD_START, _UNQUOTED, _QUOTED, _CLOSED, _BROKEN = 0, 1, 2, 3, 4

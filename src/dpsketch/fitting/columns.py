@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.fitting.nonnegative import nonnegative_minimum, project_to_simplex
+from dpsketch.numerics.nonnegative import nonnegative_minimum, project_to_simplex
 from dpsketch.schema import Floats
 
 SMOOTHING = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)  # penalties, the largest first

@@ -20,8 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.fitting.nonnegative import project_to_simplex
-from dpsketch.fitting.threads import one_thread
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.blocks import Block
 from dpsketch.learn.factors import Factor, product_at
@@ -32,6 +30,8 @@ from dpsketch.learn.shared import Memo, made_once
 from dpsketch.learn.tables import TableEstimator
 from dpsketch.learn.weights import WeightedPoints, positive_weights
 from dpsketch.maps.histogram import Binning
+from dpsketch.numerics.nonnegative import project_to_simplex
+from dpsketch.numerics.threads import one_thread
 from dpsketch.records import Records
 from dpsketch.schema import Floats, Schema
 

@@ -7,12 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
-from dpsketch.fitting.nonnegative import project_to_simplex
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame, cell_points
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.maps.histogram import Binning, BoundHistogram
+from dpsketch.numerics.nonnegative import project_to_simplex
 from dpsketch.schema import Floats, Schema
 from dpsketch.sketch.released import ReleasedPart
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpsketch.fitting.threads import one_thread
 from dpsketch.learn.points import Frame
+from dpsketch.numerics.threads import one_thread
 from dpsketch.schema import Floats
 
 STAGES, STEPS = 6, 40

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsketch.compiled import kernel
+from dpsketch.numerics.jit import kernel
 
 TILE = 4096  # records; a table of pairs is brought into the cache once a tile
 _GRID = 1 << 16  # maps.cells.GRID

@@ -26,7 +26,7 @@ from dpsketch.maps.base import (
     chosen_columns,
 )
 from dpsketch.maps.draw import PublicStream
-from dpsketch.precise import precise
+from dpsketch.numerics.precision import precise
 from dpsketch.records import Records
 from dpsketch.relation import Relation
 from dpsketch.schema import SPAN, Codes, Floats, Schema

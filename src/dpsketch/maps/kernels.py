@@ -14,8 +14,8 @@ from llvmlite import ir
 from numba import float32, int32, njit, types, uint64
 from numba.extending import intrinsic
 
-from dpsketch.compiled import kernel, part
 from dpsketch.maps.phases import FREQUENCIES, block_phases
+from dpsketch.numerics.jit import kernel, part
 
 TILE = 512
 LANES = 256  # records of a tile of the Hadamard transform: twice as many took 1.3 times as long at 1024 columns

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
 
 from dpsketch.errors import BudgetError
-from dpsketch.precise import precise
+from dpsketch.numerics.precision import precise
 from dpsketch.privacy.budget import MOST_DELTA, Budget
 from dpsketch.privacy.events import Release
 from dpsketch.relation import Relation

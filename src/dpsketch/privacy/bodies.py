@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import BudgetError
-from dpsketch.precise import precise
+from dpsketch.numerics.precision import precise
 from dpsketch.privacy.gaussian import scaled_gaussian
 from dpsketch.privacy.keystream import Stream
 from dpsketch.privacy.lazy import BLOCK, Interval, Number, double, extended, wrapped

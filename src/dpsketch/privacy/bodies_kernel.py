@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import int64, uint64
 
-from dpsketch.compiled import kernel, part
+from dpsketch.numerics.jit import kernel, part
 
 _MAGNITUDE = np.uint64(2**63 - 1)
 _UNIT = 2.0**-63

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpsketch.errors import BudgetError
-from dpsketch.precise import precise
+from dpsketch.numerics.precision import precise
 
 _PRECISION = 200
 _MARGIN = 2.0**-100  # relative, far above the rounding of a few operations with 200 bits

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import int64, uint64
 
-from dpsketch.compiled import double_bits, kernel
+from dpsketch.numerics.jit import double_bits, kernel
 
 _TAIL = np.uint64(2**63 - 1)
 _LEAST = np.uint64(2**39)  # below: further out than the table's 24 octaves

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import BudgetError
-from dpsketch.precise import precise
+from dpsketch.numerics.precision import precise
 from dpsketch.privacy.keystream import Stream
 
 _BASE = 256

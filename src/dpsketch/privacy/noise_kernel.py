@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsketch.compiled import kernel
+from dpsketch.numerics.jit import kernel
 
 
 @kernel("int64(uint32[::1], uint32[:,::1], uint8[:,::1], int64[::1], int64[::1])")

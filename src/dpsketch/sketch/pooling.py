@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from dpsketch.fitting.choice import choose_pairs, spread
 from dpsketch.fitting.columns import ColumnSummary, Finer, fit_marginal
 from dpsketch.fitting.groups import choose_groups, choose_halves, groups_wanted, pooling_threshold
-from dpsketch.fitting.threads import one_thread
 from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.maps.cells import GRID, POSITION_GRID, Cells
 from dpsketch.maps.contrasts import PairMap, contrasts_of, marginals_for
@@ -26,6 +25,7 @@ from dpsketch.maps.count import BoundCount
 from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.maps.pairs import BoundPairs
 from dpsketch.maps.totals import BoundTotals
+from dpsketch.numerics.threads import one_thread
 from dpsketch.schema import LOWEST, SPAN, Floats
 
 

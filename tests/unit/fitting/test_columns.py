@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dpsketch.fitting.columns import ColumnSummary, Finer, GroupTotals, Marginal, fit_marginal
-from dpsketch.fitting.nonnegative import nonnegative_minimum
+from dpsketch.numerics.nonnegative import nonnegative_minimum
 
 BINS = 32
 CENTRES = np.concatenate([[0.0], (np.arange(BINS) + 0.5) / BINS, [1.0, 0.5]])

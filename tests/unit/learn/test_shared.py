@@ -15,10 +15,10 @@ import pytest
 
 import dpsketch as dps
 from conftest import SEED
-from dpsketch.fitting.threads import one_thread
 from dpsketch.learn import sources
 from dpsketch.learn.products import estimator
 from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.numerics.threads import one_thread
 
 THREADS = 16
 COLUMNS = ("x", "y", "z")

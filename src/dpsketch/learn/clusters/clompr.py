@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsketch.fitting.threads import one_thread
 from dpsketch.learn.clusters.atoms import Atoms, Model
 from dpsketch.learn.clusters.decoder import Decoded, decoded
 from dpsketch.learn.clusters.lloyd import Progress
 from dpsketch.learn.clusters.solver import EDGE, Priors, Solver
 from dpsketch.learn.clusters.sums import Complex, FourierSums
+from dpsketch.numerics.threads import one_thread
 from dpsketch.schema import Floats
 
 POINT = -40.0  # log variance of an atom that is a point

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
-from dpsketch.fitting.threads import one_thread
 from dpsketch.learn.clusters.atoms import Atoms
 from dpsketch.learn.clusters.clompr import clompr
 from dpsketch.learn.clusters.clouds import Cloud, TableCloud, population_cloud
@@ -22,6 +21,7 @@ from dpsketch.learn.clusters.sums import FourierSums, holds_sums
 from dpsketch.learn.clusters.table import released_table
 from dpsketch.learn.models.population import spread
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
+from dpsketch.numerics.threads import one_thread
 from dpsketch.schema import Floats
 
 if TYPE_CHECKING:

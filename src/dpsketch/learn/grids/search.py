@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.learn.grids.cells import GridCells, Ranks
-from dpsketch.learn.grids.simplex import project_groups
+from dpsketch.numerics.simplex import project_groups
 from dpsketch.schema import Floats
 
 MOST_CELLS = 1 << 21  # looked at at one level

@@ -11,7 +11,6 @@ import numpy as np
 
 from dpsketch.fitting.columns import ColumnSummary
 from dpsketch.fitting.lumps import Lumps, lumpiness
-from dpsketch.fitting.threads import one_thread
 from dpsketch.learn.products.bootstrap import refits
 from dpsketch.learn.products.fit import NoisySums, Products
 from dpsketch.learn.release_noise import ReleaseNoise, released_totals
@@ -20,6 +19,7 @@ from dpsketch.maps.cells import GRID, Cells
 from dpsketch.maps.contrasts import BoundContrasts, PairMap, marginals_for
 from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.maps.pairs import BoundPairs, Groups
+from dpsketch.numerics.threads import one_thread
 from dpsketch.sketch.pooling import pair_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 

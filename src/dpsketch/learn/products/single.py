@@ -8,13 +8,13 @@ import numpy as np
 
 from dpsketch.fitting.columns import ColumnSummary, GroupTotals, Marginal, fit_marginal
 from dpsketch.fitting.lumps import lumpiness
-from dpsketch.fitting.threads import one_thread
 from dpsketch.learn.products.bootstrap import REFITS, SEED, redrawn_summary
 from dpsketch.learn.products.fit import Products
 from dpsketch.learn.products.mixture import Mixture
 from dpsketch.learn.products.released import ReleasedProducts
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.maps.cells import Cells
+from dpsketch.numerics.threads import one_thread
 
 
 def fit_column(

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch.fitting.nonnegative import project_to_simplex
 from dpsketch.learn.grids.cells import ColumnCells, GridCells
 from dpsketch.learn.grids.heap import heaviest
 from dpsketch.learn.grids.search import Ranks, search
-from dpsketch.learn.grids.simplex import project_groups
 from dpsketch.maps.grid import Grid
+from dpsketch.numerics.nonnegative import project_to_simplex
+from dpsketch.numerics.simplex import project_groups
 from tests_support import MIXED_SCHEMA
 
 LEVELS = (1, 3, 4, 9)

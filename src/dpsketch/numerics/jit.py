@@ -15,8 +15,8 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from dpsketch.forks import fork_safe_lock
-from dpsketch.kernel_cache import KernelCache
+from dpsketch.numerics.forks import fork_safe_lock
+from dpsketch.numerics.kernel_cache import KernelCache
 
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 _loading = fork_safe_lock()  # Numba and LLVM hold locks while they compile, which a forked child could not release

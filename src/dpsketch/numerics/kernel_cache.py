@@ -31,10 +31,10 @@ from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
-from dpsketch import started
+from dpsketch.numerics import started
 from dpsketch.user_cache import user_folder
 
-_DECORATORS = b"from dpsketch.compiled import"
+_DECORATORS = b"from dpsketch.numerics.jit import"
 _IMPORT = re.compile(rb"^ *from ([\w.]+) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 KEPT = 8  # folders: of installed versions, environments and recent edits of the code
 _DIGEST = hashlib.sha256().digest_size

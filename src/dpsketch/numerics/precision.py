@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from dpsketch.forks import fork_safe_lock
+from dpsketch.numerics.forks import fork_safe_lock
 
 _turn = fork_safe_lock()
 
