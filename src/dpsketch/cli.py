@@ -38,7 +38,7 @@ from dpsketch.console import (
     warnings_told,
 )
 from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError, PublicNote, visible, visible_lines
-from dpsketch.outputs import Output, written
+from dpsketch.files.outputs import Output, written
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
 from dpsketch.process import Stopped, check_stopped, ignore_signals, prepare_streams, stop_on_signals
 

@@ -11,7 +11,7 @@ import typer
 
 from dpsketch.console import Force, check_free, err, progress_bar
 from dpsketch.errors import FileError
-from dpsketch.outputs import written
+from dpsketch.files.outputs import written
 
 if TYPE_CHECKING:
     import pyarrow as pa

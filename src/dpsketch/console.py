@@ -14,9 +14,9 @@ import typer
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
 from rich.segment import Segment
 
-from dpsketch import outputs
 from dpsketch.errors import FileError, FitWarning, LedgerWarning, visible_lines
-from dpsketch.outputs import same_file
+from dpsketch.files import outputs
+from dpsketch.files.outputs import same_file
 
 
 class _Visible:

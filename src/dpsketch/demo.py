@@ -15,10 +15,10 @@ from rich.table import Table as RichTable
 
 from dpsketch.engines.local import accumulate
 from dpsketch.errors import FileError
+from dpsketch.files.outputs import written
+from dpsketch.files.pictures import picture
 from dpsketch.learn.answer import number_text
 from dpsketch.learn.view import View, open_view
-from dpsketch.outputs import written
-from dpsketch.pictures import picture
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.ledger import Ledger
 from dpsketch.recipe import Recipe

@@ -13,12 +13,12 @@ from sqlglot import exp
 
 from dpsketch.engines.local import accumulate
 from dpsketch.errors import BudgetError, QueryError
+from dpsketch.files.pictures import picture
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.sql import Table
 from dpsketch.learn.statement import parse_select
 from dpsketch.learn.view import View
 from dpsketch.maps.base import check_whole
-from dpsketch.pictures import picture
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.ledger import Ledger
 from dpsketch.recipe import Recipe, declared_rows

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpsketch import ready
 from dpsketch.errors import RecipeError
+from dpsketch.files.toml_file import read_toml
 from dpsketch.maps.base import BoundMap, FeatureMap, check_whole, check_work, named_errors
 from dpsketch.maps.contrasts import marginals_for
 from dpsketch.maps.grouped import BoundGrouped
@@ -24,7 +25,6 @@ from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.privacy.budget import Budget
 from dpsketch.records import Records
 from dpsketch.schema import Boolean, Category, Schema, nearest
-from dpsketch.toml_file import read_toml
 
 MOST_PARTS = 100
 _MOST_LETTERS = 200  # of a snapshot's name

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpsketch.errors import RecipeError
+from dpsketch.files.pictures import picture
 from dpsketch.maps.base import check_whole
 from dpsketch.maps.count import Count
 from dpsketch.maps.fourier import Fourier
@@ -18,7 +19,6 @@ from dpsketch.maps.histogram import BoundHistogram, Histogram
 from dpsketch.maps.quadratic import BoundQuadratic
 from dpsketch.maps.subsampled import MOST_BLOCKS, Subsampled
 from dpsketch.noise_to_signal import NoiseToSignal, SumsNoise
-from dpsketch.pictures import picture
 from dpsketch.privacy.budget import Budget
 from dpsketch.ready import cluster_tables
 from dpsketch.recipe import Part, Recipe, RowSampling, declared_rows

@@ -22,7 +22,7 @@ from command_line import Said, called
 from dpsketch import process
 from dpsketch.demo import SCHEMA, make_table
 from dpsketch.errors import LedgerError
-from dpsketch.outputs import Output
+from dpsketch.files.outputs import Output
 from dpsketch.sketch import release as release_module
 
 PROGRAM = str(Path(sys.executable).with_name("dpsketch"))

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from dpsketch.errors import FileError
-from dpsketch.outputs import Output, same_file, written
+from dpsketch.files.outputs import Output, same_file, written
 
 HOLD = """
 import sys, time
-from dpsketch.outputs import Output
+from dpsketch.files.outputs import Output
 from dpsketch.process import Stopped, stop_on_signals
 stop_on_signals()
 try:

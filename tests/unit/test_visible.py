@@ -12,7 +12,7 @@ import pytest
 import dpsketch as dps
 from command_line import called
 from dpsketch.errors import FileError, QueryError, SchemaError, visible
-from dpsketch.outputs import written
+from dpsketch.files.outputs import written
 from dpsketch.sketch import container, file
 
 # Escape, bell, delete, a C1 control, line breaks, changes of direction, of no width, a tag.

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpsketch.errors import DpsketchError, FileError, QueryError, visible
+from dpsketch.files.outputs import written
 from dpsketch.maps.base import BoundMap, FeatureMap, check_work
 from dpsketch.maps.registry import map_from_dict
-from dpsketch.outputs import written
 from dpsketch.schema import Floats, Schema
 from dpsketch.sketch import container
 from dpsketch.sketch.container import Array

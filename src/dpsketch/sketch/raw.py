@@ -9,8 +9,8 @@ from typing import BinaryIO
 import numpy as np
 
 from dpsketch.errors import MergeError
+from dpsketch.files.outputs import written
 from dpsketch.maps.base import LARGE, BoundMap, Sums
-from dpsketch.outputs import written
 from dpsketch.recipe import Recipe, declared_rows
 from dpsketch.schema import Schema
 from dpsketch.sketch import counters, file

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from dpsketch.files.pictures import picture
 from dpsketch.learn.clusters.atoms import Atoms
 from dpsketch.learn.clusters.places import Places
-from dpsketch.pictures import picture
 from dpsketch.schema import Floats
 
 _STEPS = 200

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from dpsketch.files.pictures import picture
 from dpsketch.learn.density.estimate import KernelDensity, units_at
-from dpsketch.pictures import picture
 from dpsketch.schema import Schema
 
 _STEPS = {1: 400, 2: 120}

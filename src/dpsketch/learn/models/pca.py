@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsketch.errors import FitWarning, QueryError
+from dpsketch.files.pictures import picture
 from dpsketch.learn.models.design import Design, Labels
 from dpsketch.learn.models.moment_matrix import COVARIANCE, WHAT, moment_matrix
 from dpsketch.learn.models.spectrum import axes
 from dpsketch.learn.points import Frame
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
-from dpsketch.pictures import picture
 from dpsketch.schema import HIGHEST, LOWEST, Floats, Schema
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from safetensors.numpy import load, save
 
 import dpsketch.fitting
 import dpsketch.learn.products
+from dpsketch.files.user_cache import user_folder
 from dpsketch.fitting.columns import SMOOTHING, Marginal
 from dpsketch.learn import release_noise
 from dpsketch.learn.products.bootstrap import REFITS
@@ -33,7 +34,6 @@ from dpsketch.schema import Floats
 from dpsketch.sketch import pooling
 from dpsketch.sketch.container import INVALID
 from dpsketch.sketch.released import ReleasedSketch
-from dpsketch.user_cache import user_folder
 
 FOLDER, SUFFIX = "fits", ".fit"
 KEPT = 32  # files; the ones used last

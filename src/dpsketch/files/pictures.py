@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dpsketch.outputs import written
+from dpsketch.files.outputs import written
 
 
 @contextmanager
