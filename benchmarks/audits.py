@@ -14,7 +14,7 @@ from typing import Any
 
 import dpsketch as dps
 from dpsketch.audit import Audit, audit
-from dpsketch.relation import Relation
+from dpsketch.schema.relation import Relation
 
 COLUMNS = {
     "x": {"kind": "number", "lower": 0, "upper": 1},

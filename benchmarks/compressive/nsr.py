@@ -15,7 +15,7 @@ from dpsketch.encoding import encode
 from dpsketch.maps.count import BoundCount
 from dpsketch.noise_to_signal import POPULATION, RECORDS, SumsNoise
 from dpsketch.recipe import Part, Recipe, RowSampling
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema.schema import Floats, Schema
 from dpsketch.task_plan import best_sums_share, made_up_columns, plan_task, plot_region
 
 GOAL = 0.10

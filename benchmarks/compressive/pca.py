@@ -23,7 +23,7 @@ from benchmarks.data import DATA
 from dpsketch.encoding import encode
 from dpsketch.maps.ball import clipped
 from dpsketch.recipe import Part, Recipe
-from dpsketch.schema import HIGHEST, Floats, Schema
+from dpsketch.schema.schema import HIGHEST, Floats, Schema
 
 DELTA = 1e-6
 COMPONENTS = 5

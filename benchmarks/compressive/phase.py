@@ -16,7 +16,7 @@ import dpsketch as dps
 from dpsketch.encoding import encode
 from dpsketch.noise_to_signal import SumsNoise
 from dpsketch.recipe import Part, Recipe
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema.schema import Floats, Schema
 
 K, COLUMNS = 4, 8
 BOUND = 8.0

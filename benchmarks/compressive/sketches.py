@@ -11,7 +11,7 @@ import pyarrow as pa
 
 import dpsketch as dps
 from dpsketch.learn.clusters.lloyd import nearest
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 Model = TypeVar("Model", dps.KMeans, dps.GaussianMixture)
 

@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from dpsketch.privacy.calibrate import gaussian_deviation
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 BINS = 32
 MOST_CELLS = 1 << 22

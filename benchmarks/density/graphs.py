@@ -21,7 +21,7 @@ from benchmarks.density.runs import DELTA
 from benchmarks.jaccard import adjacency, exact_sums
 from benchmarks.power_law import EDGES, NODES, write_graph
 from dpsketch.engines.graph import graph_schema, neighbour_sets
-from dpsketch.schema import Schema
+from dpsketch.schema.schema import Schema
 
 SLASHDOT_NODES = 82_168
 ROWS, WIDTH = 2000, 100_000

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 import dpsketch as dps
 from benchmarks.density.tables import Anomalies, Split, labels_of
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema.schema import Floats, Schema
 
 
 class NotThere(Exception):

@@ -17,7 +17,7 @@ from benchmarks.density.goals import at_most, budget_text
 from benchmarks.density.runs import DELTA, attempted
 from benchmarks.density.tables import Split, labels_of, regression, unit_features
 from dpsketch.privacy.composition import plan_cost
-from dpsketch.schema import HIGHEST, LOWEST, Floats, Schema
+from dpsketch.schema.schema import HIGHEST, LOWEST, Floats, Schema
 
 GOALS = {"california": 0.37, "gas": 0.40, "airfoil": 0.55}  # at ε=1, δ
 TABLES = ("california", "airfoil", "gas", "naval")

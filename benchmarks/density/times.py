@@ -12,7 +12,7 @@ from benchmarks.data import slashdot
 from benchmarks.density.graphs import ROWS, SLASHDOT_NODES, WIDTH
 from benchmarks.density.tables import schema_of, table_of
 from dpsketch.engines.graph import graph_schema, neighbour_sets
-from dpsketch.schema import Schema
+from dpsketch.schema.schema import Schema
 
 SKIN_ROWS = 1000
 TABLE_3 = {"PFDA": "> 3 days / -", "Bernstein": "2.3 days / 6.2 ms", "KME": "6 hr / 1.2 ms", "RACE": "15 s / 0.4 ms"}

@@ -12,8 +12,8 @@ import numpy as np
 from dpsketch.engines import csv
 from dpsketch.engines.sources import read_batches, source_columns
 from dpsketch.errors import SourceError
-from dpsketch.schema import Csv
-from dpsketch.template import schema_template
+from dpsketch.schema.schema import Csv
+from dpsketch.schema.template import schema_template
 
 PIECES = [
     b"a",

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from dpsketch.errors import SchemaError
-from dpsketch.schema import Schema
-from dpsketch.template import schema_text
+from dpsketch.schema.schema import Schema
+from dpsketch.schema.template import schema_text
 
 VALID = """[privacy]
 rows = 50000

@@ -32,7 +32,7 @@ from dpsketch.learn.products import unseen
 from dpsketch.learn.products.estimator import ProductEstimator
 from dpsketch.learn.products.released import fit_released
 from dpsketch.learn.release_noise import ReleaseNoise
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 ALSO = ("skin", "naval")  # few values a column: what cells hide matters
 ONE_DEVIATION = 0.6827

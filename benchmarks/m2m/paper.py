@@ -20,7 +20,7 @@ from benchmarks.m2m.answers import Points
 from benchmarks.m2m.marginals import marginals_only
 from benchmarks.m2m.tables import Table
 from dpsketch.privacy.calibrate import gaussian_deviation
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 SHARE_SUMS = 0.98
 FREQUENCIES = 100  # pairs of cos and sin: m = 200

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import dpsketch as dps
 from benchmarks.data import DATA
-from dpsketch.schema import Category, Floats, Integer, Number
+from dpsketch.schema.schema import Category, Floats, Integer, Number
 
 TUNED = ("lifesci", "occupancy", "adult", "htru2", "california_housing")
 HELD_OUT = ("covtype", "cod_rna")

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from dpsketch.privacy.budget import Budget
     from dpsketch.privacy.ledger import Ledger
     from dpsketch.recipe import Only, Part, Recipe, RowSampling
-    from dpsketch.schema import Schema
+    from dpsketch.schema.schema import Schema
     from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.release import release
     from dpsketch.sketch.released import ReleasedSketch
@@ -161,7 +161,7 @@ _HOMES = {
     "Recipe": "recipe",
     "ReleasedSketch": "sketch.released",
     "RowSampling": "recipe",
-    "Schema": "schema",
+    "Schema": "schema.schema",
     "SecondMoments": "maps.second_moments",
     "SignedProjection": "maps.hashes",
     "Subsampled": "maps.subsampled",

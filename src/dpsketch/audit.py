@@ -27,8 +27,8 @@ from dpsketch.privacy.keystream import Keystream, Stream
 from dpsketch.privacy.variances import triangle_dimension
 from dpsketch.recipe import Recipe, declared_rows
 from dpsketch.records import IdSets, Records, concatenated
-from dpsketch.relation import Relation
-from dpsketch.schema import HIGHEST, LOWEST, MISSING, Floats, Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import HIGHEST, LOWEST, MISSING, Floats, Schema
 from dpsketch.sketch.calibration import calibrated, shown
 from dpsketch.sketch.raw import empty_sums
 from dpsketch.sketch.release import noisy_sums

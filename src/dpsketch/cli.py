@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.sql import Table
     from dpsketch.privacy.ledger import Ledger
     from dpsketch.recipe import Recipe
-    from dpsketch.schema import Schema
+    from dpsketch.schema.schema import Schema
     from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.released import ReleasedSketch
 
@@ -85,7 +85,7 @@ def init(
 ) -> None:
     """Print a schema to fill in, from column names and types only; values are never looked at."""
     from dpsketch.engines.sources import source_columns
-    from dpsketch.template import schema_template
+    from dpsketch.schema.template import schema_template
 
     print(schema_template(*source_columns(table, header)), end="")
 
@@ -103,7 +103,7 @@ def tighten(
     """
     from dpsketch.learn.tighter import tighten as tightened
     from dpsketch.learn.view import open_view
-    from dpsketch.template import schema_text
+    from dpsketch.schema.template import schema_text
 
     check_free(output, force, sketch)
     view = open_view(sketch)
@@ -137,7 +137,7 @@ def accumulate(
     """Read a table into a raw sketch: exact, secret, mergeable. Nothing is spent: the budget chooses the sizes of the
     general recipe, and tells now whether a release with it will fit.
     """
-    from dpsketch.schema import Schema
+    from dpsketch.schema.schema import Schema
     from dpsketch.sketch.release import planned
 
     check_free(output, force, table, schema, recipe)
@@ -177,7 +177,7 @@ def release(
     force: Force = False,
 ) -> None:
     """Sketch a table, add noise once, and write the released sketch."""
-    from dpsketch.schema import Schema
+    from dpsketch.schema.schema import Schema
     from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.release import partition, planned
     from dpsketch.sketch.released import ReleasedSketch
@@ -239,7 +239,7 @@ def graph(
     from dpsketch.maps.hashes import MinHash
     from dpsketch.maps.race import Race
     from dpsketch.recipe import Part, Recipe
-    from dpsketch.schema import Schema
+    from dpsketch.schema.schema import Schema
     from dpsketch.sizes import graph_rows
     from dpsketch.sketch.release import planned
 

@@ -120,7 +120,7 @@ def ledger_declare(
 ) -> None:
     """Reserve a plan: releases declared up front cost less together. SCHEMA says whom the ledger counts."""
     from dpsketch.privacy.ledger import Ledger
-    from dpsketch.schema import Schema
+    from dpsketch.schema.schema import Schema
 
     if not 1 <= times <= _MOST_TIMES:
         raise BudgetError(f"times must be from 1 to {_MOST_TIMES:,}, got {times} instead")

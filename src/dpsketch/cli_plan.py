@@ -51,8 +51,8 @@ def audit(
     from dpsketch.audit import audit as attack
     from dpsketch.audit import made_up_schema
     from dpsketch.recipe import Recipe
-    from dpsketch.relation import Relation
-    from dpsketch.schema import Schema
+    from dpsketch.schema.relation import Relation
+    from dpsketch.schema.schema import Schema
 
     chosen = Recipe.load(recipe)
     if schema is not None and relation is not None:
@@ -108,7 +108,7 @@ def plan(
     from dpsketch.planning import plan as predicted
     from dpsketch.planning import usual_queries
     from dpsketch.recipe import Recipe
-    from dpsketch.schema import Schema
+    from dpsketch.schema.schema import Schema
 
     if plot is not None:
         check_png(plot, force, schema, recipe)

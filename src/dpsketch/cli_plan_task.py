@@ -12,7 +12,7 @@ from dpsketch.cli_recipe import bandwidth_of
 from dpsketch.console import err, listed, out
 from dpsketch.errors import RecipeError
 from dpsketch.privacy.budget import Budget
-from dpsketch.schema import Schema
+from dpsketch.schema.schema import Schema
 
 _FORMULAS = "Predicted by formulas from public numbers. Nothing was read or spent."
 

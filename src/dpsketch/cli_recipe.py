@@ -14,7 +14,7 @@ from dpsketch.errors import RecipeError
 if TYPE_CHECKING:
     from dpsketch.privacy.budget import Budget
     from dpsketch.recipe import Recipe
-    from dpsketch.schema import Schema
+    from dpsketch.schema.schema import Schema
     from dpsketch.sketch.released import ReleasedSketch
 
 OnlyRows = Annotated[

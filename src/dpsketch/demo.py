@@ -22,7 +22,7 @@ from dpsketch.learn.view import View, open_view
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.ledger import Ledger
 from dpsketch.recipe import Recipe
-from dpsketch.schema import Schema
+from dpsketch.schema.schema import Schema
 from dpsketch.sketch.release import release
 from dpsketch.sketch.statement import statement_text
 

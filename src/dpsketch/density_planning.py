@@ -12,7 +12,7 @@ from dpsketch.maps.hashes import Euclidean, HashFamily
 from dpsketch.privacy.budget import Budget
 from dpsketch.ready import density_choices, density_shares
 from dpsketch.recipe import Part, Recipe, declared_rows
-from dpsketch.schema import Schema
+from dpsketch.schema.schema import Schema
 from dpsketch.sizes import TYPICAL_DENSITY, default_bandwidth
 
 

@@ -14,7 +14,7 @@ from dpsketch.errors import SourceError
 from dpsketch.maps.base import check_whole
 from dpsketch.maps.embedding import Embedding
 from dpsketch.records import concatenated
-from dpsketch.schema import HIGHEST, MISSING, Floats, Schema
+from dpsketch.schema.schema import HIGHEST, MISSING, Floats, Schema
 
 _KEPT = 99.9  # percent of the public records whose numbers are not clamped inside the network
 

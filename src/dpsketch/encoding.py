@@ -23,7 +23,7 @@ from dpsketch.errors import SourceError
 from dpsketch.layouts import Cells, buffer_values, cells_of, filled, is_null, lists_of
 from dpsketch.levels import number_levels, spread
 from dpsketch.records import IdSets, Records, joined
-from dpsketch.schema import (
+from dpsketch.schema.schema import (
     OTHER,
     Boolean,
     Category,

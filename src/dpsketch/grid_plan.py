@@ -22,7 +22,7 @@ from dpsketch.maps.base import check_columns
 from dpsketch.maps.grid import Grid
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe import declared_rows
-from dpsketch.schema import Schema
+from dpsketch.schema.schema import Schema
 
 
 @dataclass(frozen=True)

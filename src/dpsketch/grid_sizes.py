@@ -8,7 +8,7 @@ from math import ceil, exp, log, log2, prod, sqrt
 
 from dpsketch.maps.grid import Grid
 from dpsketch.privacy.budget import Budget
-from dpsketch.schema import Column, Schema
+from dpsketch.schema.schema import Column, Schema
 from dpsketch.sizes import counter_noise
 
 GRID_SHARE = 0.98

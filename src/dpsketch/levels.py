@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.numerics.precision import precise
-from dpsketch.schema import SPAN, Floats, Number
+from dpsketch.schema.schema import SPAN, Floats, Number
 
 
 def number_levels(column: Number, numbers: Floats) -> NDArray[np.int64]:

@@ -15,8 +15,8 @@ from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Mechanism, Noise
 from dpsketch.recipe import Recipe
-from dpsketch.relation import Relation
-from dpsketch.schema import Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import Schema
 from dpsketch.sketch.calibration import calibrated, noise_variances
 
 RECORDS, POPULATION = "records", "population"

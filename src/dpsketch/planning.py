@@ -22,7 +22,7 @@ from dpsketch.maps.base import check_whole
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.ledger import Ledger
 from dpsketch.recipe import Recipe, declared_rows
-from dpsketch.schema import Category, Column, Datetime, Floats, Schema
+from dpsketch.schema.schema import Category, Column, Datetime, Floats, Schema
 from dpsketch.simulation import MadeUp, made_up_table
 from dpsketch.sketch.raw import RawSketch
 from dpsketch.sketch.release import planned, release

@@ -22,7 +22,7 @@ from dpsketch.maps.ramps import ramps, with_one
 from dpsketch.maps.second_moments import SecondMoments
 from dpsketch.maps.totals import Totals
 from dpsketch.privacy.budget import Budget
-from dpsketch.schema import Boolean, Category, Datetime, Integer, Schema
+from dpsketch.schema.schema import Boolean, Category, Datetime, Integer, Schema
 from dpsketch.sizes import (
     ANOMALY_BANDWIDTH,
     ANOMALY_POWER,

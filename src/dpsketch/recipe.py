@@ -24,7 +24,7 @@ from dpsketch.maps.pairs import BoundPairs
 from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.privacy.budget import Budget
 from dpsketch.records import Records
-from dpsketch.schema import Boolean, Category, Schema, nearest
+from dpsketch.schema.schema import Boolean, Category, Schema, nearest
 
 MOST_PARTS = 100
 _MOST_LETTERS = 200  # of a snapshot's name

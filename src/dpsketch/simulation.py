@@ -16,7 +16,7 @@ from dpsketch.learn.points import Frame
 from dpsketch.learn.selection import Selection
 from dpsketch.learn.sources import Chosen
 from dpsketch.recipe import Only
-from dpsketch.schema import OTHER, Boolean, Category, Column, Datetime, Floats, IdSet, Schema
+from dpsketch.schema.schema import OTHER, Boolean, Category, Column, Datetime, Floats, IdSet, Schema
 
 RARE, SOME = 0.01, 0.3  # the share of missing cells, and of unlisted values, and of the columns that have them
 _BUMPS = (0.4, 0.3, 0.2, 0.1)  # shares of a number's bumps, in any order

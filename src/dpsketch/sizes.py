@@ -12,8 +12,8 @@ from dpsketch.maps.cells import cells_of
 from dpsketch.maps.pairs import MOST_PAIRS
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.variances import disc_variance
-from dpsketch.relation import Relation
-from dpsketch.schema import Column, Integer, Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import Column, Integer, Schema
 
 MARGINALS_SHARE, PAIRS_SHARE = 0.42, 0.55  # of tables without numbers; bins follow from the first
 FOURIER_SHARE = 0.3  # of the pairs' share, where Fourier sums are asked for

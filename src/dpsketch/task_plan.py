@@ -22,7 +22,7 @@ from dpsketch.noise_to_signal import NoiseToSignal, SumsNoise
 from dpsketch.privacy.budget import Budget
 from dpsketch.ready import cluster_tables
 from dpsketch.recipe import Part, Recipe, RowSampling, declared_rows
-from dpsketch.schema import Number, Schema
+from dpsketch.schema.schema import Number, Schema
 from dpsketch.sizes import LEAST_FREQUENCIES, MOST_FREQUENCIES, count_share, sums_share
 
 GOOD = 1e-3  # of NSR_max = GOOD·m/(k·d), and the share of variance that components may lose

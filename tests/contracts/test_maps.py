@@ -16,8 +16,8 @@ from dpsketch.maps.base import Body, BoundMap, BoundTable, Shape, Sums
 from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.privacy.variances import triangle_dimension
 from dpsketch.records import IdSets, Records, Words
-from dpsketch.relation import Relation
-from dpsketch.schema import Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import Schema
 from map_examples import EXAMPLES, SCHEMA
 
 COLUMNS = len(SCHEMA.scalars)

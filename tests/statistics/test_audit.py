@@ -30,7 +30,7 @@ from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, Sensitivity
 from dpsketch.privacy.events import Mechanism, Noise, Release
 from dpsketch.privacy.keystream import Keystream
-from dpsketch.relation import Relation
+from dpsketch.schema.relation import Relation
 from dpsketch.sketch import calibration as calibration_module
 from dpsketch.sketch import release as release_module
 

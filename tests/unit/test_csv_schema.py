@@ -12,7 +12,7 @@ import pytest
 import dpsketch as dps
 from command_line import called
 from dpsketch.errors import SchemaError
-from dpsketch.template import schema_text
+from dpsketch.schema.template import schema_text
 
 SCHEMA = """
 [privacy]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dpsketch.encoding import encode_column, encode_sets, texts
 from dpsketch.errors import SourceError
 from dpsketch.levels import thresholds
-from dpsketch.schema import MISSING, Boolean, Category, Column, Datetime, IdSet, Integer, Number
+from dpsketch.schema.schema import MISSING, Boolean, Category, Column, Datetime, IdSet, Integer, Number
 
 NUMBER = Number("x", 0.0, 10.0)
 MOMENTS = Datetime("x", datetime(2020, 1, 1, tzinfo=UTC), datetime(2021, 1, 1, tzinfo=UTC))

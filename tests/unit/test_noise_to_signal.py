@@ -13,7 +13,7 @@ from dpsketch.encoding import encode
 from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.noise_to_signal import POPULATION, RECORDS, SumsNoise, amplified
 from dpsketch.recipe import RowSampling
-from dpsketch.schema import Schema
+from dpsketch.schema.schema import Schema
 from dpsketch.sizes import sums_share
 
 ROWS = 2000

@@ -20,7 +20,7 @@ from dpsketch.errors import BudgetError, QueryError, RecipeError
 from dpsketch.learn.points import Frame
 from dpsketch.learn.products import bootstrap, released
 from dpsketch.planning import Forecast, Prediction, usual_queries
-from dpsketch.schema import MISSING
+from dpsketch.schema.schema import MISSING
 from dpsketch.simulation import MadeUp, made_up_table
 
 SMALL = dps.Recipe([dps.Part(dps.Count(), 0.1), dps.Part(dps.Histogram(bins=16), 0.9)])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsketch.errors import SchemaError
-from dpsketch.schema import HIGHEST, LOWEST, MISSING, Category, Integer, Number, Schema
+from dpsketch.schema.schema import HIGHEST, LOWEST, MISSING, Category, Integer, Number, Schema
 
 
 @given(st.integers(2, 65535), st.data())

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsketch.errors import SourceError
-from dpsketch.schema import Csv
+from dpsketch.schema.schema import Csv
 
 _BLOCK = 1 << 22
 _LONGEST_LINE = 1 << 24

@@ -23,7 +23,7 @@ from dpsketch.maps.base import LARGE, BoundMap, BoundTable, Sums
 from dpsketch.privacy.keystream import Keystream
 from dpsketch.recipe import Recipe, RowSampling, declared_rows
 from dpsketch.records import Records
-from dpsketch.schema import Schema
+from dpsketch.schema.schema import Schema
 from dpsketch.sketch.lineage import new_lineage
 from dpsketch.sketch.raw import RawPart, RawSketch, empty_sums
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from dpsketch.encoding import cells_array, lists_array
 from dpsketch.engines import csv
 from dpsketch.errors import SourceError
-from dpsketch.schema import Csv, nearest
+from dpsketch.schema.schema import Csv, nearest
 
 Progress = Callable[[float], None]
 _CSV = (".csv", ".tsv")

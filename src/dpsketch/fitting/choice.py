@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 
 def spread(shares: Floats) -> float:

@@ -16,7 +16,7 @@ from dpsketch.learn.expressions import column_names, condition_factors, not_a_nu
 from dpsketch.learn.literals import decimals, literal_number
 from dpsketch.learn.quantities import Quantity, quantity_of
 from dpsketch.learn.selection import Selection, check_arithmetic, check_numeric
-from dpsketch.schema import Column, Datetime, Floats, Schema
+from dpsketch.schema.schema import Column, Datetime, Floats, Schema
 
 AGGREGATES = (
     "avg, sum, count, count_if, var, stddev, median, quantile(column, q), covar_pop, corr, regr_slope(y, x), "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 
 @dataclass(frozen=True)

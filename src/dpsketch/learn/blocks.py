@@ -28,7 +28,7 @@ from dpsketch.maps.second_moments import BoundSecondMoments
 from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.maps.totals import BoundTotals
 from dpsketch.records import Records
-from dpsketch.schema import MISSING, Floats, IdSet, Schema
+from dpsketch.schema.schema import MISSING, Floats, IdSet, Schema
 from dpsketch.sketch.released import ReleasedPart
 
 MOST_FREQUENCIES = 2000

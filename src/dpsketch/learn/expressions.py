@@ -17,7 +17,7 @@ from dpsketch.learn.equality import check_equalities
 from dpsketch.learn.factors import Factor
 from dpsketch.learn.literals import decimals, find_column, is_constant, literal_number, literal_value
 from dpsketch.learn.points import Frame
-from dpsketch.schema import Boolean, Column, Datetime, Floats, Schema
+from dpsketch.schema.schema import Boolean, Column, Datetime, Floats, Schema
 
 Mask = NDArray[np.bool_]
 _COMPARISONS: dict[type[exp.Expr], Any] = {

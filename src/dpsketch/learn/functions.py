@@ -11,7 +11,7 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.factors import Factor
 from dpsketch.learn.literals import find_column
 from dpsketch.learn.points import Frame
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema.schema import Floats, Schema
 
 
 def function_factor(schema: Schema, function: Callable[[dict[str, Any]], Any], columns: Sequence[str] | str) -> Factor:

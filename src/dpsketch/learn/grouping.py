@@ -16,7 +16,7 @@ from dpsketch.learn.literals import find_column
 from dpsketch.learn.points import Frame
 from dpsketch.learn.quantities import every_record
 from dpsketch.learn.statement import whole_number
-from dpsketch.schema import Boolean, Category, Column, Floats, Number, Schema
+from dpsketch.schema.schema import Boolean, Category, Column, Floats, Number, Schema
 
 MOST_GROUPS = 1000
 _HINT = "group by a category, boolean or integer column, or by an expression of one column with few values"

@@ -23,7 +23,7 @@ from dpsketch.levels import number_levels
 from dpsketch.maps.base import Sums
 from dpsketch.maps.race import BoundRace
 from dpsketch.records import IdSets, Records
-from dpsketch.schema import LOWEST, MISSING, Codes, Floats, IdSet, Number, Schema
+from dpsketch.schema.schema import LOWEST, MISSING, Codes, Floats, IdSet, Number, Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.density.control import Control

@@ -8,7 +8,7 @@ import numpy as np
 from sqlglot import exp
 
 from dpsketch.errors import QueryError
-from dpsketch.schema import Boolean, Category, Column, Datetime, IdSet, Schema, as_moment, microseconds, nearest
+from dpsketch.schema.schema import Boolean, Category, Column, Datetime, IdSet, Schema, as_moment, microseconds, nearest
 
 
 def find_column(schema: Schema, name: str) -> Column:

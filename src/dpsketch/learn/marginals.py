@@ -15,7 +15,7 @@ from dpsketch.learn.points import ColumnPoints, lumped
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.maps.cells import GRID, POSITION_GRID
 from dpsketch.maps.marginals import BoundMarginals
-from dpsketch.schema import SPAN, Floats, Schema
+from dpsketch.schema.schema import SPAN, Floats, Schema
 from dpsketch.sketch.pooling import column_summaries
 from dpsketch.sketch.released import ReleasedPart
 

@@ -33,7 +33,7 @@ from dpsketch.maps.histogram import Binning
 from dpsketch.numerics.nonnegative import project_to_simplex
 from dpsketch.numerics.threads import one_thread
 from dpsketch.records import Records
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema.schema import Floats, Schema
 
 METHODS = ("auto", "ridge-paper")
 POINTS = 1 << 14

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpsketch.maps.cells import POSITION_GRID, Cells
 from dpsketch.maps.histogram import Binning
-from dpsketch.schema import MISSING, SPAN, Category, Codes, Column, Datetime, Floats, Schema
+from dpsketch.schema.schema import MISSING, SPAN, Category, Codes, Column, Datetime, Floats, Schema
 
 COLUMN_POINTS = 1 << 14
 _GOLDEN = (0.6180339887498949, 0.7548776662466927, 0.8191725133961645, 0.8566748838545029)

@@ -21,7 +21,7 @@ from dpsketch.learn.expressions import (
 from dpsketch.learn.factors import Factor
 from dpsketch.learn.literals import find_column
 from dpsketch.learn.points import Frame
-from dpsketch.schema import MISSING, Codes, Column, Floats, Schema
+from dpsketch.schema.schema import MISSING, Codes, Column, Floats, Schema
 
 Terms = tuple[tuple[Factor, ...], ...]  # a sum of products
 MOST_TERMS = 16

@@ -20,8 +20,8 @@ from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.maps.pairs import BoundPairs
 from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.recipe import declared_rows
-from dpsketch.relation import Relation
-from dpsketch.schema import Floats
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import Floats
 from dpsketch.sketch.pooling import NoisyTotals, noisy_totals
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 

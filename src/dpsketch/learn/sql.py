@@ -22,7 +22,7 @@ from dpsketch.learn.quantities import empty_record
 from dpsketch.learn.selection import Selection, answer_in_units
 from dpsketch.learn.sources import Chosen
 from dpsketch.learn.statement import parse_select, whole_number
-from dpsketch.schema import OTHER, Column, Datetime, Floats, Number, Schema
+from dpsketch.schema.schema import OTHER, Column, Datetime, Floats, Number, Schema
 
 _BLOCK = 32
 __all__ = ["MOST_GROUPS", "Table", "run"]

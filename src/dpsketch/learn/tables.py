@@ -13,7 +13,7 @@ from dpsketch.learn.points import Frame, cell_points
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.maps.histogram import Binning, BoundHistogram
 from dpsketch.numerics.nonnegative import project_to_simplex
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema.schema import Floats, Schema
 from dpsketch.sketch.released import ReleasedPart
 
 

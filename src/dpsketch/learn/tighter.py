@@ -13,7 +13,7 @@ import numpy as np
 from dpsketch.errors import QueryError
 from dpsketch.learn.literals import find_column
 from dpsketch.maps.base import check_columns
-from dpsketch.schema import LONGEST_NOTE, Column, Datetime, Integer, Number, Schema, as_moment
+from dpsketch.schema.schema import LONGEST_NOTE, Column, Datetime, Integer, Number, Schema, as_moment
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

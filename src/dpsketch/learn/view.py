@@ -36,7 +36,7 @@ from dpsketch.maps.base import BoundMap
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.race import BoundRace
 from dpsketch.recipe import declared_rows
-from dpsketch.schema import Column, Datetime, Floats, Schema
+from dpsketch.schema.schema import Column, Datetime, Floats, Schema
 from dpsketch.sketch.released import ReleasedSketch
 
 if TYPE_CHECKING:

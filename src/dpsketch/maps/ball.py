@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import RecipeError
-from dpsketch.schema import MISSING, Codes
+from dpsketch.schema.schema import MISSING, Codes
 
 MOST_COLUMNS = 4096
 

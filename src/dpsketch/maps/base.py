@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import RecipeError, SchemaError
 from dpsketch.records import Records
-from dpsketch.relation import Relation
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import Floats, Schema
 
 Sums = NDArray[np.int64] | NDArray[np.int32]
 MOST_COUNTERS = 2**31

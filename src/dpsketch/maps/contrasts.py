@@ -14,8 +14,8 @@ from dpsketch.maps.cells import Cells
 from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.maps.pairs import BoundPairs, Groups, Pairs
 from dpsketch.records import Records
-from dpsketch.relation import Relation
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import Floats, Schema
 
 
 @dataclass(frozen=True)

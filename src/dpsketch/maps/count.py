@@ -9,8 +9,8 @@ import numpy as np
 
 from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums
 from dpsketch.records import Records
-from dpsketch.relation import Relation
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import Floats, Schema
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import check_whole
-from dpsketch.schema import HIGHEST, Codes
+from dpsketch.schema.schema import HIGHEST, Codes
 
 MOST_LAYERS = 8
 MOST_NUMBERS = 2**17

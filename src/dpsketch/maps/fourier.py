@@ -28,8 +28,8 @@ from dpsketch.maps.base import (
 from dpsketch.maps.draw import PublicStream
 from dpsketch.numerics.precision import precise
 from dpsketch.records import Records
-from dpsketch.relation import Relation
-from dpsketch.schema import SPAN, Codes, Floats, Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import SPAN, Codes, Floats, Schema
 
 GRID = 32768
 # Largest |cos|, |cos|+|sin| and cos²+sin² of the frozen kernel: tests/unit/maps/test_fourier.py goes through

@@ -10,8 +10,8 @@ import numpy as np
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Sums
 from dpsketch.records import Records
-from dpsketch.relation import Relation
-from dpsketch.schema import Codes, Floats, Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import Codes, Floats, Schema
 
 MOST_GROUPS = 10_000
 

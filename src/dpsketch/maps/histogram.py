@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
 from dpsketch.records import Records
-from dpsketch.relation import Relation
-from dpsketch.schema import HIGHEST, MISSING, Codes, Column, Floats, Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import HIGHEST, MISSING, Codes, Column, Floats, Schema
 
 MOST_CELLS = 2**31
 

@@ -20,8 +20,8 @@ from dpsketch.maps.fourier import (
     frequencies_work,
 )
 from dpsketch.records import Records
-from dpsketch.relation import Relation
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import Floats, Schema
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
 from dpsketch.maps.cells import EVERY_CODE, MOST_BINS, Cells, cells_of, distinct
 from dpsketch.records import Records
-from dpsketch.relation import Relation
-from dpsketch.schema import MISSING, Codes, Floats, Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import MISSING, Codes, Floats, Schema
 
 MOST_PAIRS = 100_000
 MOST_CELLS = 1 << 31

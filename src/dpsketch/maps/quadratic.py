@@ -17,8 +17,8 @@ from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_co
 from dpsketch.maps.draw import PublicStream
 from dpsketch.maps.spectral import FOURTHS_BLOCK, MOST_FOURTHS, fourths_bound, squared_lengths, squares_bound
 from dpsketch.records import Records
-from dpsketch.relation import Relation
-from dpsketch.schema import HIGHEST, Floats, Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import HIGHEST, Floats, Schema
 
 DIRECTIONS = ("gaussian", "hadamard")
 MOST_PARAMETERS = 2**25

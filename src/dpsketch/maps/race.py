@@ -27,8 +27,8 @@ from dpsketch.maps.hashes import (
     hash_from_dict,
 )
 from dpsketch.records import IdSets, Records
-from dpsketch.relation import Relation
-from dpsketch.schema import HIGHEST, MISSING, SPAN, Codes, Datetime, Floats, IdSet, Number, Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import HIGHEST, MISSING, SPAN, Codes, Datetime, Floats, IdSet, Number, Schema
 
 MOST_PARAMETERS = 2**24
 MOST_WEIGHT = HIGHEST

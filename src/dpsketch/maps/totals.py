@@ -11,8 +11,8 @@ from dpsketch.errors import RecipeError
 from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, Sums, check_columns
 from dpsketch.maps.cells import GRID
 from dpsketch.records import Records
-from dpsketch.relation import Relation
-from dpsketch.schema import HIGHEST, MISSING, Floats, Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import HIGHEST, MISSING, Floats, Schema
 
 
 @dataclass(frozen=True)

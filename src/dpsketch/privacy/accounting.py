@@ -12,7 +12,7 @@ from dpsketch.errors import BudgetError
 from dpsketch.numerics.precision import precise
 from dpsketch.privacy.budget import MOST_DELTA, Budget
 from dpsketch.privacy.events import Release
-from dpsketch.relation import Relation
+from dpsketch.schema.relation import Relation
 
 ADD_REMOVE = Relation.ADD_REMOVE.value
 REPLACE_ONE = Relation.REPLACE_ONE.value

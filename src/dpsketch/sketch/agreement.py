@@ -12,7 +12,7 @@ from dpsketch.maps.base import BoundMap
 from dpsketch.maps.contrasts import BoundContrasts, PairMap, contrasts_of
 from dpsketch.maps.pairs import BoundPairs
 from dpsketch.recipe import Recipe
-from dpsketch.schema import Schema
+from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedSketch
 
 

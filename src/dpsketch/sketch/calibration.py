@@ -19,8 +19,8 @@ from dpsketch.privacy.calibrate import gaussian_delta, gaussian_deviation, rho_d
 from dpsketch.privacy.events import Mechanism, Noise, Release
 from dpsketch.privacy.variances import sum_variances
 from dpsketch.recipe import Recipe
-from dpsketch.relation import Relation
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import Floats, Schema
 
 CHOICES = ("auto", "laplace", "gaussian")
 _SHAPES = {Shape.DISC: Mechanism.DISC, Shape.CUBE: Mechanism.CUBE, Shape.BALL: Mechanism.BALL}

@@ -15,7 +15,7 @@ from dpsketch.maps.contrasts import Contrasts
 from dpsketch.maps.pairs import Pairs
 from dpsketch.recipe import Part as RecipePart
 from dpsketch.recipe import Recipe
-from dpsketch.schema import Schema
+from dpsketch.schema.schema import Schema
 
 _ID = re.compile(r"[0-9a-f]{32}")
 

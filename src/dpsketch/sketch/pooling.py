@@ -26,7 +26,7 @@ from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.maps.pairs import BoundPairs
 from dpsketch.maps.totals import BoundTotals
 from dpsketch.numerics.threads import one_thread
-from dpsketch.schema import LOWEST, SPAN, Floats
+from dpsketch.schema.schema import LOWEST, SPAN, Floats
 
 
 @dataclass(frozen=True)

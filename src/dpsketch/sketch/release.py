@@ -35,7 +35,7 @@ from dpsketch.privacy.ledger import Ledger
 from dpsketch.privacy.noise import MOST_NOISE_SCALE, discrete_laplace
 from dpsketch.privacy.variances import triangle_dimension
 from dpsketch.recipe import Recipe, declared_rows
-from dpsketch.schema import Schema
+from dpsketch.schema.schema import Schema
 from dpsketch.sketch import counters
 from dpsketch.sketch.agreement import agreed_pairs
 from dpsketch.sketch.calibration import calibrated, keeps_budget, noise_variance, promised, shown

@@ -20,7 +20,7 @@ from dpsketch.maps.count import BoundCount
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Mechanism, Noise, Release, exact_number
 from dpsketch.recipe import Recipe, declared_rows
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema.schema import Floats, Schema
 from dpsketch.sketch import container, counters, file
 from dpsketch.sketch.calibration import noise_reach, noise_variance, noise_variances, part_sensitivity, promised
 from dpsketch.sketch.container import ASK

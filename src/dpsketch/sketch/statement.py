@@ -11,8 +11,8 @@ from dpsketch.privacy.budget import Budget, decimal_text
 from dpsketch.privacy.events import Mechanism, Release
 from dpsketch.privacy.risk import FALSE_POSITIVES, attack_power
 from dpsketch.recipe import Recipe, RowSampling
-from dpsketch.relation import Relation
-from dpsketch.schema import Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import Schema
 
 NOT_PROTECTED = (
     "the schema: column names, bounds, listed values, the declared number of rows",

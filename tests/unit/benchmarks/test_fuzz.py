@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from benchmarks.fuzz import __main__ as driver
 
-from dpsketch import layouts, schema
+from dpsketch import layouts
 from dpsketch.engines import csv, sources
+from dpsketch.schema import schema
 
 CASES, SEED = 60, 20260101
 

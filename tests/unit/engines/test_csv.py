@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpsketch.engines import csv
 from dpsketch.errors import SourceError
-from dpsketch.schema import Csv
+from dpsketch.schema.schema import Csv
 
 MULTILINE = Csv(multiline=True)
 

@@ -19,7 +19,7 @@ from dpsketch.engines.sampling import Reservoir, kept_rows, kept_units
 from dpsketch.errors import MergeError, RecipeError
 from dpsketch.maps.base import Sensitivity
 from dpsketch.records import Records
-from dpsketch.relation import Relation
+from dpsketch.schema.relation import Relation
 from dpsketch.sketch.calibration import part_sensitivity
 from dpsketch.sketch.statement import statement_text
 

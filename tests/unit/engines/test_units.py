@@ -13,7 +13,7 @@ from dpsketch.encoding import encode_sets, unit_ids
 from dpsketch.engines.units import UnitSelection
 from dpsketch.errors import MergeError
 from dpsketch.records import Records
-from dpsketch.schema import IdSet
+from dpsketch.schema.schema import IdSet
 
 FACTS = {
     "privacy": {"rows": 100, "unit": "id", "max_rows_per_unit": 2},

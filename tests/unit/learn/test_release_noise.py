@@ -17,7 +17,7 @@ from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.maps.base import BoundTable, Sensitivity, Sums
 from dpsketch.privacy.events import Mechanism, Noise
 from dpsketch.privacy.noise import discrete_laplace
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 from dpsketch.sketch.released import ReleasedPart
 from tests_support import MIXED_SCHEMA
 

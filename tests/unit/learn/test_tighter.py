@@ -10,8 +10,8 @@ import pytest
 import dpsketch as dps
 from dpsketch.errors import QueryError
 from dpsketch.learn.tighter import NOTE
-from dpsketch.schema import LONGEST_NOTE, Datetime, Integer, Number
-from dpsketch.template import schema_text
+from dpsketch.schema.schema import LONGEST_NOTE, Datetime, Integer, Number
+from dpsketch.schema.template import schema_text
 
 ROWS = 20_000
 FACTS = {

@@ -13,8 +13,8 @@ from dpsketch.errors import RecipeError
 from dpsketch.maps.contrasts import BoundContrasts, Contrasts, coarse_sums, contrasts_of, shown_of
 from dpsketch.maps.pairs import Pairs
 from dpsketch.records import Records
-from dpsketch.relation import Relation
-from dpsketch.schema import Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import Schema
 
 ROWS = 500
 

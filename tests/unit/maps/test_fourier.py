@@ -14,7 +14,7 @@ from dpsketch.maps import fourier
 from dpsketch.maps.fourier import Fourier
 from dpsketch.maps.kernels import cosine_bounds
 from dpsketch.records import Records
-from dpsketch.schema import Schema
+from dpsketch.schema.schema import Schema
 
 
 def test_bounds_over_every_phase() -> None:

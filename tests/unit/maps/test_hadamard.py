@@ -19,7 +19,7 @@ from dpsketch.maps.fourier import Dense, Fourier, chosen_structure, draw, draw_l
 from dpsketch.maps.hadamard import Hadamard, draw_hadamard
 from dpsketch.maps.registry import map_from_dict
 from dpsketch.records import Records
-from dpsketch.schema import SPAN, Codes, Floats, Schema
+from dpsketch.schema.schema import SPAN, Codes, Floats, Schema
 
 ALPHA = 1e-6
 UNIT = 2**32 / (2 * math.pi * SPAN)  # of a radius of 1
@@ -282,7 +282,7 @@ def test_bad_structures_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in ("fast", None, 3, ["dense"]):
         with pytest.raises(RecipeError, match="structure must be one of auto, dense, hadamard, got"):
             Fourier(structure=wrong)  # type: ignore[arg-type]
-    monkeypatch.setattr("dpsketch.schema.MOST_COLUMNS", 20_000)
+    monkeypatch.setattr("dpsketch.schema.schema.MOST_COLUMNS", 20_000)
     schema = wide_schema(16_385)
     with pytest.raises(
         RecipeError, match=r"16385 columns would lose precision: .* 0\.85 steps in every code"

@@ -6,7 +6,7 @@ import numpy as np
 
 from dpsketch.maps.histogram import Binning, Histogram
 from dpsketch.records import Records
-from dpsketch.schema import HIGHEST, LOWEST, MISSING, Boolean, Category, Integer, Number, Schema
+from dpsketch.schema.schema import HIGHEST, LOWEST, MISSING, Boolean, Category, Integer, Number, Schema
 
 
 def test_bins_cover_every_code_and_keep_the_bounds_apart() -> None:

@@ -13,8 +13,8 @@ from dpsketch.errors import RecipeError
 from dpsketch.maps.cells import EVERY_CODE, GRID, MOST_BINS
 from dpsketch.maps.marginals import BoundMarginals, Marginals
 from dpsketch.records import Records
-from dpsketch.relation import Relation
-from dpsketch.schema import HIGHEST, LOWEST, MISSING, SPAN, Integer, Number, Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import HIGHEST, LOWEST, MISSING, SPAN, Integer, Number, Schema
 
 ONE = Schema((Number("x", 0, 1),), rows=100)
 SHARPEST = [1, 2, 3, 7, 16, 64, 128, 1000, 5000, 21844, 21845, 32766, 32767, MOST_BINS]

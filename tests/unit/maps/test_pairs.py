@@ -14,8 +14,8 @@ from dpsketch.errors import RecipeError
 from dpsketch.maps.cells import cells_of
 from dpsketch.maps.pairs import BoundPairs, Pairs
 from dpsketch.records import Records
-from dpsketch.relation import Relation
-from dpsketch.schema import Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import Schema
 
 
 def sums_of(bound: BoundPairs, codes: np.ndarray, kind: type = np.int64) -> np.ndarray:

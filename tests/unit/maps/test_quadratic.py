@@ -13,8 +13,8 @@ from dpsketch.maps.ball import clipped
 from dpsketch.maps.quadratic import BoundQuadratic, Quadratic
 from dpsketch.maps.spectral import eigenvalue_bound, fourths_bound, squares_bound
 from dpsketch.records import Records
-from dpsketch.relation import Relation
-from dpsketch.schema import Schema
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import Schema
 
 
 def wide(dimension: int) -> Schema:

@@ -7,7 +7,7 @@ import dpsketch as dps
 from dpsketch.errors import RecipeError
 from dpsketch.maps.race import BoundRace
 from dpsketch.records import IdSets, Records
-from dpsketch.relation import Relation
+from dpsketch.schema.relation import Relation
 
 COLUMNS = {f"c{j}": {"kind": "number", "lower": -1, "upper": 1} for j in range(3)}
 SCHEMA = dps.Schema.from_dict(

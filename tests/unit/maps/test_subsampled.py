@@ -18,7 +18,7 @@ from dpsketch.maps.registry import map_from_dict
 from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.privacy.keystream import Keystream
 from dpsketch.records import Records, Words
-from dpsketch.relation import Relation
+from dpsketch.schema.relation import Relation
 
 SCHEMA = dps.Schema.from_dict(MIXED)
 COLUMNS = len(SCHEMA.scalars)

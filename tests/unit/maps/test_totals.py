@@ -10,7 +10,7 @@ from dpsketch.errors import RecipeError
 from dpsketch.maps.totals import Totals
 from dpsketch.privacy.events import Mechanism
 from dpsketch.records import Records
-from dpsketch.schema import Schema
+from dpsketch.schema.schema import Schema
 from dpsketch.sketch.release import planned
 
 

@@ -20,8 +20,8 @@ from dpsketch.maps.cells import EVERY_CODE, cells_of
 from dpsketch.maps.contrasts import BoundContrasts, PairMap, shown_of
 from dpsketch.maps.pairs import BoundPairs
 from dpsketch.privacy.events import Mechanism
-from dpsketch.relation import Relation
-from dpsketch.schema import MISSING, Integer, Number
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import MISSING, Integer, Number
 from dpsketch.sketch import calibration as calibration_module
 from dpsketch.sketch import release as release_module
 from dpsketch.sketch.calibration import noise_variance, promised

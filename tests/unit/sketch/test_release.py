@@ -11,7 +11,7 @@ import pytest
 import dpsketch as dps
 from dpsketch.errors import BudgetError, FileError, LedgerError, MergeError, RecipeError
 from dpsketch.privacy.events import Mechanism, Noise
-from dpsketch.relation import Relation
+from dpsketch.schema.relation import Relation
 from dpsketch.sketch.statement import statement_text
 
 

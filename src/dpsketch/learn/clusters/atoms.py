@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.learn.clusters.sums import Complex, FourierSums, Harmonics
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 SHAPES = ("spherical", "diag", "full")
 

@@ -15,7 +15,7 @@ from dpsketch.learn.clusters.lloyd import Progress
 from dpsketch.learn.clusters.solver import EDGE, Priors, Solver
 from dpsketch.learn.clusters.sums import Complex, FourierSums
 from dpsketch.numerics.threads import one_thread
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 POINT = -40.0  # log variance of an atom that is a point
 TRIES = 8  # starts of a new point

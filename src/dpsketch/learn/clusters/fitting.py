@@ -15,7 +15,7 @@ from dpsketch.learn.clusters.places import Places
 from dpsketch.learn.clusters.sums import FourierSums, fourier_sums, holds_sums
 from dpsketch.learn.clusters.table import released_table, table_sums
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema.schema import Floats, Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

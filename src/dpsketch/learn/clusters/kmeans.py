@@ -22,7 +22,7 @@ from dpsketch.learn.clusters.table import released_table
 from dpsketch.learn.models.population import spread
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
 from dpsketch.numerics.threads import one_thread
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

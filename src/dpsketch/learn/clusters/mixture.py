@@ -13,7 +13,7 @@ from dpsketch.learn.clusters.decoder import Decoder
 from dpsketch.learn.clusters.fitting import SketchModel
 from dpsketch.learn.clusters.lloyd import Progress
 from dpsketch.learn.saved import Arrays, Facts, Saved, floats, whole
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

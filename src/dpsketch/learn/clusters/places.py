@@ -9,7 +9,7 @@ import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.models.design import frame_of
-from dpsketch.schema import HIGHEST, LOWEST, SPAN, Column, Datetime, Floats, Number, Schema
+from dpsketch.schema.schema import HIGHEST, LOWEST, SPAN, Column, Datetime, Floats, Number, Schema
 
 _DAY = 86_400e6  # microseconds
 

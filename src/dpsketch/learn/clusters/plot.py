@@ -9,7 +9,7 @@ import numpy as np
 from dpsketch.files.pictures import picture
 from dpsketch.learn.clusters.atoms import Atoms
 from dpsketch.learn.clusters.places import Places
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 _STEPS = 200
 _LEAST_DEVIATION = 0.004  # of an atom as drawn: a point would fall between the pixels

@@ -7,7 +7,7 @@ import numpy as np
 from dpsketch.learn.clusters.atoms import Atoms, Model, Waves
 from dpsketch.learn.clusters.solver import EDGE, LEAST_VARIANCE, MOST_VARIANCE
 from dpsketch.learn.clusters.sums import Complex
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 CANDIDATES, DRAWN, STEPS = 24, 192, 24
 LEAST_SHARE, MOST_SHARE = 0.02, 0.6

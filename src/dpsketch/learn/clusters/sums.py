@@ -12,7 +12,7 @@ from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.maps.fourier import BoundFourier
 from dpsketch.maps.one_bit import BoundOneBitFourier
 from dpsketch.maps.subsampled import BoundSubsampled
-from dpsketch.schema import SPAN, Floats
+from dpsketch.schema.schema import SPAN, Floats
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 Complex = NDArray[np.complex128]

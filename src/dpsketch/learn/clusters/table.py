@@ -15,7 +15,7 @@ from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.maps.fourier import Fourier
 from dpsketch.maps.histogram import Binning, BoundHistogram
 from dpsketch.numerics.simplex import project_groups
-from dpsketch.schema import SPAN, Floats, Schema
+from dpsketch.schema.schema import SPAN, Floats, Schema
 from dpsketch.sizes import MOST_FREQUENCIES, MOST_TABLE_COLUMNS, RADII
 from dpsketch.sketch.released import ReleasedSketch
 

@@ -16,7 +16,7 @@ from dpsketch.learn.density.hashed import Hashed, hashed_counters, made_up_recor
 from dpsketch.learn.density.raking import raked
 from dpsketch.learn.saved import Arrays, Facts, Saved, real
 from dpsketch.maps.base import check_columns
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

@@ -19,7 +19,7 @@ from dpsketch.maps.hashes import Euclidean
 from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.maps.race import BoundRace
 from dpsketch.records import Records
-from dpsketch.schema import MISSING, SPAN, Codes, Floats, Schema
+from dpsketch.schema.schema import MISSING, SPAN, Codes, Floats, Schema
 from dpsketch.sketch.pooling import column_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 

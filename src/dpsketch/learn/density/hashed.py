@@ -16,7 +16,7 @@ from dpsketch.maps.count import BoundCount
 from dpsketch.maps.hashes import HashFamily, Product
 from dpsketch.maps.race import BoundRace, Race
 from dpsketch.records import Records
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema.schema import Floats, Schema
 from dpsketch.sketch.released import ReleasedSketch
 
 if TYPE_CHECKING:

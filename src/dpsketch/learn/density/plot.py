@@ -8,7 +8,7 @@ import numpy as np
 
 from dpsketch.files.pictures import picture
 from dpsketch.learn.density.estimate import KernelDensity, units_at
-from dpsketch.schema import Schema
+from dpsketch.schema.schema import Schema
 
 _STEPS = {1: 400, 2: 120}
 

@@ -13,7 +13,7 @@ import numpy as np
 from dpsketch.errors import QueryError
 from dpsketch.maps.hashes import Euclidean
 from dpsketch.maps.race import bandwidth_spans
-from dpsketch.schema import HIGHEST, LOWEST, Datetime, Floats, Number, Schema
+from dpsketch.schema.schema import HIGHEST, LOWEST, Datetime, Floats, Number, Schema
 
 GAUSSIAN = "gaussian"
 EUCLIDEAN = Euclidean.family

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.schema import Codes, Column, Datetime, Floats, Integer, Number, Schema
+from dpsketch.schema.schema import Codes, Column, Datetime, Floats, Integer, Number, Schema
 
 Ranks = NDArray[np.int32]  # one matrix row a column, one column a cell
 _DAY = 86_400e6  # microseconds

@@ -19,7 +19,7 @@ from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, counters, finite, integers, real, whole
 from dpsketch.maps.grid import BoundGrid
 from dpsketch.maps.registry import map_from_dict
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema.schema import Floats, Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

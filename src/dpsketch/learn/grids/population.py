@@ -18,7 +18,7 @@ from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.shared import Memo
 from dpsketch.learn.weights import WeightedPoints
 from dpsketch.records import Records
-from dpsketch.schema import MISSING, Codes, Floats, Schema
+from dpsketch.schema.schema import MISSING, Codes, Floats, Schema
 from dpsketch.sketch.released import ReleasedSketch
 
 ROWS, REFIT_ROWS, REFITS = 1 << 16, 1 << 14, 8

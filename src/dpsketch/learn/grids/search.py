@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpsketch.learn.grids.cells import GridCells, Ranks
 from dpsketch.numerics.simplex import project_groups
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 MOST_CELLS = 1 << 21  # looked at at one level
 ALWAYS_SPLIT = 3  # levels coarser than this tell too little to stop at

@@ -13,7 +13,7 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.grids.cells import GridCells
 from dpsketch.maps.base import Sums
 from dpsketch.maps.grid import BoundGrid
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema.schema import Floats, Schema
 from dpsketch.sketch.released import ReleasedSketch
 
 RECOVERIES = ("mean", "median")

@@ -18,7 +18,7 @@ from dpsketch.learn.saved import Arrays, Facts, Saved, counters, finite, read_ma
 from dpsketch.maps.count import BoundCount
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.race import BoundRace, Race
-from dpsketch.schema import Floats, Schema, nearest
+from dpsketch.schema.schema import Floats, Schema, nearest
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

@@ -16,7 +16,7 @@ from scipy.special import ndtr, ndtri
 
 from dpsketch.learn.products.mixture import Mixture
 from dpsketch.maps.cells import Cells
-from dpsketch.schema import MISSING, Boolean, Category, Codes, Floats
+from dpsketch.schema.schema import MISSING, Boolean, Category, Codes, Floats
 
 SWEEPS = 3
 LEAST_EIGENVALUE = 0.02  # of the latent correlations: nearer to singular, sweeps would take long to mix

@@ -12,7 +12,7 @@ from dpsketch.encoding import cells_array, encode_column
 from dpsketch.errors import QueryError
 from dpsketch.learn.models.population import Population, known_columns, spread
 from dpsketch.learn.points import Frame
-from dpsketch.schema import Boolean, Category, Column, Datetime, Floats, Integer, Number, Schema
+from dpsketch.schema.schema import Boolean, Category, Column, Datetime, Floats, Integer, Number, Schema
 
 Labels = NDArray[Any]
 _DAY = 86_400e6  # microseconds

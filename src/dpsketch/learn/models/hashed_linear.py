@@ -17,7 +17,7 @@ from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.hashes import InnerProduct
 from dpsketch.maps.race import BoundRace
 from dpsketch.maps.ramps import with_one
-from dpsketch.schema import Boolean, Category, Column, Floats, Number, Schema
+from dpsketch.schema.schema import Boolean, Category, Column, Floats, Number, Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpsketch.errors import QueryError
 from dpsketch.learn.models.population import known_columns, spread
 from dpsketch.learn.weights import WeightedPoints
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

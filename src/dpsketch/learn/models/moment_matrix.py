@@ -20,7 +20,7 @@ from dpsketch.maps.quadratic import BoundQuadratic
 from dpsketch.maps.second_moments import BoundSecondMoments
 from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.privacy.variances import triangle_dimension
-from dpsketch.schema import HIGHEST, MISSING, Category, Column, Datetime, Floats, IdSet
+from dpsketch.schema.schema import HIGHEST, MISSING, Category, Column, Datetime, Floats, IdSet
 from dpsketch.sketch.released import ReleasedPart
 
 if TYPE_CHECKING:

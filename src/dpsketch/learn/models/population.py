@@ -17,7 +17,7 @@ from dpsketch.learn.products.released import ReleasedProducts
 from dpsketch.learn.products.unseen import SMOOTH
 from dpsketch.learn.shared import Memo
 from dpsketch.learn.weights import WeightedPoints
-from dpsketch.schema import Floats, Schema, nearest
+from dpsketch.schema.schema import Floats, Schema, nearest
 
 ROWS = 1 << 16
 REFIT_ROWS = 1 << 14

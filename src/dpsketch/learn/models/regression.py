@@ -25,7 +25,7 @@ from dpsketch.learn.models.scaling import Scaling
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats
 from dpsketch.learn.selection import check_arithmetic
 from dpsketch.learn.weights import WeightedPoints
-from dpsketch.schema import Column, Floats, Number, Schema
+from dpsketch.schema.schema import Column, Floats, Number, Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

@@ -10,7 +10,7 @@ import pyarrow as pa
 from dpsketch.errors import QueryError
 from dpsketch.learn.models.population import Rows
 from dpsketch.learn.points import Frame
-from dpsketch.schema import Boolean, Category, Column, Datetime, Integer, Number, Schema
+from dpsketch.schema.schema import Boolean, Category, Column, Datetime, Integer, Number, Schema
 
 MOST_ROWS = 10**9
 _TYPES: dict[str, pa.DataType] = {

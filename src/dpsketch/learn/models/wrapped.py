@@ -14,7 +14,7 @@ from dpsketch.learn.models.population import Population, known_columns, spread
 from dpsketch.learn.models.scaling import Scaling
 from dpsketch.learn.selection import check_numeric
 from dpsketch.learn.weights import WeightedPoints
-from dpsketch.schema import Column, Floats
+from dpsketch.schema.schema import Column, Floats
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

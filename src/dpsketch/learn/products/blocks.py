@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 
 class Blocks:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpsketch.fitting.columns import ColumnSummary, Marginal, places_in_parents
 from dpsketch.learn.products.fit import NoisySums, Products
 from dpsketch.learn.products.pairs import contrast_of
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 REFITS = 8
 SEED = 7

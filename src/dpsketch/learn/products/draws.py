@@ -10,7 +10,7 @@ from dpsketch.fitting.columns import Marginal
 from dpsketch.learn.points import Frame, codes_in_cells
 from dpsketch.learn.products.fit import Products
 from dpsketch.maps.cells import Cells
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema.schema import Floats, Schema
 
 
 def drawn_frame(schema: Schema, cells: Sequence[Cells], products: Products, rows: int, seed: int) -> Frame:

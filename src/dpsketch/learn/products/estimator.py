@@ -20,7 +20,7 @@ from dpsketch.learn.products.draws import drawn_frame, shares_in_cells
 from dpsketch.learn.products.released import ReleasedProducts
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.shared import Latest, Memo, made_once
-from dpsketch.schema import Floats, Schema
+from dpsketch.schema.schema import Floats, Schema
 
 DRAWS = 1 << 17  # rows for functions that are no product of functions of single columns
 REFIT_DRAWS = 1 << 15

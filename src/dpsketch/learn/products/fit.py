@@ -14,7 +14,7 @@ from dpsketch.learn.products.descent import fit_mixture
 from dpsketch.learn.products.mixture import Mixture
 from dpsketch.learn.products.pairs import find_dependence, table_of
 from dpsketch.learn.products.refine import refine, shares_inside
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 COMPONENTS = 200
 SMALLEST_SHARE = 1e-5

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.fitting.columns import Marginal
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 PARTS = 2
 COARSE = 12  # groups, at most, that are worth splitting

@@ -11,7 +11,7 @@ from functools import reduce
 import numpy as np
 
 from dpsketch.learn.products.mixture import Mixture
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 # How much further off answers about several columns are than refits, which start from a distribution that is smooth
 # already.

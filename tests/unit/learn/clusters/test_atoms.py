@@ -7,7 +7,7 @@ import pytest
 
 from dpsketch.learn.clusters.atoms import SHAPES, Atoms, Model
 from dpsketch.learn.clusters.sums import FourierSums, one_bit_harmonics
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 RANDOM = np.random.default_rng(3)
 SIZE, DIMENSION = 30, 3

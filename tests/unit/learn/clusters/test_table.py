@@ -15,7 +15,7 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.clusters.places import Places
 from dpsketch.learn.clusters.table import CellTable, released_table, table_sums
 from dpsketch.learn.saved import load_model, save_model
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 ROWS = 50_000
 CENTRES = np.array([[1.0, 20.0], [3.0, 60.0], [3.2, 25.0]])

@@ -12,7 +12,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import QueryError
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 
 def schema(columns: int) -> dps.Schema:

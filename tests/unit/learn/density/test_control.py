@@ -14,7 +14,7 @@ from dpsketch.learn.density.control import DRAWN, Control
 from dpsketch.learn.density.hashed import Hashed, hashed_counters
 from dpsketch.learn.kernel_sums import KernelSums
 from dpsketch.maps.race import BoundRace
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 ROWS, COLUMNS = 20_000, 6
 NAMES = tuple(f"x{place}" for place in range(COLUMNS))

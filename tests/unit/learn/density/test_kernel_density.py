@@ -13,7 +13,7 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.density import radial
 from dpsketch.learn.density.convolved import Convolved
 from dpsketch.learn.density.full_table import Axis, FullTable
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 SCHEMA = dps.Schema.from_dict(
     {

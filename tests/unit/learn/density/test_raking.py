@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.learn.density.raking import raked
-from dpsketch.schema import Floats
+from dpsketch.schema.schema import Floats
 
 ROWS, WIDTH = 30, 200
 

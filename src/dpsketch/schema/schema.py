@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import SchemaError, visible
 from dpsketch.files.toml_file import read_toml
-from dpsketch.relation import Relation
+from dpsketch.schema.relation import Relation
 
 LOWEST, HIGHEST, MISSING = -32767, 32767, -32768
 SPAN = HIGHEST - LOWEST  # 65534 steps, 65535 levels

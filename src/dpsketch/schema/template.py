@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpsketch.schema import Csv, Schema
+from dpsketch.schema.schema import Csv, Schema
 
 _HEAD = """# Public facts about the table, filled in by a person. Blanks ("") are refused.
 # Take bounds from public knowledge, never from the data: bounds taken from the data leak it.
