@@ -8,8 +8,8 @@ import numpy as np
 
 import dpsketch as dps
 from benchmarks.timing import best_together, line
+from dpsketch.encoding.records import Records
 from dpsketch.maps.base import FeatureMap
-from dpsketch.records import Records
 
 RECORDS, COLUMNS = 1_000_000, 10
 

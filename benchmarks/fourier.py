@@ -10,7 +10,7 @@ import numpy as np
 
 import dpsketch as dps
 from benchmarks.timing import best_together, line
-from dpsketch.records import Records
+from dpsketch.encoding.records import Records
 
 RECORDS, SIZE = 65_536, 1000
 GOALS = {10: (2.3, 45.0, 0.50), 100: (1.1, 11.0, 0.65)}

@@ -6,7 +6,7 @@ import numpy as np
 
 import dpsketch as dps
 from benchmarks.timing import best_together, line
-from dpsketch.records import Records
+from dpsketch.encoding.records import Records
 
 RECORDS, COLUMNS, ROWS = 1_000_000, 5, 5
 

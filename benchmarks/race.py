@@ -9,10 +9,10 @@ import numpy as np
 import dpsketch as dps
 from benchmarks.data import slashdot
 from benchmarks.timing import best_together, line
-from dpsketch.encoding import encode
+from dpsketch.encoding.arrow import encode
+from dpsketch.encoding.records import IdSets, Records, concatenated
 from dpsketch.engines.graph import neighbour_sets
 from dpsketch.maps.base import BoundMap
-from dpsketch.records import IdSets, Records, concatenated
 
 WIDTH = 1000
 CASES = {(3, 1000): (5.0, 65_536), (54, 500): (2.2, 65_536)}

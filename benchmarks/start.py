@@ -12,7 +12,7 @@ from benchmarks.timing import line
 
 FIRST_SUMS = """
 import numpy as np, dpsketch as dps
-from dpsketch.records import Records
+from dpsketch.encoding.records import Records
 columns = {f"c{j}": {"kind": "number", "lower": 0, "upper": 1} for j in range(10)}
 bound = MAP.bind(dps.Schema.from_dict({"columns": columns}))
 bound.accumulate(Records(np.zeros((10, 100), np.int16)), np.zeros(bound.size, np.int64))

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 import dpsketch as dps
-from dpsketch.encoding import encode
+from dpsketch.encoding.arrow import encode
 from dpsketch.maps.count import BoundCount
 from dpsketch.noise_to_signal import POPULATION, RECORDS, SumsNoise
 from dpsketch.recipe import Part, Recipe, RowSampling

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 import dpsketch as dps
 from benchmarks.data import DATA
-from dpsketch.encoding import encode
+from dpsketch.encoding.arrow import encode
 from dpsketch.maps.ball import clipped
 from dpsketch.recipe import Part, Recipe
 from dpsketch.schema.schema import HIGHEST, Floats, Schema

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 import dpsketch as dps
-from dpsketch.encoding import encode
+from dpsketch.encoding.arrow import encode
 from dpsketch.noise_to_signal import SumsNoise
 from dpsketch.recipe import Part, Recipe
 from dpsketch.schema.schema import Floats, Schema

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.fuzz.layouts import LISTS, SCALARS, Column, dictionary, run_ends, without_row, wrapped
-from dpsketch.encoding import encode_column, encode_sets, unit_ids
+from dpsketch.encoding.arrow import encode_column, encode_sets, unit_ids
 from dpsketch.errors import SourceError
 from dpsketch.schema.schema import Boolean, Category, Datetime, IdSet, Integer, Number, as_moment
 

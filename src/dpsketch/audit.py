@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import expit, ndtr, ndtri
 from scipy.stats import beta, norm
 
+from dpsketch.encoding.records import IdSets, Records, concatenated
 from dpsketch.engines.sampling import kept_rows
 from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.maps.base import BoundMap, Sums
@@ -26,7 +27,6 @@ from dpsketch.privacy.events import Mechanism, Noise, Release
 from dpsketch.privacy.keystream import Keystream, Stream
 from dpsketch.privacy.variances import triangle_dimension
 from dpsketch.recipe import Recipe, declared_rows
-from dpsketch.records import IdSets, Records, concatenated
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import HIGHEST, LOWEST, MISSING, Floats, Schema
 from dpsketch.sketch.calibration import calibrated, shown

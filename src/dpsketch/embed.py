@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dpsketch.encoding import encode
+from dpsketch.encoding.arrow import encode
+from dpsketch.encoding.records import concatenated
 from dpsketch.engines.sources import read_batches
 from dpsketch.errors import SourceError
 from dpsketch.maps.base import check_whole
 from dpsketch.maps.embedding import Embedding
-from dpsketch.records import concatenated
 from dpsketch.schema.schema import HIGHEST, MISSING, Floats, Schema
 
 _KEPT = 99.9  # percent of the public records whose numbers are not clamped inside the network

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch import ready
+from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.files.toml_file import read_toml
 from dpsketch.maps.base import BoundMap, FeatureMap, check_whole, check_work, named_errors
@@ -23,7 +24,6 @@ from dpsketch.maps.hashes import HashFamily
 from dpsketch.maps.pairs import BoundPairs
 from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.privacy.budget import Budget
-from dpsketch.records import Records
 from dpsketch.schema.schema import Boolean, Category, Schema, nearest
 
 MOST_PARTS = 100

@@ -11,10 +11,10 @@ import pytest
 from benchmarks.fuzz.layouts import LISTS, SCALARS, Column, Rows, without_row
 
 import dpsketch as dps
-from dpsketch.encoding import encode_column, encode_sets, unit_ids
+from dpsketch.encoding.arrow import encode_column, encode_sets, unit_ids
+from dpsketch.encoding.records import Records
 from dpsketch.engines.units import UnitSelection
 from dpsketch.errors import SourceError
-from dpsketch.records import Records
 from dpsketch.schema.schema import Boolean, Category, Datetime, IdSet, Integer, Number, as_moment
 
 IDS = [[1, 2], [50, 51, 52], [3], None, [4, 99, 4], [5, 6], [7], None, [8, 9]]

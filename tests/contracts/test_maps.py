@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import dpsketch as dps
 from conftest import SEED, TestStream
+from dpsketch.encoding.records import IdSets, Records, Words
 from dpsketch.maps.base import Body, BoundMap, BoundTable, Shape, Sums
 from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.privacy.variances import triangle_dimension
-from dpsketch.records import IdSets, Records, Words
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 from map_examples import EXAMPLES, SCHEMA

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsketch.encoding import encode_column, encode_sets, texts
+from dpsketch.encoding.arrow import encode_column, encode_sets, texts
+from dpsketch.encoding.levels import thresholds
 from dpsketch.errors import SourceError
-from dpsketch.levels import thresholds
 from dpsketch.schema.schema import MISSING, Boolean, Category, Column, Datetime, IdSet, Integer, Number
 
 NUMBER = Number("x", 0.0, 10.0)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch.encoding import encode
+from dpsketch.encoding.arrow import encode
 from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.noise_to_signal import POPULATION, RECORDS, SumsNoise, amplified
 from dpsketch.recipe import RowSampling

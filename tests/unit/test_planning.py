@@ -15,7 +15,7 @@ import pytest
 import dpsketch as dps
 from conftest import MIXED
 from dpsketch.demo import make_table
-from dpsketch.encoding import encode
+from dpsketch.encoding.arrow import encode
 from dpsketch.errors import BudgetError, QueryError, RecipeError
 from dpsketch.learn.points import Frame
 from dpsketch.learn.products import bootstrap, released

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsketch.encoding import sorted_distinct, whole_numbers
+from dpsketch.encoding.arrow import sorted_distinct, whole_numbers
 from dpsketch.engines.sources import Progress, read_batches
 from dpsketch.errors import SourceError
 

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsketch.encoding import encode, unit_ids
+from dpsketch.encoding.arrow import encode, unit_ids
+from dpsketch.encoding.records import Records
 from dpsketch.engines.sampling import Reservoir, kept_rows, kept_units
 from dpsketch.engines.sources import Progress, read_batches
 from dpsketch.engines.units import UnitSelection
@@ -22,7 +23,6 @@ from dpsketch.errors import RecipeError
 from dpsketch.maps.base import LARGE, BoundMap, BoundTable, Sums
 from dpsketch.privacy.keystream import Keystream
 from dpsketch.recipe import Recipe, RowSampling, declared_rows
-from dpsketch.records import Records
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.lineage import new_lineage
 from dpsketch.sketch.raw import RawPart, RawSketch, empty_sums

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.records import Records, Words, concatenated
+from dpsketch.encoding.records import Records, Words, concatenated
 
 _SLACK = 1 << 16
 

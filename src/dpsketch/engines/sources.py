@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpsketch.encoding import cells_array, lists_array
+from dpsketch.encoding.arrow import cells_array, lists_array
 from dpsketch.engines import csv
 from dpsketch.errors import SourceError
 from dpsketch.schema.schema import Csv, nearest

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpsketch.layouts import Cells, buffer_values, int64_array, is_null
-from dpsketch.records import Records, concatenated
+from dpsketch.encoding.layouts import Cells, buffer_values, int64_array, is_null
+from dpsketch.encoding.records import Records, concatenated
 
 _BUCKETS = 64
 _SLACK = 1 << 12

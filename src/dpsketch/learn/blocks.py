@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.encoding.records import Records
 from dpsketch.errors import QueryError
 from dpsketch.maps.base import BoundMap, BoundTable
 from dpsketch.maps.cells import GRID
@@ -27,7 +28,6 @@ from dpsketch.maps.race import BoundRace
 from dpsketch.maps.second_moments import BoundSecondMoments
 from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.maps.totals import BoundTotals
-from dpsketch.records import Records
 from dpsketch.schema.schema import MISSING, Floats, IdSet, Schema
 from dpsketch.sketch.released import ReleasedPart
 

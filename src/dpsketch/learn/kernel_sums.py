@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.encoding import cells_array, encode_column, encode_sets, whole_numbers
+from dpsketch.encoding.arrow import cells_array, encode_column, encode_sets, whole_numbers
+from dpsketch.encoding.levels import number_levels
+from dpsketch.encoding.records import IdSets, Records
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.release_noise import blockwise_total
-from dpsketch.levels import number_levels
 from dpsketch.maps.base import Sums
 from dpsketch.maps.race import BoundRace
-from dpsketch.records import IdSets, Records
 from dpsketch.schema.schema import LOWEST, MISSING, Codes, Floats, IdSet, Number, Schema
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.encoding.records import Records
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.blocks import Block
 from dpsketch.learn.factors import Factor, product_at
@@ -32,7 +33,6 @@ from dpsketch.learn.weights import WeightedPoints, positive_weights
 from dpsketch.maps.histogram import Binning
 from dpsketch.numerics.nonnegative import project_to_simplex
 from dpsketch.numerics.threads import one_thread
-from dpsketch.records import Records
 from dpsketch.schema.schema import Floats, Schema
 
 METHODS = ("auto", "ridge-paper")

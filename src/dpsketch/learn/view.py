@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsketch.encoding import cells_array, encode_column
+from dpsketch.encoding.arrow import cells_array, encode_column
 from dpsketch.errors import QueryError
 from dpsketch.learn import sql
 from dpsketch.learn.answer import Answer, Estimate, stacked

@@ -19,8 +19,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError, SchemaError
-from dpsketch.records import Records
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Floats, Schema
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpsketch.encoding.records import Records
 from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums
-from dpsketch.records import Records
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Floats, Schema
 

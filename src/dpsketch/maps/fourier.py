@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps import hadamard
 from dpsketch.maps.base import (
@@ -27,7 +28,6 @@ from dpsketch.maps.base import (
 )
 from dpsketch.maps.draw import PublicStream
 from dpsketch.numerics.precision import precise
-from dpsketch.records import Records
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import SPAN, Codes, Floats, Schema
 

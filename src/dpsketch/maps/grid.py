@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import (
     MOST_COUNTERS,
@@ -20,7 +21,6 @@ from dpsketch.maps.base import (
     chosen_columns,
 )
 from dpsketch.maps.draw import PublicStream
-from dpsketch.records import Records
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Codes, Floats, Schema
 

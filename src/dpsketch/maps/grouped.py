@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Sums
-from dpsketch.records import Records
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Codes, Floats, Schema
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.encoding.records import Records
 from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, Sums, chosen_columns
 from dpsketch.maps.draw import PublicStream
 from dpsketch.maps.fourier import (
@@ -19,7 +20,6 @@ from dpsketch.maps.fourier import (
     frequencies_length,
     frequencies_work,
 )
-from dpsketch.records import Records
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Floats, Schema
 

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
 from dpsketch.maps.cells import EVERY_CODE, MOST_BINS, Cells, cells_of, distinct
-from dpsketch.records import Records
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import MISSING, Codes, Floats, Schema
 

@@ -11,12 +11,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.ball import check_dimension, check_radius, clipped
 from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
 from dpsketch.maps.draw import PublicStream
 from dpsketch.maps.spectral import FOURTHS_BLOCK, MOST_FOURTHS, fourths_bound, squared_lengths, squares_bound
-from dpsketch.records import Records
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import HIGHEST, Floats, Schema
 

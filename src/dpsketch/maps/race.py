@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.encoding.records import IdSets, Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.ball import clipped
 from dpsketch.maps.base import MOST_COUNTERS, BoundTable, FeatureMap, Sensitivity, Sums, check_columns, check_whole
@@ -26,7 +27,6 @@ from dpsketch.maps.hashes import (
     SignedProjection,
     hash_from_dict,
 )
-from dpsketch.records import IdSets, Records
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import HIGHEST, MISSING, SPAN, Codes, Datetime, Floats, IdSet, Number, Schema
 

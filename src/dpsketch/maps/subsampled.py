@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.encoding.records import Records, Words
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Sums, cannot_be_subsampled, check_whole
 from dpsketch.maps.grouped import Grouped
-from dpsketch.records import Records, Words
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Floats, Schema
 

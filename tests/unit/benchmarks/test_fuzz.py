@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from benchmarks.fuzz import __main__ as driver
 
-from dpsketch import layouts
+from dpsketch.encoding import layouts
 from dpsketch.engines import csv, sources
 from dpsketch.schema import schema
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import dpsketch as dps
 from conftest import TestStream
+from dpsketch.encoding.records import Records
 from dpsketch.engines.sampling import Reservoir, kept_rows, kept_units
 from dpsketch.errors import MergeError, RecipeError
 from dpsketch.maps.base import Sensitivity
-from dpsketch.records import Records
 from dpsketch.schema.relation import Relation
 from dpsketch.sketch.calibration import part_sensitivity
 from dpsketch.sketch.statement import statement_text

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpsketch as dps
-from dpsketch.encoding import encode_sets, unit_ids
+from dpsketch.encoding.arrow import encode_sets, unit_ids
+from dpsketch.encoding.records import Records
 from dpsketch.engines.units import UnitSelection
 from dpsketch.errors import MergeError
-from dpsketch.records import Records
 from dpsketch.schema.schema import IdSet
 
 FACTS = {

@@ -12,6 +12,7 @@ import scipy.sparse
 
 import dpsketch as dps
 from conftest import SEED
+from dpsketch.encoding.records import Records
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.blocks import blocks
@@ -19,7 +20,6 @@ from dpsketch.learn.moments import MomentEstimator
 from dpsketch.learn.reduction import Reduction
 from dpsketch.learn.weights import WeightedPoints, positive_weights
 from dpsketch.maps.base import FeatureMap
-from dpsketch.records import Records
 
 ROWS = 20_000
 SCHEMA = dps.Schema.from_dict(

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.contrasts import BoundContrasts, Contrasts, coarse_sums, contrasts_of, shown_of
 from dpsketch.maps.pairs import Pairs
-from dpsketch.records import Records
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 

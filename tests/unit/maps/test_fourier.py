@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from dpsketch.encoding.records import Records
 from dpsketch.maps import fourier
 from dpsketch.maps.fourier import Fourier
 from dpsketch.maps.kernels import cosine_bounds
-from dpsketch.records import Records
 from dpsketch.schema.schema import Schema
 
 
@@ -51,7 +51,7 @@ def test_the_features_average_to_a_kernel(schema: Schema) -> None:
 
 TARGETS = """
 import hashlib, numpy as np, dpsketch as dps
-from dpsketch.records import Records
+from dpsketch.encoding.records import Records
 columns = {f"c{j}": {"kind": "number", "lower": 0, "upper": 1} for j in range(7)}
 codes = (np.arange(7 * 999).reshape(7, 999) * 7919 % 65536 - 32768).astype(np.int16)
 for structure in ("dense", "hadamard"):

@@ -13,12 +13,12 @@ import scipy.special
 import scipy.stats
 
 import dpsketch as dps
+from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps import hadamard
 from dpsketch.maps.fourier import Dense, Fourier, chosen_structure, draw, draw_lengths
 from dpsketch.maps.hadamard import Hadamard, draw_hadamard
 from dpsketch.maps.registry import map_from_dict
-from dpsketch.records import Records
 from dpsketch.schema.schema import SPAN, Codes, Floats, Schema
 
 ALPHA = 1e-6

@@ -4,8 +4,8 @@ from itertools import combinations
 
 import numpy as np
 
+from dpsketch.encoding.records import Records
 from dpsketch.maps.histogram import Binning, Histogram
-from dpsketch.records import Records
 from dpsketch.schema.schema import HIGHEST, LOWEST, MISSING, Boolean, Category, Integer, Number, Schema
 
 

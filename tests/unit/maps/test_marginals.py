@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.cells import EVERY_CODE, GRID, MOST_BINS
 from dpsketch.maps.marginals import BoundMarginals, Marginals
-from dpsketch.records import Records
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import HIGHEST, LOWEST, MISSING, SPAN, Integer, Number, Schema
 

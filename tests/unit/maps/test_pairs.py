@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
+from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.cells import cells_of
 from dpsketch.maps.pairs import BoundPairs, Pairs
-from dpsketch.records import Records
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 

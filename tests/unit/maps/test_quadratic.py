@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.ball import clipped
 from dpsketch.maps.quadratic import BoundQuadratic, Quadratic
 from dpsketch.maps.spectral import eigenvalue_bound, fourths_bound, squares_bound
-from dpsketch.records import Records
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
+from dpsketch.encoding.records import IdSets, Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.race import BoundRace
-from dpsketch.records import IdSets, Records
 from dpsketch.schema.relation import Relation
 
 COLUMNS = {f"c{j}": {"kind": "number", "lower": -1, "upper": 1} for j in range(3)}

@@ -11,13 +11,13 @@ import scipy.stats
 
 import dpsketch as dps
 from conftest import MIXED, SEED, TestStream, mixed_table
+from dpsketch.encoding.records import Records, Words
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, Sensitivity, Sums
 from dpsketch.maps.fourier import LARGEST_L1, LARGEST_L2_SQUARED
 from dpsketch.maps.registry import map_from_dict
 from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.privacy.keystream import Keystream
-from dpsketch.records import Records, Words
 from dpsketch.schema.relation import Relation
 
 SCHEMA = dps.Schema.from_dict(MIXED)

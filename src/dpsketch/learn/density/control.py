@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dpsketch.encoding.records import Records
 from dpsketch.fitting.columns import fit_marginal
 from dpsketch.learn.density.radial import euclidean
 from dpsketch.learn.points import Frame
@@ -18,7 +19,6 @@ from dpsketch.maps.base import Sums
 from dpsketch.maps.hashes import Euclidean
 from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.maps.race import BoundRace
-from dpsketch.records import Records
 from dpsketch.schema.schema import MISSING, SPAN, Codes, Floats, Schema
 from dpsketch.sketch.pooling import column_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch

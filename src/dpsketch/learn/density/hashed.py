@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpsketch.encoding.records import Records
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.density.control import Control, control_of
 from dpsketch.learn.kernel_sums import KernelSums
@@ -15,7 +16,6 @@ from dpsketch.maps.base import BoundTable, Sums
 from dpsketch.maps.count import BoundCount
 from dpsketch.maps.hashes import HashFamily, Product
 from dpsketch.maps.race import BoundRace, Race
-from dpsketch.records import Records
 from dpsketch.schema.schema import Floats, Schema
 from dpsketch.sketch.released import ReleasedSketch
 

@@ -8,6 +8,7 @@ from math import sqrt
 
 import numpy as np
 
+from dpsketch.encoding.records import Records
 from dpsketch.errors import QueryError
 from dpsketch.learn.grids.cells import GridCells, Ranks
 from dpsketch.learn.grids.heap import HEAVIEST, heaviest
@@ -17,7 +18,6 @@ from dpsketch.learn.points import Frame
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.shared import Memo
 from dpsketch.learn.weights import WeightedPoints
-from dpsketch.records import Records
 from dpsketch.schema.schema import MISSING, Codes, Floats, Schema
 from dpsketch.sketch.released import ReleasedSketch
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dpsketch.encoding.records import Records
 from dpsketch.errors import QueryError
 from dpsketch.fitting.columns import fit_marginal
 from dpsketch.learn.points import Frame, codes_in_cells
@@ -15,7 +16,6 @@ from dpsketch.maps.cells import Cells
 from dpsketch.maps.hashes import Euclidean
 from dpsketch.maps.marginals import BoundMarginals
 from dpsketch.maps.race import BoundRace
-from dpsketch.records import Records
 from dpsketch.schema.schema import MISSING, Codes, Floats, IdSet
 from dpsketch.sketch.pooling import column_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.encoding import cells_array, encode_column
+from dpsketch.encoding.arrow import cells_array, encode_column
 from dpsketch.errors import FitWarning, QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.kernel_sums import KernelSums

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.encoding import cells_array, encode_column
+from dpsketch.encoding.arrow import cells_array, encode_column
 from dpsketch.errors import QueryError
 from dpsketch.learn.models.population import Population, known_columns, spread
 from dpsketch.learn.points import Frame

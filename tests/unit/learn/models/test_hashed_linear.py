@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
+from dpsketch.encoding.records import Records
 from dpsketch.errors import QueryError, RecipeError
 from dpsketch.learn.models.surrogate import Collisions, minimum
 from dpsketch.maps.hashes import InnerProduct
 from dpsketch.maps.ramps import with_one
-from dpsketch.records import Records
 
 ROWS = 4000
 NUMBER = {"kind": "number", "lower": -10, "upper": 10}

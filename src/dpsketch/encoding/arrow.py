@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpsketch.encoding.layouts import Cells, buffer_values, cells_of, filled, is_null, lists_of
+from dpsketch.encoding.levels import number_levels, spread
+from dpsketch.encoding.records import IdSets, Records, joined
 from dpsketch.errors import SourceError
-from dpsketch.layouts import Cells, buffer_values, cells_of, filled, is_null, lists_of
-from dpsketch.levels import number_levels, spread
-from dpsketch.records import IdSets, Records, joined
 from dpsketch.schema.schema import (
     OTHER,
     Boolean,
