@@ -8,10 +8,10 @@ from fractions import Fraction
 import opendp.prelude as dp
 
 from benchmarks.timing import best_together, line
-from dpsketch.privacy.bodies import disc_noise
-from dpsketch.privacy.gaussian import rounded_gaussian
-from dpsketch.privacy.keystream import Keystream
-from dpsketch.privacy.noise import discrete_laplace
+from dpsketch.noise.bodies import disc_noise
+from dpsketch.noise.gaussian import rounded_gaussian
+from dpsketch.noise.keystream import Keystream
+from dpsketch.noise.laplace import discrete_laplace
 
 SAMPLES, SCALE, PAIRS = 2_000_000, 1000, 100_000
 

@@ -22,9 +22,9 @@ from dpsketch.encoding.records import IdSets, Records, concatenated
 from dpsketch.engines.sampling import kept_rows
 from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.maps.base import BoundMap, Sums
+from dpsketch.noise.keystream import Keystream, Stream
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Mechanism, Noise, Release
-from dpsketch.privacy.keystream import Keystream, Stream
 from dpsketch.privacy.variances import triangle_dimension
 from dpsketch.recipe import Recipe, declared_rows
 from dpsketch.schema.relation import Relation

@@ -446,7 +446,7 @@ CRASHES = {
         described("release", "t.csv", "-o", "x.sketch", "--ledger", "x.db"),
     ),
     "noise": (
-        "dpsketch.privacy.noise_kernel.fill_digits",
+        "dpsketch.noise.laplace_kernel.fill_digits",
         ["release", "good.raw", "--epsilon", "1", "-o", "x.sketch", "--ledger", "x.db"],
     ),
     "merge": ("dpsketch.sketch.raw._merged", ["merge", "good.raw", "other.raw", "--disjoint-units", "-o", "x.raw"]),

@@ -19,7 +19,7 @@ from scipy.special import gammainc, gammaincc
 from scipy.stats import chi2, chisquare, gamma, kstest, norm
 
 from conftest import TestStream
-from dpsketch.privacy.bodies import ball_noise, cube_noise, disc_noise
+from dpsketch.noise.bodies import ball_noise, cube_noise, disc_noise
 from dpsketch.privacy.variances import ball_variances, cube_variance, disc_variance
 
 ALPHA = 1e-3

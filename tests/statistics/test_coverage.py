@@ -11,7 +11,7 @@ import scipy.stats
 
 import dpsketch as dps
 from conftest import SEED
-from dpsketch.privacy.keystream import Keystream
+from dpsketch.noise.keystream import Keystream
 from dpsketch.sketch.release import noisy_sums, release
 
 ALPHA = 1e-6

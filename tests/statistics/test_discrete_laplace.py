@@ -10,8 +10,8 @@ import pytest
 import scipy.stats
 
 from conftest import TestStream
-from dpsketch.privacy.keystream import Keystream
-from dpsketch.privacy.noise import discrete_laplace
+from dpsketch.noise.keystream import Keystream
+from dpsketch.noise.laplace import discrete_laplace
 from equal_cells import ALPHA, DRAWS, SCALES, Cells
 
 BY_CHANCE = 1e-9  # of tests whose randomness has no seed, so that none fails in our lifetime

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from conftest import TestStream
-from dpsketch.privacy import gaussian
-from dpsketch.privacy.gaussian import CELLS, OCTAVES, quantile_table, resolve, rounded_gaussian
-from dpsketch.privacy.gaussian_kernel import fill_rounded
-from dpsketch.privacy.keystream import Keystream
-from dpsketch.privacy.lazy import Exactly, Interval, double
+from dpsketch.noise import gaussian
+from dpsketch.noise.gaussian import CELLS, OCTAVES, quantile_table, resolve, rounded_gaussian
+from dpsketch.noise.gaussian_kernel import fill_rounded
+from dpsketch.noise.keystream import Keystream
+from dpsketch.noise.lazy_bits import Exactly, Interval, double
 from equal_cells import ALPHA, DRAWS, SCALES, Cells
 
 

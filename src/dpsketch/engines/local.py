@@ -21,7 +21,7 @@ from dpsketch.engines.sources import Progress, read_batches
 from dpsketch.engines.units import UnitSelection
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import LARGE, BoundMap, BoundTable, Sums
-from dpsketch.privacy.keystream import Keystream
+from dpsketch.noise.keystream import Keystream
 from dpsketch.recipe import Recipe, RowSampling, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.lineage import new_lineage

@@ -24,15 +24,15 @@ from dpsketch.errors import (
 from dpsketch.maps.base import LARGE, BoundMap, Sums
 from dpsketch.maps.contrasts import PairMap, coarse_sums
 from dpsketch.maps.pairs import BoundPairs
-from dpsketch.privacy import keystream
+from dpsketch.noise import keystream
+from dpsketch.noise.bodies import ball_noise, cube_noise, disc_noise
+from dpsketch.noise.gaussian import rounded_gaussian
+from dpsketch.noise.keystream import Keystream, Stream
+from dpsketch.noise.laplace import MOST_NOISE_SCALE, discrete_laplace
 from dpsketch.privacy.accounting import Partition
-from dpsketch.privacy.bodies import ball_noise, cube_noise, disc_noise
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
 from dpsketch.privacy.events import Mechanism, Noise, Release
-from dpsketch.privacy.gaussian import rounded_gaussian
-from dpsketch.privacy.keystream import Keystream, Stream
 from dpsketch.privacy.ledger import Ledger
-from dpsketch.privacy.noise import MOST_NOISE_SCALE, discrete_laplace
 from dpsketch.privacy.variances import triangle_dimension
 from dpsketch.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema

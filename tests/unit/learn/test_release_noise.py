@@ -15,8 +15,8 @@ from conftest import TestStream
 from dpsketch.errors import QueryError
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.maps.base import BoundTable, Sensitivity, Sums
+from dpsketch.noise.laplace import discrete_laplace
 from dpsketch.privacy.events import Mechanism, Noise
-from dpsketch.privacy.noise import discrete_laplace
 from dpsketch.schema.schema import Floats
 from dpsketch.sketch.released import ReleasedPart
 from tests_support import MIXED_SCHEMA

@@ -17,7 +17,7 @@ from dpsketch.maps.base import BoundMap, Sensitivity, Sums
 from dpsketch.maps.fourier import LARGEST_L1, LARGEST_L2_SQUARED
 from dpsketch.maps.registry import map_from_dict
 from dpsketch.maps.subsampled import BoundSubsampled
-from dpsketch.privacy.keystream import Keystream
+from dpsketch.noise.keystream import Keystream
 from dpsketch.schema.relation import Relation
 
 SCHEMA = dps.Schema.from_dict(MIXED)

@@ -11,8 +11,8 @@ import pytest
 
 from conftest import Script, TestStream
 from dpsketch.errors import BudgetError
-from dpsketch.privacy import bodies, gaussian
-from dpsketch.privacy.bodies import ball_noise, cube_noise, disc_noise
+from dpsketch.noise import bodies, gaussian
+from dpsketch.noise.bodies import ball_noise, cube_noise, disc_noise
 
 SAMPLERS = [disc_noise, cube_noise, ball_noise]
 MASK = 2**32 - 1

@@ -18,10 +18,10 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import dpsketch.privacy
-from dpsketch.privacy import keystream
-from dpsketch.privacy.gaussian import rounded_gaussian
-from dpsketch.privacy.keystream import Keystream, Stream
-from dpsketch.privacy.noise import discrete_laplace
+from dpsketch.noise import keystream
+from dpsketch.noise.gaussian import rounded_gaussian
+from dpsketch.noise.keystream import Keystream, Stream
+from dpsketch.noise.laplace import discrete_laplace
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsketch.privacy.lazy import Exactly, Interval, extended, wrapped
+from dpsketch.noise.lazy_bits import Exactly, Interval, extended, wrapped
 
 
 class Counting:

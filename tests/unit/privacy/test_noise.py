@@ -8,8 +8,8 @@ import pytest
 
 from conftest import Script
 from dpsketch.errors import BudgetError
-from dpsketch.privacy import noise
-from dpsketch.privacy.noise import discrete_laplace
+from dpsketch.noise import laplace as noise
+from dpsketch.noise.laplace import discrete_laplace
 
 
 def exact_digit(rate: Fraction, last: bool, point: Fraction) -> int:

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch.privacy import bodies_kernel, gaussian_kernel, noise_kernel
+from dpsketch.noise import bodies_kernel, gaussian_kernel
+from dpsketch.noise import laplace_kernel as noise_kernel
 from dpsketch.privacy.events import Mechanism
 
 COLUMNS = {name: {"kind": "number", "lower": 0, "upper": 1} for name in ("x", "z")}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from dpsketch.privacy.keystream import Stream
+from dpsketch.noise.keystream import Stream
 
 BLOCK = 64  # bits drawn at a time
 

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import BudgetError
+from dpsketch.noise.gaussian import scaled_gaussian
+from dpsketch.noise.keystream import Stream
+from dpsketch.noise.lazy_bits import BLOCK, Interval, Number, double, extended, wrapped
 from dpsketch.numerics.precision import precise
-from dpsketch.privacy.gaussian import scaled_gaussian
-from dpsketch.privacy.keystream import Stream
-from dpsketch.privacy.lazy import BLOCK, Interval, Number, double, extended, wrapped
 
 MOST_SCALE = Fraction(2**50)
 _CHUNK = 1 << 15
@@ -32,7 +32,7 @@ def disc_noise(pairs: int, scale: Fraction, stream: Stream) -> NDArray[np.int64]
     Guarantee: added to integer sums whose pairs neighbours move by at most Δ each, in Euclidean length, it gives
     (Δ/scale)-differential privacy, for any uniform word stream. Source: docs/proofs/bodies.md.
     """
-    from dpsketch.privacy.bodies_kernel import fill_discs
+    from dpsketch.noise.bodies_kernel import fill_discs
 
     radius = _Radius(_checked(scale), _Gamma(2 * pairs + 1, stream))
     rough = double(radius, stream)
@@ -64,7 +64,7 @@ def cube_noise(size: int, scale: Fraction, stream: Stream) -> NDArray[np.int64]:
     Guarantee: added to integer sums which neighbours move by at most Δ each, it gives (Δ/scale)-differential privacy,
     for any uniform word stream. Source: docs/proofs/bodies.md.
     """
-    from dpsketch.privacy.bodies_kernel import fill_cube
+    from dpsketch.noise.bodies_kernel import fill_cube
 
     radius = _Radius(_checked(scale), _Gamma(size + 1, stream))
     rough = double(radius, stream)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import BudgetError
+from dpsketch.noise.keystream import Stream
 from dpsketch.numerics.precision import precise
-from dpsketch.privacy.keystream import Stream
 
 _BASE = 256
 _CHUNK = 4096
@@ -32,7 +32,7 @@ def discrete_laplace(size: int, noise_scale: Fraction, stream: Stream) -> NDArra
         raise BudgetError(
             f"the noise scale must be above 0 and at most {MOST_NOISE_SCALE}", "raise epsilon or use fewer features"
         )
-    from dpsketch.privacy.noise_kernel import fill_digits
+    from dpsketch.noise.laplace_kernel import fill_digits
 
     digits = _digits(noise_scale)
     bounds, guides = _tables(noise_scale)

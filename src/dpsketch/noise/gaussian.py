@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import BudgetError
+from dpsketch.noise.keystream import Stream
+from dpsketch.noise.lazy_bits import BLOCK, Exactly, Interval, Number, double, extended, wrapped
 from dpsketch.numerics.precision import precise
-from dpsketch.privacy.keystream import Stream
-from dpsketch.privacy.lazy import BLOCK, Exactly, Interval, Number, double, extended, wrapped
 
 MOST_DEVIATION = 2.0**50
 OCTAVES, CELLS, TERMS = 24, 64, 8  # the tail's probability: octaves, cells of an octave, coefficients in a cell
@@ -49,7 +49,7 @@ def rounded_gaussian(size: int, deviation: float, stream: Stream) -> NDArray[np.
 
 def scaled_gaussian(size: int, deviation: Number, stream: Stream) -> NDArray[np.int64]:
     """The same for a deviation known by an interval, such as a random one that several entries share."""
-    from dpsketch.privacy.gaussian_kernel import fill_rounded
+    from dpsketch.noise.gaussian_kernel import fill_rounded
 
     table, rough = quantile_table(), double(deviation, stream)
     noise = np.empty(size, np.int64)
