@@ -13,10 +13,10 @@ from pathlib import Path
 
 from benchmarks.timing import line
 from dpsketch.errors import BudgetError
+from dpsketch.ledger.ledger import Ledger
 from dpsketch.privacy.accounting import ADD_REMOVE
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Release
-from dpsketch.privacy.ledger import Ledger
 
 SPENDS, PROCESSES, TRIES = 100_000, 64, 3
 ROWS = ("row", 1, ADD_REMOVE)

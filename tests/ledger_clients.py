@@ -16,10 +16,10 @@ import sqlalchemy.dialects.postgresql.psycopg
 import sqlalchemy.dialects.sqlite.pysqlite
 
 from dpsketch.errors import BudgetError
+from dpsketch.ledger.ledger import Ledger
 from dpsketch.privacy.accounting import ADD_REMOVE
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Release
-from dpsketch.privacy.ledger import Ledger
 
 # Imported before the processes part, so that they spend their time with the ledger.
 DRIVERS = (psycopg, sqlalchemy.dialects.postgresql.psycopg, sqlalchemy.dialects.sqlite.pysqlite)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.tighter import tighten
     from dpsketch.learn.view import View
     from dpsketch.learn.view import open_view as open
+    from dpsketch.ledger.ledger import Ledger
     from dpsketch.maps.contrasts import Contrasts
     from dpsketch.maps.count import Count
     from dpsketch.maps.embedding import Embedding
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from dpsketch.maps.totals import Totals
     from dpsketch.planning import plan
     from dpsketch.privacy.budget import Budget
-    from dpsketch.privacy.ledger import Ledger
     from dpsketch.recipe import Only, Part, Recipe, RowSampling
     from dpsketch.schema.schema import Schema
     from dpsketch.sketch.raw import RawSketch
@@ -142,7 +142,7 @@ _HOMES = {
     "InnerProduct": "maps.hashes",
     "KMeans": "learn.clusters.kmeans",
     "KernelDensity": "learn.density.estimate",
-    "Ledger": "privacy.ledger",
+    "Ledger": "ledger.ledger",
     "LinearRegression": "learn.models.regression",
     "Local": "engines.local",
     "LogisticRegression": "learn.models.regression",

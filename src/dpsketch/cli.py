@@ -44,7 +44,7 @@ from dpsketch.process import Stopped, check_stopped, ignore_signals, prepare_str
 
 if TYPE_CHECKING:
     from dpsketch.learn.sql import Table
-    from dpsketch.privacy.ledger import Ledger
+    from dpsketch.ledger.ledger import Ledger
     from dpsketch.recipe import Recipe
     from dpsketch.schema.schema import Schema
     from dpsketch.sketch.raw import RawSketch
@@ -380,7 +380,7 @@ def _accumulated(table: Path, facts: Schema, recipe: Recipe) -> RawSketch:
 
 def _spending(budget: Budget, ledger: str | None, not_private: bool) -> tuple[Budget, Ledger | None]:
     """The budget and the ledger, if the release may take place with them."""
-    from dpsketch.privacy.ledger import Ledger
+    from dpsketch.ledger.ledger import Ledger
 
     if not_private == budget.private:
         raise BudgetError(

@@ -16,8 +16,8 @@ from dpsketch.errors import BudgetError
 from dpsketch.privacy.budget import MOST_EPSILON, Budget, decimal_text
 
 if TYPE_CHECKING:
-    from dpsketch.privacy.account import Account, Cap, Plan, Spend, Standing
-    from dpsketch.privacy.ledger import Ledger
+    from dpsketch.ledger.account import Account, Cap, Plan, Spend, Standing
+    from dpsketch.ledger.ledger import Ledger
 
 ledger_app = typer.Typer(help="What each dataset may spend and has spent.", no_args_is_help=True, rich_markup_mode=None)
 _MOST_TIMES = 10_000  # of the releases in a declared plan
@@ -38,7 +38,7 @@ def ledger_show(
     ] = None,
 ) -> None:
     """Print caps and spends."""
-    from dpsketch.privacy.ledger import Ledger
+    from dpsketch.ledger.ledger import Ledger
 
     slack = None if as_plan is None else Budget(1.0, as_plan).exact_delta  # checked as a budget's
     book = Ledger(ledger, create=False)
@@ -71,7 +71,7 @@ def ledger_grant(
     rho: Annotated[float | None, typer.Option(help="Cap on the sum of rho, instead of epsilon.")] = None,
 ) -> None:
     """Set how much a dataset may spend in total."""
-    from dpsketch.privacy.ledger import Ledger
+    from dpsketch.ledger.ledger import Ledger
 
     if epsilon is None and rho is None:
         raise BudgetError("a cap is epsilon, with delta or without, or rho", "pass --epsilon 1, or --rho 0.5")
@@ -95,7 +95,7 @@ def ledger_verify(
     ] = None,
 ) -> None:
     """Compare every row with its checksum and every total with the spends. Note the printed checksum elsewhere."""
-    from dpsketch.privacy.ledger import Ledger
+    from dpsketch.ledger.ledger import Ledger
 
     book = Ledger(ledger, create=False)
     _say_upgraded(book)
@@ -119,7 +119,7 @@ def ledger_declare(
     times: Annotated[int, typer.Option(help="How many times all these releases.")] = 1,
 ) -> None:
     """Reserve a plan: releases declared up front cost less together. SCHEMA says whom the ledger counts."""
-    from dpsketch.privacy.ledger import Ledger
+    from dpsketch.ledger.ledger import Ledger
     from dpsketch.schema.schema import Schema
 
     if not 1 <= times <= _MOST_TIMES:
@@ -170,7 +170,7 @@ def _say_upgraded(book: Ledger) -> None:
 
 def _accounts_table(accounts: Sequence[Account]) -> RichTable:
     """A line for each number that is capped; wide names are folded, numbers are short, nothing is cut off."""
-    from dpsketch.privacy.account import rounded
+    from dpsketch.ledger.account import rounded
 
     table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("dataset", "relation", "budget", "cap", "spent", "left"):
@@ -187,7 +187,7 @@ def _accounts_table(accounts: Sequence[Account]) -> RichTable:
 
 def spent_text(account: Standing) -> str:
     """epsilon 1 of 2 and delta 1e-06 of 1e-05"""
-    from dpsketch.privacy.account import rounded
+    from dpsketch.ledger.account import rounded
 
     cap, spent, _ = _amounts(account).values()
     texts = []
@@ -217,7 +217,7 @@ def _releases_text(account: Account) -> str:
 
 
 def _plan_cost(plan: Plan) -> str:
-    from dpsketch.privacy.account import rounded
+    from dpsketch.ledger.account import rounded
 
     return f"epsilon {rounded(plan.epsilon, up=True)} and delta {rounded(plan.delta, up=True)}"
 

@@ -19,8 +19,8 @@ from dpsketch.files.outputs import written
 from dpsketch.files.pictures import picture
 from dpsketch.learn.answer import number_text
 from dpsketch.learn.view import View, open_view
+from dpsketch.ledger.ledger import Ledger
 from dpsketch.privacy.budget import Budget
-from dpsketch.privacy.ledger import Ledger
 from dpsketch.recipe import Recipe
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.release import release

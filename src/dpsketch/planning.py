@@ -18,9 +18,9 @@ from dpsketch.learn.answer import Answer
 from dpsketch.learn.sql import Table
 from dpsketch.learn.statement import parse_select
 from dpsketch.learn.view import View
+from dpsketch.ledger.ledger import Ledger
 from dpsketch.maps.base import check_whole
 from dpsketch.privacy.budget import Budget
-from dpsketch.privacy.ledger import Ledger
 from dpsketch.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Category, Column, Datetime, Floats, Schema
 from dpsketch.simulation import MadeUp, made_up_table

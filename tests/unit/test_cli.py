@@ -336,4 +336,4 @@ def test_show_loads_no_more_than_reading_a_release_needs(folder: Path) -> None:
     run(folder, "release", "hospital.parquet", "--schema", "hospital.toml", *spend, "-o", "s")
     found = loaded(folder, "show", "s")
     assert "dpsketch.sketch.released" in found
-    assert not found & {"dpsketch.learn.view", "dpsketch.sketch.release", "dpsketch.privacy.ledger", *HEAVY}
+    assert not found & {"dpsketch.learn.view", "dpsketch.sketch.release", "dpsketch.ledger.ledger", *HEAVY}

@@ -21,6 +21,7 @@ from dpsketch.errors import (
     PublicNote,
     RecipeError,
 )
+from dpsketch.ledger.ledger import Ledger
 from dpsketch.maps.base import LARGE, BoundMap, Sums
 from dpsketch.maps.contrasts import PairMap, coarse_sums
 from dpsketch.maps.pairs import BoundPairs
@@ -32,7 +33,6 @@ from dpsketch.noise.laplace import MOST_NOISE_SCALE, discrete_laplace
 from dpsketch.privacy.accounting import Partition
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
 from dpsketch.privacy.events import Mechanism, Noise, Release
-from dpsketch.privacy.ledger import Ledger
 from dpsketch.privacy.variances import triangle_dimension
 from dpsketch.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 import dpsketch as dps
 from conftest import SEED
 from dpsketch.errors import BudgetError, DpsketchError, LedgerError
-from dpsketch.privacy.account import Cap, rounded
+from dpsketch.ledger.account import Cap, rounded
+from dpsketch.ledger.ledger import Ledger
+from dpsketch.ledger.sql_tables import grants, plans, spends, totals
 from dpsketch.privacy.accounting import ADD_REMOVE, REPLACE_ONE, Partition, amplified, inner_budget
 from dpsketch.privacy.composition import plan_cost
 from dpsketch.privacy.events import Mechanism, Noise, Release
-from dpsketch.privacy.ledger import Ledger
-from dpsketch.privacy.ledger_tables import grants, plans, spends, totals
 from postgres_server import Server
 
 ROWS = ("row", 1, ADD_REMOVE)
@@ -679,7 +679,7 @@ KILL = """
 import os, signal, sys
 import pyarrow as pa
 import dpsketch as dps
-from dpsketch.privacy.ledger import Ledger
+from dpsketch.ledger.ledger import Ledger
 from dpsketch.sketch import release as module
 point, folder = sys.argv[1:]
 def die(*_): os.kill(os.getpid(), signal.SIGKILL)

@@ -17,12 +17,12 @@ import pytest
 import dpsketch as dps
 from conftest import SEED
 from dpsketch.errors import LedgerError
-from dpsketch.privacy import ledger_file
+from dpsketch.ledger import sqlite_file as ledger_file
+from dpsketch.ledger.ledger import Ledger
+from dpsketch.ledger.sql_tables import CHAINED
+from dpsketch.ledger.store import Store
 from dpsketch.privacy.accounting import ADD_REMOVE, Partition
 from dpsketch.privacy.events import Release
-from dpsketch.privacy.ledger import Ledger
-from dpsketch.privacy.ledger_store import Store
-from dpsketch.privacy.ledger_tables import CHAINED
 
 ROWS = ("row", 1, ADD_REMOVE)
 NOT_A_LEDGER = "exists but is not a ledger\nHint: restore it from a backup if it was one; remove it if"
@@ -198,8 +198,8 @@ def test_a_long_ledger_is_scanned_at_its_end_and_verified_as_a_whole(
 ) -> None:
     place = tmp_path / "l.db"
     filled(place, 10)
-    monkeypatch.setattr("dpsketch.privacy.ledger_store._MOST_SCANNED", 5)
-    monkeypatch.setattr("dpsketch.privacy.ledger_chain._AT_ONCE", 3)
+    monkeypatch.setattr("dpsketch.ledger.store._MOST_SCANNED", 5)
+    monkeypatch.setattr("dpsketch.ledger.chain._AT_ONCE", 3)
     with closing(sqlite3.connect(place)) as connection, connection:
         connection.execute("update spends set created = 'x' where entry = (select min(entry) from spends)")
     ledger = Ledger(place)

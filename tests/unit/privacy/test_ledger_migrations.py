@@ -15,11 +15,11 @@ from alembic.migration import MigrationContext
 
 import dpsketch as dps
 from dpsketch.errors import BudgetError, LedgerError
-from dpsketch.privacy import ledger_upgrade
+from dpsketch.ledger import upgrade as ledger_upgrade
+from dpsketch.ledger.ledger import Ledger
+from dpsketch.ledger.sql_tables import VERSION, tables
 from dpsketch.privacy.accounting import Partition
 from dpsketch.privacy.events import Release
-from dpsketch.privacy.ledger import Ledger
-from dpsketch.privacy.ledger_tables import VERSION, tables
 from postgres_server import Server
 
 # What version 0.1.0 wrote.
@@ -162,7 +162,7 @@ def test_another_programs_database_is_left_alone(place: str) -> None:
 
 def test_many_open_an_old_ledger_at_once(place: str) -> None:
     make_old(place)
-    code = f"from dpsketch.privacy.ledger import Ledger; print(len(Ledger({place!r}).accounts()[0].spends))"
+    code = f"from dpsketch.ledger.ledger import Ledger; print(len(Ledger({place!r}).accounts()[0].spends))"
     with ThreadPoolExecutor(4) as pool:
         done = list(
             pool.map(
@@ -213,7 +213,7 @@ def test_a_client_may_only_add_rows(postgres: Server) -> None:
 
 def test_alembic_is_not_imported_for_a_ledger_that_is_up_to_date(tmp_path: Path) -> None:
     code = (
-        "import sys; from dpsketch.privacy.ledger import Ledger; Ledger('l.db'); Ledger('l.db');"
+        "import sys; from dpsketch.ledger.ledger import Ledger; Ledger('l.db'); Ledger('l.db');"
         "print([name for name in ('alembic', 'dp_accounting', 'psycopg') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -12,8 +12,8 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import LedgerError
-from dpsketch.privacy.ledger import Ledger
-from dpsketch.privacy.ledger_store import Store
+from dpsketch.ledger.ledger import Ledger
+from dpsketch.ledger.store import Store
 from postgres_server import Server
 
 _READY = b"R" + struct.pack("!ii", 8, 0) + b"Z" + struct.pack("!i", 5) + b"I"

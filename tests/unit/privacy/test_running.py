@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import dpsketch as dps
 from conftest import SEED
 from dpsketch.errors import BudgetError
-from dpsketch.privacy.account import Plan, Spend
+from dpsketch.ledger.account import Plan, Spend
+from dpsketch.ledger.ledger import Ledger
+from dpsketch.ledger.running_totals import Totals, cost_of, total_key, totals_after, totals_of
 from dpsketch.privacy.accounting import ADD_REMOVE, FREE, REPLACE_ONE, Partition, total
 from dpsketch.privacy.events import Mechanism, Noise, Release
-from dpsketch.privacy.ledger import Ledger
-from dpsketch.privacy.running import Totals, cost_of, total_key, totals_after, totals_of
 
 GAUSSIAN = (Noise(Mechanism.GAUSSIAN, 1, Fraction(10)),)
 RATES = [None, Fraction(1, 10), Fraction(1, 3)]
@@ -150,7 +150,7 @@ def test_a_decision_takes_as_many_statements_whatever_was_spent() -> None:
 
 def test_no_decision_reads_a_spend(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = filled(30)
-    monkeypatch.setattr("dpsketch.privacy.ledger.read_spends", lambda *_: pytest.fail("all spends were read"))
+    monkeypatch.setattr("dpsketch.ledger.ledger.read_spends", lambda *_: pytest.fail("all spends were read"))
     accounted = ("row", 1, ADD_REMOVE)
     for rate in RATES[:2]:
         release = Release(dps.Budget(0.001), (), rate)

@@ -15,13 +15,13 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from dpsketch.errors import BudgetError, LedgerError
-from dpsketch.privacy.account import Account, Accounted, Cap, Plan, Spend, Standing, rounded, unit_text
-from dpsketch.privacy.accounting import ADD_REMOVE, REPLACE_ONE, Attempt, Partition
-from dpsketch.privacy.budget import MOST_EPSILON, Budget
-from dpsketch.privacy.composition import plan_cost
-from dpsketch.privacy.events import Release, budget_facts
-from dpsketch.privacy.ledger_chain import Entry, Head, as_written, has_checksum
-from dpsketch.privacy.ledger_rows import (
+from dpsketch.ledger.account import Account, Accounted, Cap, Plan, Spend, Standing, rounded, unit_text
+from dpsketch.ledger.chain import Entry, Head, as_written, has_checksum
+from dpsketch.ledger.refusals import check_entry, check_plan, check_release, refusal
+from dpsketch.ledger.running_totals import Totals, cost_of, cost_value, input_key, total_key, totals_after, totals_of
+from dpsketch.ledger.sql_tables import commits, datasets, grants, plans, spends, totals
+from dpsketch.ledger.store import Store
+from dpsketch.ledger.stored import (
     RunningTotals,
     read_account,
     read_plans,
@@ -29,10 +29,10 @@ from dpsketch.privacy.ledger_rows import (
     read_standing,
     unused_budgets,
 )
-from dpsketch.privacy.ledger_store import Store
-from dpsketch.privacy.ledger_tables import commits, datasets, grants, plans, spends, totals
-from dpsketch.privacy.refusals import check_entry, check_plan, check_release, refusal
-from dpsketch.privacy.running import Totals, cost_of, cost_value, input_key, total_key, totals_after, totals_of
+from dpsketch.privacy.accounting import ADD_REMOVE, REPLACE_ONE, Attempt, Partition
+from dpsketch.privacy.budget import MOST_EPSILON, Budget
+from dpsketch.privacy.composition import plan_cost
+from dpsketch.privacy.events import Release, budget_facts
 
 
 class Ledger:

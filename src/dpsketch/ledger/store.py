@@ -15,9 +15,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from dpsketch.errors import LedgerError
-from dpsketch.privacy import ledger_tables
-from dpsketch.privacy.ledger_chain import Head, begin_chain, check_chain, damaged
-from dpsketch.privacy.ledger_file import (
+from dpsketch.ledger import sql_tables as ledger_tables
+from dpsketch.ledger.chain import Head, begin_chain, check_chain, damaged
+from dpsketch.ledger.postgres import postgresql_engine
+from dpsketch.ledger.sqlite_file import (
     busy,
     check_file,
     has_write_ahead_log,
@@ -26,7 +27,6 @@ from dpsketch.privacy.ledger_file import (
     not_a_ledger,
     sqlite_engine,
 )
-from dpsketch.privacy.ledger_server import postgresql_engine
 
 _PATIENCE = 120.0  # seconds to wait for other processes, and for a server's answer
 _MOST_SCANNED = 10_000  # entries that opening a file checks, in about a tenth of a second
@@ -248,7 +248,7 @@ def _open(connection: sa.Connection, create: bool, place: str, file: bool) -> bo
         if any((versions or [""])[0] <= last and there.has_table(name) for name, last in later.items()):
             raise damaged()
         try:
-            from dpsketch.privacy.ledger_upgrade import upgrade
+            from dpsketch.ledger.upgrade import upgrade
 
             upgrade(connection, versions[0] if versions else None)
         except (ArithmeticError, LookupError, TypeError, ValueError):  # its rows are not what that version wrote

@@ -10,13 +10,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dpsketch.privacy.account import Account, Cap, Plan, Spend, Standing
+from dpsketch.ledger.account import Account, Cap, Plan, Spend, Standing
+from dpsketch.ledger.chain import as_written, damaged
+from dpsketch.ledger.running_totals import Totals, cost_of, plan_key, total_key, totals_of, used_of
+from dpsketch.ledger.sql_tables import commits, datasets, grants, plans, spends, totals
 from dpsketch.privacy.accounting import ADD_REMOVE, Partition
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Release
-from dpsketch.privacy.ledger_chain import as_written, damaged
-from dpsketch.privacy.ledger_tables import commits, datasets, grants, plans, spends, totals
-from dpsketch.privacy.running import Totals, cost_of, plan_key, total_key, totals_of, used_of
 
 _AT_ONCE = 500  # keys in one question
 

@@ -6,7 +6,7 @@ from collections import Counter
 from fractions import Fraction
 
 from dpsketch.errors import BudgetError, LedgerError
-from dpsketch.privacy.account import Accounted, Cap, Standing, rounded
+from dpsketch.ledger.account import Accounted, Cap, Standing, rounded
 from dpsketch.privacy.accounting import ADD_REMOVE, Attempt, Cost
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, decimal_text
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from dpsketch.errors import LedgerError
+from dpsketch.ledger.chain import newest_row, seal_rows
+from dpsketch.ledger.running_totals import Totals, totals_of
+from dpsketch.ledger.sql_tables import FIRST_VERSION, VERSION, datasets, totals
+from dpsketch.ledger.stored import read_plans, read_spends
 from dpsketch.privacy.accounting import ADD_REMOVE
-from dpsketch.privacy.ledger_chain import newest_row, seal_rows
-from dpsketch.privacy.ledger_rows import read_plans, read_spends
-from dpsketch.privacy.ledger_tables import FIRST_VERSION, VERSION, datasets, totals
-from dpsketch.privacy.running import Totals, totals_of
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 

@@ -13,7 +13,7 @@ from dataclasses import astuple, fields
 from fractions import Fraction
 from typing import Any
 
-from dpsketch.privacy.account import Plan, Spend
+from dpsketch.ledger.account import Plan, Spend
 from dpsketch.privacy.accounting import (
     FREE,
     Cost,

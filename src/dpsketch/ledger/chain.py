@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from dpsketch.errors import BudgetError, LedgerError
-from dpsketch.privacy.ledger_tables import CHAINED, entries
+from dpsketch.ledger.sql_tables import CHAINED, entries
 
 _AT_ONCE = 1000  # entries that are read together
 
