@@ -9,7 +9,7 @@ from itertools import combinations
 
 import numpy as np
 
-from dpsketch.privacy.calibrate import gaussian_deviation
+from dpsketch.privacy.analytic_gaussian import gaussian_deviation
 from dpsketch.schema.schema import Floats
 
 BINS = 32

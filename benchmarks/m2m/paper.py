@@ -19,7 +19,7 @@ import dpsketch as dps
 from benchmarks.m2m.answers import Points
 from benchmarks.m2m.marginals import marginals_only
 from benchmarks.m2m.tables import Table
-from dpsketch.privacy.calibrate import gaussian_deviation
+from dpsketch.privacy.analytic_gaussian import gaussian_deviation
 from dpsketch.schema.schema import Floats
 
 SHARE_SUMS = 0.98

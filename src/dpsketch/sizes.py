@@ -11,7 +11,7 @@ from dpsketch.errors import RecipeError
 from dpsketch.maps.cells import cells_of
 from dpsketch.maps.pairs import MOST_PAIRS
 from dpsketch.privacy.budget import Budget
-from dpsketch.privacy.variances import disc_variance
+from dpsketch.privacy.mechanisms import disc_variance
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Column, Integer, Schema
 
@@ -87,7 +87,7 @@ def suits_contrasts(schema: Schema, rows: int, budget: Budget, pairs: int) -> bo
 
 def _supported_pairs(deviation: float, budget: Budget) -> float:
     """How many pair tables can have noise of this standard deviation in each cell: Laplace or Gaussian, the better."""
-    from dpsketch.privacy.calibrate import gaussian_deviation
+    from dpsketch.privacy.analytic_gaussian import gaussian_deviation
 
     share = GAUSSIAN_SHARES[1] if budget.delta or budget.rho is not None else PURE_SHARES[1]
     if budget.rho is not None:
@@ -154,7 +154,7 @@ def cluster_frequencies(schema: Schema, rows: int, budget: Budget, clusters: int
     Under pure ε the noise of a sum grows with their number, so that more only lose; Gaussian noise grows with its root,
     so that more than these gain little. Source: RESEARCH "Clusters, mixtures, PCA"; compressive §6.6 for the least.
     """
-    from dpsketch.privacy.calibrate import gaussian_deviation
+    from dpsketch.privacy.analytic_gaussian import gaussian_deviation
 
     least, most = (factor * clusters * columns for factor in (LEAST_FREQUENCIES, MOST_FREQUENCIES))
     if not budget.private:
@@ -218,7 +218,7 @@ def _noises(budget: Budget, frequencies: int) -> Iterator[tuple[float, float, bo
     """Variance of a count, energy of the noise of m Fourier sums over m, each with all of the budget, and whether
     shares divide its square: for every pair of noises that a release may choose.
     """
-    from dpsketch.privacy.calibrate import gaussian_deviation
+    from dpsketch.privacy.analytic_gaussian import gaussian_deviation
 
     if budget.rho is not None:
         yield 0.5 / budget.rho, frequencies / budget.rho, True
@@ -365,7 +365,7 @@ def counter_noise(schema: Schema, budget: Budget, tables: int = 1, share: float 
     """The standard deviation of the noise of one counter, of which a record changes one in each of `tables` by 1, or by
     1 or −1 if `signed`: Laplace or Gaussian, the smaller.
     """
-    from dpsketch.privacy.calibrate import gaussian_deviation
+    from dpsketch.privacy.analytic_gaussian import gaussian_deviation
 
     if not budget.private:
         return 0.0

@@ -15,7 +15,7 @@ from conftest import SEED, TestStream
 from dpsketch.encoding.records import IdSets, Records, Words
 from dpsketch.maps.base import Body, BoundMap, BoundTable, Shape, Sums
 from dpsketch.maps.registry import MAPS, map_from_dict
-from dpsketch.privacy.variances import triangle_dimension
+from dpsketch.privacy.mechanisms import triangle_dimension
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 from map_examples import EXAMPLES, SCHEMA

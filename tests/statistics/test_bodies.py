@@ -20,7 +20,7 @@ from scipy.stats import chi2, chisquare, gamma, kstest, norm
 
 from conftest import TestStream
 from dpsketch.noise.bodies import ball_noise, cube_noise, disc_noise
-from dpsketch.privacy.variances import ball_variances, cube_variance, disc_variance
+from dpsketch.privacy.mechanisms import ball_variances, cube_variance, disc_variance
 
 ALPHA = 1e-3
 WRONG, COARSELY_WRONG = 1.02, 1.06

@@ -7,7 +7,7 @@ import pytest
 from dp_accounting import get_sigma_gaussian
 
 from dpsketch.errors import BudgetError
-from dpsketch.privacy.calibrate import gaussian_deviation
+from dpsketch.privacy.analytic_gaussian import gaussian_deviation
 
 
 @pytest.mark.parametrize("epsilon", ["0.001", "0.1", "1", "5", "50"])

@@ -14,10 +14,10 @@ from dpsketch.maps.base import Body, BoundMap, Sensitivity, Shape
 from dpsketch.maps.contrasts import shown_of
 from dpsketch.maps.pairs import BoundPairs
 from dpsketch.privacy.accounting import inner_budget
+from dpsketch.privacy.analytic_gaussian import gaussian_delta, gaussian_deviation, rho_deviation
 from dpsketch.privacy.budget import Budget
-from dpsketch.privacy.calibrate import gaussian_delta, gaussian_deviation, rho_deviation
 from dpsketch.privacy.events import Mechanism, Noise, Release
-from dpsketch.privacy.variances import sum_variances
+from dpsketch.privacy.mechanisms import sum_variances
 from dpsketch.recipe import Recipe
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Floats, Schema

@@ -7,9 +7,9 @@ from fractions import Fraction
 from math import ceil, exp
 from typing import Any
 
+from dpsketch.privacy.attack_risk import FALSE_POSITIVES, attack_power
 from dpsketch.privacy.budget import Budget, decimal_text
 from dpsketch.privacy.events import Mechanism, Release
-from dpsketch.privacy.risk import FALSE_POSITIVES, attack_power
 from dpsketch.recipe import Recipe, RowSampling
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpsketch.privacy.events import Mechanism
-from dpsketch.privacy.variances import (
+from dpsketch.privacy.mechanisms import (
     ball_variances,
     cube_variance,
     disc_variance,

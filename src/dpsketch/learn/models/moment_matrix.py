@@ -19,7 +19,7 @@ from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.quadratic import BoundQuadratic
 from dpsketch.maps.second_moments import BoundSecondMoments
 from dpsketch.maps.subsampled import BoundSubsampled
-from dpsketch.privacy.variances import triangle_dimension
+from dpsketch.privacy.mechanisms import triangle_dimension
 from dpsketch.schema.schema import HIGHEST, MISSING, Category, Column, Datetime, Floats, IdSet
 from dpsketch.sketch.released import ReleasedPart
 
