@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import dpsketch as dps
 from dpsketch.encoding.arrow import encode
-from dpsketch.maps.count import BoundCount
+from dpsketch.maps.tables.count import BoundCount
 from dpsketch.noise_to_signal import POPULATION, RECORDS, SumsNoise
 from dpsketch.recipe import Part, Recipe, RowSampling
 from dpsketch.schema.schema import Floats, Schema

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import dpsketch as dps
 from benchmarks.data import DATA
 from dpsketch.encoding.arrow import encode
-from dpsketch.maps.ball import clipped
+from dpsketch.maps.moments.ball import clipped
 from dpsketch.recipe import Part, Recipe
 from dpsketch.schema.schema import HIGHEST, Floats, Schema
 

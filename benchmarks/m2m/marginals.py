@@ -10,7 +10,7 @@ from benchmarks.m2m.ours import released_by
 from benchmarks.m2m.tables import Table
 from dpsketch.fitting.columns import fit_marginal
 from dpsketch.learn.release_noise import ReleaseNoise, released_totals
-from dpsketch.maps.marginals import BoundMarginals
+from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.sizes import marginal_bins
 from dpsketch.sketch.pooling import column_summaries
 

@@ -31,22 +31,22 @@ if TYPE_CHECKING:
     from dpsketch.learn.view import View
     from dpsketch.learn.view import open_view as open
     from dpsketch.ledger.ledger import Ledger
-    from dpsketch.maps.contrasts import Contrasts
-    from dpsketch.maps.count import Count
-    from dpsketch.maps.embedding import Embedding
-    from dpsketch.maps.fourier import Fourier
-    from dpsketch.maps.grid import Grid
+    from dpsketch.maps.fourier.fourier import Fourier
+    from dpsketch.maps.fourier.one_bit import OneBitFourier
     from dpsketch.maps.grouped import Grouped
-    from dpsketch.maps.hashes import Euclidean, Factor, InnerProduct, MinHash, Product, SignedProjection
-    from dpsketch.maps.histogram import Histogram
-    from dpsketch.maps.marginals import Marginals
-    from dpsketch.maps.one_bit import OneBitFourier
-    from dpsketch.maps.pairs import Pairs
-    from dpsketch.maps.quadratic import Quadratic
-    from dpsketch.maps.race import Race
-    from dpsketch.maps.second_moments import SecondMoments
+    from dpsketch.maps.hashed.embedding import Embedding
+    from dpsketch.maps.hashed.hashes import Euclidean, Factor, InnerProduct, MinHash, Product, SignedProjection
+    from dpsketch.maps.hashed.race import Race
+    from dpsketch.maps.moments.quadratic import Quadratic
+    from dpsketch.maps.moments.second_moments import SecondMoments
     from dpsketch.maps.subsampled import Subsampled
-    from dpsketch.maps.totals import Totals
+    from dpsketch.maps.tables.contrasts import Contrasts
+    from dpsketch.maps.tables.count import Count
+    from dpsketch.maps.tables.grid import Grid
+    from dpsketch.maps.tables.histogram import Histogram
+    from dpsketch.maps.tables.marginals import Marginals
+    from dpsketch.maps.tables.pairs import Pairs
+    from dpsketch.maps.tables.totals import Totals
     from dpsketch.planning import plan
     from dpsketch.privacy.budget import Budget
     from dpsketch.recipe import Only, Part, Recipe, RowSampling
@@ -124,48 +124,48 @@ _HOMES = {
     "AnomalyScorer": "learn.density.anomaly",
     "Answer": "learn.answer",
     "Budget": "privacy.budget",
-    "Contrasts": "maps.contrasts",
-    "Count": "maps.count",
+    "Contrasts": "maps.tables.contrasts",
+    "Count": "maps.tables.count",
     "DensityClassifier": "learn.models.classifier",
     "DpsketchError": "errors",
-    "Embedding": "maps.embedding",
-    "Euclidean": "maps.hashes",
-    "Factor": "maps.hashes",
+    "Embedding": "maps.hashed.embedding",
+    "Euclidean": "maps.hashed.hashes",
+    "Factor": "maps.hashed.hashes",
     "FitWarning": "errors",
-    "Fourier": "maps.fourier",
+    "Fourier": "maps.fourier.fourier",
     "GaussianMixture": "learn.clusters.mixture",
-    "Grid": "maps.grid",
+    "Grid": "maps.tables.grid",
     "GridDensity": "learn.grids.density",
     "Grouped": "maps.grouped",
     "HashedLinear": "learn.models.hashed_linear",
-    "Histogram": "maps.histogram",
-    "InnerProduct": "maps.hashes",
+    "Histogram": "maps.tables.histogram",
+    "InnerProduct": "maps.hashed.hashes",
     "KMeans": "learn.clusters.kmeans",
     "KernelDensity": "learn.density.estimate",
     "Ledger": "ledger.ledger",
     "LinearRegression": "learn.models.regression",
     "Local": "engines.local",
     "LogisticRegression": "learn.models.regression",
-    "Marginals": "maps.marginals",
-    "MinHash": "maps.hashes",
+    "Marginals": "maps.tables.marginals",
+    "MinHash": "maps.hashed.hashes",
     "Modes": "learn.density.modes",
-    "OneBitFourier": "maps.one_bit",
+    "OneBitFourier": "maps.fourier.one_bit",
     "Only": "recipe",
     "PCA": "learn.models.pca",
-    "Pairs": "maps.pairs",
+    "Pairs": "maps.tables.pairs",
     "Part": "recipe",
-    "Product": "maps.hashes",
-    "Quadratic": "maps.quadratic",
-    "Race": "maps.race",
+    "Product": "maps.hashed.hashes",
+    "Quadratic": "maps.moments.quadratic",
+    "Race": "maps.hashed.race",
     "RawSketch": "sketch.raw",
     "Recipe": "recipe",
     "ReleasedSketch": "sketch.released",
     "RowSampling": "recipe",
     "Schema": "schema.schema",
-    "SecondMoments": "maps.second_moments",
-    "SignedProjection": "maps.hashes",
+    "SecondMoments": "maps.moments.second_moments",
+    "SignedProjection": "maps.hashed.hashes",
     "Subsampled": "maps.subsampled",
-    "Totals": "maps.totals",
+    "Totals": "maps.tables.totals",
     "View": "learn.view",
     "accumulate": "engines.local",
     "density_plan": "density_planning",

@@ -236,8 +236,8 @@ def graph(
     """Release the neighbour sets of a graph, for Jaccard densities. One neighbour list is protected, not a node."""
     from dpsketch.engines.graph import COLUMN, check_nodes, graph_schema, neighbour_sets
     from dpsketch.engines.local import accumulate as accumulate_table
-    from dpsketch.maps.hashes import MinHash
-    from dpsketch.maps.race import Race
+    from dpsketch.maps.hashed.hashes import MinHash
+    from dpsketch.maps.hashed.race import Race
     from dpsketch.recipe import Part, Recipe
     from dpsketch.schema.schema import Schema
     from dpsketch.sizes import graph_rows

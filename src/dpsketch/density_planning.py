@@ -8,7 +8,7 @@ from typing import Any
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap
-from dpsketch.maps.hashes import Euclidean, HashFamily
+from dpsketch.maps.hashed.hashes import Euclidean, HashFamily
 from dpsketch.privacy.budget import Budget
 from dpsketch.ready import density_choices, density_shares
 from dpsketch.recipe import Part, Recipe, declared_rows

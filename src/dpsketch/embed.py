@@ -13,7 +13,7 @@ from dpsketch.encoding.records import concatenated
 from dpsketch.engines.sources import read_batches
 from dpsketch.errors import SourceError
 from dpsketch.maps.base import check_whole
-from dpsketch.maps.embedding import Embedding
+from dpsketch.maps.hashed.embedding import Embedding
 from dpsketch.schema.schema import HIGHEST, MISSING, Floats, Schema
 
 _KEPT = 99.9  # percent of the public records whose numbers are not clamped inside the network

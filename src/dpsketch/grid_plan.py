@@ -19,7 +19,7 @@ from dpsketch.grid_sizes import (
     suits_grid,
 )
 from dpsketch.maps.base import check_columns
-from dpsketch.maps.grid import Grid
+from dpsketch.maps.tables.grid import Grid
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe import declared_rows
 from dpsketch.schema.schema import Schema

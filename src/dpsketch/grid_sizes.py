@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, exp, log, log2, prod, sqrt
 
-from dpsketch.maps.grid import Grid
+from dpsketch.maps.tables.grid import Grid
 from dpsketch.privacy.budget import Budget
 from dpsketch.schema.schema import Column, Schema
 from dpsketch.sizes import counter_noise

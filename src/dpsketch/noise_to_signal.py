@@ -9,9 +9,9 @@ from math import inf
 import numpy as np
 
 from dpsketch.errors import BudgetError, RecipeError
-from dpsketch.maps.count import BoundCount
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.subsampled import BoundSubsampled
+from dpsketch.maps.tables.count import BoundCount
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Mechanism, Noise
 from dpsketch.recipe import Recipe

@@ -9,18 +9,18 @@ from math import comb, sqrt
 from dpsketch.errors import RecipeError
 from dpsketch.grid_sizes import GRID_SHARE, best_grid, suits_grid
 from dpsketch.maps.base import FeatureMap, check_columns, check_whole
-from dpsketch.maps.count import Count
-from dpsketch.maps.fourier import Fourier
+from dpsketch.maps.fourier.fourier import Fourier
 from dpsketch.maps.grouped import Grouped
-from dpsketch.maps.hashes import Euclidean, HashFamily, InnerProduct, MinHash, Product, SignedProjection
-from dpsketch.maps.histogram import Histogram
-from dpsketch.maps.marginals import Marginals
-from dpsketch.maps.pairs import Pairs
-from dpsketch.maps.quadratic import Quadratic
-from dpsketch.maps.race import Race, bandwidth_spans
-from dpsketch.maps.ramps import ramps, with_one
-from dpsketch.maps.second_moments import SecondMoments
-from dpsketch.maps.totals import Totals
+from dpsketch.maps.hashed.hashes import Euclidean, HashFamily, InnerProduct, MinHash, Product, SignedProjection
+from dpsketch.maps.hashed.race import Race, bandwidth_spans
+from dpsketch.maps.hashed.ramps import ramps, with_one
+from dpsketch.maps.moments.quadratic import Quadratic
+from dpsketch.maps.moments.second_moments import SecondMoments
+from dpsketch.maps.tables.count import Count
+from dpsketch.maps.tables.histogram import Histogram
+from dpsketch.maps.tables.marginals import Marginals
+from dpsketch.maps.tables.pairs import Pairs
+from dpsketch.maps.tables.totals import Totals
 from dpsketch.privacy.budget import Budget
 from dpsketch.schema.schema import Boolean, Category, Datetime, Integer, Schema
 from dpsketch.sizes import (

@@ -18,11 +18,11 @@ from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.files.toml_file import read_toml
 from dpsketch.maps.base import BoundMap, FeatureMap, check_whole, check_work, named_errors
-from dpsketch.maps.contrasts import marginals_for
 from dpsketch.maps.grouped import BoundGrouped
-from dpsketch.maps.hashes import HashFamily
-from dpsketch.maps.pairs import BoundPairs
+from dpsketch.maps.hashed.hashes import HashFamily
 from dpsketch.maps.registry import MAPS, map_from_dict
+from dpsketch.maps.tables.contrasts import marginals_for
+from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.privacy.budget import Budget
 from dpsketch.schema.schema import Boolean, Category, Schema, nearest
 

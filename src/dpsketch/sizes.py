@@ -8,8 +8,8 @@ from math import ceil, comb, log2, pi, sqrt
 import numpy as np
 
 from dpsketch.errors import RecipeError
-from dpsketch.maps.cells import cells_of
-from dpsketch.maps.pairs import MOST_PAIRS
+from dpsketch.maps.tables.cells import cells_of
+from dpsketch.maps.tables.pairs import MOST_PAIRS
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.mechanisms import disc_variance
 from dpsketch.schema.relation import Relation
@@ -315,7 +315,7 @@ def table_noise(spans: Sequence[float]) -> float:
     """Variance of a density's noise from a table over columns that are `spans` bandwidths wide, in variances of a cell,
     if cells were a bandwidth wide: the integral of the squared p-stable kernel inside the bounds, from their middle.
     """
-    from dpsketch.maps.hashes import Euclidean
+    from dpsketch.maps.hashed.hashes import Euclidean
 
     radius = max(spans) / 2
     steps = np.geomspace(1e-3, max(radius, 0.1), 2000)

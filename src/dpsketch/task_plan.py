@@ -13,11 +13,11 @@ import numpy as np
 from dpsketch.errors import RecipeError
 from dpsketch.files.pictures import picture
 from dpsketch.maps.base import check_whole
-from dpsketch.maps.count import Count
-from dpsketch.maps.fourier import Fourier
-from dpsketch.maps.histogram import BoundHistogram, Histogram
-from dpsketch.maps.quadratic import BoundQuadratic
+from dpsketch.maps.fourier.fourier import Fourier
+from dpsketch.maps.moments.quadratic import BoundQuadratic
 from dpsketch.maps.subsampled import MOST_BLOCKS, Subsampled
+from dpsketch.maps.tables.count import Count
+from dpsketch.maps.tables.histogram import BoundHistogram, Histogram
 from dpsketch.noise_to_signal import NoiseToSignal, SumsNoise
 from dpsketch.privacy.budget import Budget
 from dpsketch.ready import cluster_tables

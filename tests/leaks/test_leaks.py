@@ -442,7 +442,7 @@ CRASHES = {
     "parquet": ("dpsketch.engines.sources._parquet_batches", described("accumulate", "t.parquet", "-o", "x.raw")),
     "units": ("dpsketch.engines.units.UnitSelection.add", described("accumulate", "t.csv", "-o", "x.raw")),
     "map": (
-        "dpsketch.maps.marginals.BoundMarginals.accumulate",
+        "dpsketch.maps.tables.marginals.BoundMarginals.accumulate",
         described("release", "t.csv", "-o", "x.sketch", "--ledger", "x.db"),
     ),
     "noise": (

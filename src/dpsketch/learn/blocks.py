@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 from dpsketch.encoding.records import Records
 from dpsketch.errors import QueryError
 from dpsketch.maps.base import BoundMap, BoundTable
-from dpsketch.maps.cells import GRID
-from dpsketch.maps.contrasts import BoundContrasts
-from dpsketch.maps.count import BoundCount
-from dpsketch.maps.fourier import BoundFourier
-from dpsketch.maps.grid import BoundGrid
+from dpsketch.maps.fourier.fourier import BoundFourier
+from dpsketch.maps.fourier.one_bit import BoundOneBitFourier
 from dpsketch.maps.grouped import BoundGrouped
-from dpsketch.maps.histogram import BoundHistogram
-from dpsketch.maps.marginals import BoundMarginals
-from dpsketch.maps.one_bit import BoundOneBitFourier
-from dpsketch.maps.pairs import BoundPairs
-from dpsketch.maps.quadratic import BoundQuadratic
-from dpsketch.maps.race import BoundRace
-from dpsketch.maps.second_moments import BoundSecondMoments
+from dpsketch.maps.hashed.race import BoundRace
+from dpsketch.maps.moments.quadratic import BoundQuadratic
+from dpsketch.maps.moments.second_moments import BoundSecondMoments
 from dpsketch.maps.subsampled import BoundSubsampled
-from dpsketch.maps.totals import BoundTotals
+from dpsketch.maps.tables.cells import GRID
+from dpsketch.maps.tables.contrasts import BoundContrasts
+from dpsketch.maps.tables.count import BoundCount
+from dpsketch.maps.tables.grid import BoundGrid
+from dpsketch.maps.tables.histogram import BoundHistogram
+from dpsketch.maps.tables.marginals import BoundMarginals
+from dpsketch.maps.tables.pairs import BoundPairs
+from dpsketch.maps.tables.totals import BoundTotals
 from dpsketch.schema.schema import MISSING, Floats, IdSet, Schema
 from dpsketch.sketch.released import ReleasedPart
 

@@ -22,7 +22,7 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.release_noise import blockwise_total
 from dpsketch.maps.base import Sums
-from dpsketch.maps.race import BoundRace
+from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.schema.schema import LOWEST, MISSING, Codes, Floats, IdSet, Number, Schema
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class _Numbers:
         self._steps = np.array([max(column.levels - 1, 1) for column in columns], np.int64)
 
     def codes(self, numbers: Floats) -> Codes:
-        from dpsketch.maps.race_kernels import number_codes
+        from dpsketch.maps.hashed.race_kernels import number_codes
 
         codes = np.empty(numbers.shape, np.int16)
         number_codes(numbers, self._low, self._high, self._missing, self._steps, codes)

@@ -13,8 +13,8 @@ from dpsketch.learn.answer import Estimate
 from dpsketch.learn.factors import Factor, asked_of, product_at
 from dpsketch.learn.points import ColumnPoints, lumped
 from dpsketch.learn.release_noise import ReleaseNoise
-from dpsketch.maps.cells import GRID, POSITION_GRID
-from dpsketch.maps.marginals import BoundMarginals
+from dpsketch.maps.tables.cells import GRID, POSITION_GRID
+from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.schema.schema import SPAN, Floats, Schema
 from dpsketch.sketch.pooling import column_summaries
 from dpsketch.sketch.released import ReleasedPart

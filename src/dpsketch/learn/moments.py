@@ -30,7 +30,7 @@ from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.shared import Memo, made_once
 from dpsketch.learn.tables import TableEstimator
 from dpsketch.learn.weights import WeightedPoints, positive_weights
-from dpsketch.maps.histogram import Binning
+from dpsketch.maps.tables.histogram import Binning
 from dpsketch.numerics.nonnegative import project_to_simplex
 from dpsketch.numerics.threads import one_thread
 from dpsketch.schema.schema import Floats, Schema

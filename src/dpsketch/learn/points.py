@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.maps.cells import POSITION_GRID, Cells
-from dpsketch.maps.histogram import Binning
+from dpsketch.maps.tables.cells import POSITION_GRID, Cells
+from dpsketch.maps.tables.histogram import Binning
 from dpsketch.schema.schema import MISSING, SPAN, Category, Codes, Column, Datetime, Floats, Schema
 
 COLUMN_POINTS = 1 << 14

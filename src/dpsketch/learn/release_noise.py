@@ -12,13 +12,13 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.shared import Guard
 from dpsketch.maps.base import BoundMap, BoundTable, Sums
-from dpsketch.maps.contrasts import BoundContrasts, marginals_for
-from dpsketch.maps.count import BoundCount
 from dpsketch.maps.grouped import BoundGrouped
-from dpsketch.maps.histogram import BoundHistogram
-from dpsketch.maps.marginals import BoundMarginals
-from dpsketch.maps.pairs import BoundPairs
 from dpsketch.maps.subsampled import BoundSubsampled
+from dpsketch.maps.tables.contrasts import BoundContrasts, marginals_for
+from dpsketch.maps.tables.count import BoundCount
+from dpsketch.maps.tables.histogram import BoundHistogram
+from dpsketch.maps.tables.marginals import BoundMarginals
+from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.recipe import declared_rows
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Floats

@@ -24,12 +24,12 @@ from dpsketch.learn.selection import Estimator
 from dpsketch.learn.shared import Memo, made_once
 from dpsketch.learn.tables import TableEstimator
 from dpsketch.maps.base import BoundMap
-from dpsketch.maps.cells import Cells
-from dpsketch.maps.contrasts import BoundContrasts, marginals_for
-from dpsketch.maps.grid import BoundGrid
-from dpsketch.maps.histogram import BoundHistogram
-from dpsketch.maps.marginals import BoundMarginals
-from dpsketch.maps.pairs import BoundPairs
+from dpsketch.maps.tables.cells import Cells
+from dpsketch.maps.tables.contrasts import BoundContrasts, marginals_for
+from dpsketch.maps.tables.grid import BoundGrid
+from dpsketch.maps.tables.histogram import BoundHistogram
+from dpsketch.maps.tables.marginals import BoundMarginals
+from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.sketch.pooling import column_summaries
 from dpsketch.sketch.released import ReleasedSketch
 

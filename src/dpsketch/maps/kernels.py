@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import float32, int32, njit, types, uint64
 from numba.extending import intrinsic
 
-from dpsketch.maps.phases import FREQUENCIES, block_phases
+from dpsketch.maps.fourier.phases import FREQUENCIES, block_phases
 from dpsketch.numerics.jit import kernel, part
 
 TILE = 512

@@ -8,20 +8,20 @@ from typing import Any
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap
-from dpsketch.maps.contrasts import Contrasts
-from dpsketch.maps.count import Count
-from dpsketch.maps.fourier import Fourier
-from dpsketch.maps.grid import Grid
+from dpsketch.maps.fourier.fourier import Fourier
+from dpsketch.maps.fourier.one_bit import OneBitFourier
 from dpsketch.maps.grouped import Grouped
-from dpsketch.maps.histogram import Histogram
-from dpsketch.maps.marginals import Marginals
-from dpsketch.maps.one_bit import OneBitFourier
-from dpsketch.maps.pairs import Pairs
-from dpsketch.maps.quadratic import Quadratic
-from dpsketch.maps.race import Race
-from dpsketch.maps.second_moments import SecondMoments
+from dpsketch.maps.hashed.race import Race
+from dpsketch.maps.moments.quadratic import Quadratic
+from dpsketch.maps.moments.second_moments import SecondMoments
 from dpsketch.maps.subsampled import Subsampled
-from dpsketch.maps.totals import Totals
+from dpsketch.maps.tables.contrasts import Contrasts
+from dpsketch.maps.tables.count import Count
+from dpsketch.maps.tables.grid import Grid
+from dpsketch.maps.tables.histogram import Histogram
+from dpsketch.maps.tables.marginals import Marginals
+from dpsketch.maps.tables.pairs import Pairs
+from dpsketch.maps.tables.totals import Totals
 
 MAPS: dict[str, type[FeatureMap]] = {
     kind.name: kind

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from dpsketch.errors import MergeError, RecipeError
 from dpsketch.maps.base import BoundMap
-from dpsketch.maps.contrasts import BoundContrasts, PairMap, contrasts_of
-from dpsketch.maps.pairs import BoundPairs
+from dpsketch.maps.tables.contrasts import BoundContrasts, PairMap, contrasts_of
+from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.recipe import Recipe
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedSketch

@@ -11,8 +11,8 @@ import numpy as np
 
 from dpsketch.errors import BudgetError
 from dpsketch.maps.base import Body, BoundMap, Sensitivity, Shape
-from dpsketch.maps.contrasts import shown_of
-from dpsketch.maps.pairs import BoundPairs
+from dpsketch.maps.tables.contrasts import shown_of
+from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.privacy.accounting import inner_budget
 from dpsketch.privacy.analytic_gaussian import gaussian_delta, gaussian_deviation, rho_deviation
 from dpsketch.privacy.budget import Budget

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from dpsketch.errors import FileError, MergeError
 from dpsketch.maps.base import BoundMap
-from dpsketch.maps.contrasts import Contrasts
-from dpsketch.maps.pairs import Pairs
+from dpsketch.maps.tables.contrasts import Contrasts
+from dpsketch.maps.tables.pairs import Pairs
 from dpsketch.recipe import Part as RecipePart
 from dpsketch.recipe import Recipe
 from dpsketch.schema.schema import Schema

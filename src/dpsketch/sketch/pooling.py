@@ -19,12 +19,12 @@ from dpsketch.fitting.choice import choose_pairs, spread
 from dpsketch.fitting.columns import ColumnSummary, Finer, fit_marginal
 from dpsketch.fitting.groups import choose_groups, choose_halves, groups_wanted, pooling_threshold
 from dpsketch.maps.base import BoundMap, Sums
-from dpsketch.maps.cells import GRID, POSITION_GRID, Cells
-from dpsketch.maps.contrasts import PairMap, contrasts_of, marginals_for
-from dpsketch.maps.count import BoundCount
-from dpsketch.maps.marginals import BoundMarginals
-from dpsketch.maps.pairs import BoundPairs
-from dpsketch.maps.totals import BoundTotals
+from dpsketch.maps.tables.cells import GRID, POSITION_GRID, Cells
+from dpsketch.maps.tables.contrasts import PairMap, contrasts_of, marginals_for
+from dpsketch.maps.tables.count import BoundCount
+from dpsketch.maps.tables.marginals import BoundMarginals
+from dpsketch.maps.tables.pairs import BoundPairs
+from dpsketch.maps.tables.totals import BoundTotals
 from dpsketch.numerics.threads import one_thread
 from dpsketch.schema.schema import LOWEST, SPAN, Floats
 

@@ -23,8 +23,8 @@ from dpsketch.errors import (
 )
 from dpsketch.ledger.ledger import Ledger
 from dpsketch.maps.base import LARGE, BoundMap, Sums
-from dpsketch.maps.contrasts import PairMap, coarse_sums
-from dpsketch.maps.pairs import BoundPairs
+from dpsketch.maps.tables.contrasts import PairMap, coarse_sums
+from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.noise import keystream
 from dpsketch.noise.bodies import ball_noise, cube_noise, disc_noise
 from dpsketch.noise.gaussian import rounded_gaussian

@@ -16,7 +16,7 @@ import numpy as np
 from dpsketch.errors import DpsketchError, FileError, MergeError, visible
 from dpsketch.files.outputs import written
 from dpsketch.maps.base import BoundMap, Sums
-from dpsketch.maps.count import BoundCount
+from dpsketch.maps.tables.count import BoundCount
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Mechanism, Noise, Release, exact_number
 from dpsketch.recipe import Recipe, declared_rows

@@ -23,7 +23,7 @@ import dpsketch as dps
 from dpsketch.errors import FileError, QueryError
 from dpsketch.learn.density.radial import Radial
 from dpsketch.learn.scoring import input_columns, scores
-from dpsketch.maps.hashes import HashFamily
+from dpsketch.maps.hashed.hashes import HashFamily
 from dpsketch.sketch import container
 from planted_clusters import SCHEMA, matrix, planted
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsketch.maps.cells import EVERY_CODE, GRID, MOST_BINS, POSITION_GRID, Cells, cells_of, distinct
+from dpsketch.maps.tables.cells import EVERY_CODE, GRID, MOST_BINS, POSITION_GRID, Cells, cells_of, distinct
 from dpsketch.schema.schema import HIGHEST, LOWEST, MISSING, Boolean, Category, Column, Datetime, Integer, Number
 
 WHEN = datetime(2020, 1, 1, tzinfo=UTC), datetime(2025, 1, 1, tzinfo=UTC)

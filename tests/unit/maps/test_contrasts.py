@@ -11,8 +11,8 @@ import pytest
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.contrasts import BoundContrasts, Contrasts, coarse_sums, contrasts_of, shown_of
-from dpsketch.maps.pairs import Pairs
+from dpsketch.maps.tables.contrasts import BoundContrasts, Contrasts, coarse_sums, contrasts_of, shown_of
+from dpsketch.maps.tables.pairs import Pairs
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.stats
 
 from dpsketch.maps.draw import PublicStream
-from dpsketch.maps.fourier import Fourier, draw_frequencies
-from dpsketch.maps.quadratic import draw_bases, draw_gaussians
+from dpsketch.maps.fourier.fourier import Fourier, draw_frequencies
+from dpsketch.maps.moments.quadratic import draw_bases, draw_gaussians
 
 ALPHA = 1e-6
 VECTOR_WORD = 18077823340858408294

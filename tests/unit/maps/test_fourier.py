@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from dpsketch.encoding.records import Records
-from dpsketch.maps import fourier
-from dpsketch.maps.fourier import Fourier
+from dpsketch.maps.fourier import fourier
+from dpsketch.maps.fourier.fourier import Fourier
 from dpsketch.maps.kernels import cosine_bounds
 from dpsketch.schema.schema import Schema
 

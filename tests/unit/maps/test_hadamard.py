@@ -15,9 +15,9 @@ import scipy.stats
 import dpsketch as dps
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps import hadamard
-from dpsketch.maps.fourier import Dense, Fourier, chosen_structure, draw, draw_lengths
-from dpsketch.maps.hadamard import Hadamard, draw_hadamard
+from dpsketch.maps.fourier import hadamard
+from dpsketch.maps.fourier.fourier import Dense, Fourier, chosen_structure, draw, draw_lengths
+from dpsketch.maps.fourier.hadamard import Hadamard, draw_hadamard
 from dpsketch.maps.registry import map_from_dict
 from dpsketch.schema.schema import SPAN, Codes, Floats, Schema
 

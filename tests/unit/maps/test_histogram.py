@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 
 from dpsketch.encoding.records import Records
-from dpsketch.maps.histogram import Binning, Histogram
+from dpsketch.maps.tables.histogram import Binning, Histogram
 from dpsketch.schema.schema import HIGHEST, LOWEST, MISSING, Boolean, Category, Integer, Number, Schema
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.cells import EVERY_CODE, GRID, MOST_BINS
-from dpsketch.maps.marginals import BoundMarginals, Marginals
+from dpsketch.maps.tables.cells import EVERY_CODE, GRID, MOST_BINS
+from dpsketch.maps.tables.marginals import BoundMarginals, Marginals
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import HIGHEST, LOWEST, MISSING, SPAN, Integer, Number, Schema
 

@@ -12,8 +12,8 @@ import pytest
 import dpsketch as dps
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.cells import cells_of
-from dpsketch.maps.pairs import BoundPairs, Pairs
+from dpsketch.maps.tables.cells import cells_of
+from dpsketch.maps.tables.pairs import BoundPairs, Pairs
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 

@@ -10,9 +10,9 @@ import pytest
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.ball import clipped
-from dpsketch.maps.quadratic import BoundQuadratic, Quadratic
-from dpsketch.maps.spectral import eigenvalue_bound, fourths_bound, squares_bound
+from dpsketch.maps.moments.ball import clipped
+from dpsketch.maps.moments.quadratic import BoundQuadratic, Quadratic
+from dpsketch.maps.moments.spectral import eigenvalue_bound, fourths_bound, squares_bound
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 

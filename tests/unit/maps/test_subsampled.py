@@ -14,7 +14,7 @@ from conftest import MIXED, SEED, TestStream, mixed_table
 from dpsketch.encoding.records import Records, Words
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, Sensitivity, Sums
-from dpsketch.maps.fourier import LARGEST_L1, LARGEST_L2_SQUARED
+from dpsketch.maps.fourier.fourier import LARGEST_L1, LARGEST_L2_SQUARED
 from dpsketch.maps.registry import map_from_dict
 from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.noise.keystream import Keystream
@@ -196,7 +196,7 @@ def test_bounds_of_many_directions_are_direct(monkeypatch: pytest.MonkeyPatch) -
     """A single direction needs no certificate: only the full map's is computed."""
     calls = []
     honest = dps.maps.quadratic.squares_bound  # type: ignore[attr-defined]
-    monkeypatch.setattr("dpsketch.maps.quadratic.squares_bound", lambda m: calls.append(len(m)) or honest(m))
+    monkeypatch.setattr("dpsketch.maps.moments.quadratic.squares_bound", lambda m: calls.append(len(m)) or honest(m))
     bound = dps.Subsampled(dps.Quadratic(size=500), 20, "uniform").bind(SCHEMA)
     assert bound.sensitivity(Relation.ADD_REMOVE).l1 > 0
     assert calls == [500]

@@ -8,7 +8,7 @@ import pytest
 import dpsketch as dps
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.totals import Totals
+from dpsketch.maps.tables.totals import Totals
 from dpsketch.privacy.events import Mechanism
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.release import planned

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import dpsketch as dps
 from dpsketch.errors import BudgetError
 from dpsketch.maps.base import BoundMap, FeatureMap
-from dpsketch.maps.quadratic import BoundQuadratic
+from dpsketch.maps.moments.quadratic import BoundQuadratic
 from dpsketch.privacy.events import Mechanism, Noise, Release
 from dpsketch.recipe import Only
 from dpsketch.schema.relation import Relation

@@ -16,7 +16,7 @@ import dpsketch as dps
 from dpsketch.errors import FileError, RecipeError
 from dpsketch.maps.base import FREE_WORK, WORK_PER_SUM
 from dpsketch.maps.draw import PublicStream
-from dpsketch.maps.pairs import Pairs
+from dpsketch.maps.tables.pairs import Pairs
 from dpsketch.sketch import file
 
 COLUMNS = {

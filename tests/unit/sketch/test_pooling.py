@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import dpsketch as dps
 from conftest import mixed_table
 from dpsketch.errors import FileError, MergeError, RecipeError
-from dpsketch.maps.cells import EVERY_CODE, cells_of
-from dpsketch.maps.contrasts import BoundContrasts, PairMap, shown_of
-from dpsketch.maps.pairs import BoundPairs
+from dpsketch.maps.tables.cells import EVERY_CODE, cells_of
+from dpsketch.maps.tables.contrasts import BoundContrasts, PairMap, shown_of
+from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.privacy.events import Mechanism
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import MISSING, Integer, Number

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.release_noise import ReleaseNoise
-from dpsketch.maps.fourier import BoundFourier
-from dpsketch.maps.one_bit import BoundOneBitFourier
+from dpsketch.maps.fourier.fourier import BoundFourier
+from dpsketch.maps.fourier.one_bit import BoundOneBitFourier
 from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.schema.schema import SPAN, Floats
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch

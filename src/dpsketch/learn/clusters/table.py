@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from dpsketch.learn.clusters.sums import LEAST_SPREAD, TURN, Complex, FourierSums
 from dpsketch.learn.release_noise import ReleaseNoise
-from dpsketch.maps.fourier import Fourier
-from dpsketch.maps.histogram import Binning, BoundHistogram
+from dpsketch.maps.fourier.fourier import Fourier
+from dpsketch.maps.tables.histogram import Binning, BoundHistogram
 from dpsketch.numerics.simplex import project_groups
 from dpsketch.schema.schema import SPAN, Floats, Schema
 from dpsketch.sizes import MOST_FREQUENCIES, MOST_TABLE_COLUMNS, RADII

@@ -16,9 +16,9 @@ from dpsketch.learn.products.single import independent
 from dpsketch.learn.release_noise import released_totals
 from dpsketch.learn.saved import Arrays, Facts, Saved, real
 from dpsketch.maps.base import Sums
-from dpsketch.maps.hashes import Euclidean
-from dpsketch.maps.marginals import BoundMarginals
-from dpsketch.maps.race import BoundRace
+from dpsketch.maps.hashed.hashes import Euclidean
+from dpsketch.maps.hashed.race import BoundRace
+from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.schema.schema import MISSING, SPAN, Codes, Floats, Schema
 from dpsketch.sketch.pooling import column_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch

@@ -20,7 +20,7 @@ from dpsketch.learn.density.radial import Bandwidth, Radial
 from dpsketch.learn.points import Frame
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, real
 from dpsketch.maps.base import check_columns
-from dpsketch.maps.hashes import Euclidean, HashFamily, hash_from_dict
+from dpsketch.maps.hashed.hashes import Euclidean, HashFamily, hash_from_dict
 from dpsketch.schema.schema import Floats, Schema
 from dpsketch.sizes import default_bandwidth
 

@@ -13,9 +13,9 @@ from dpsketch.learn.density.control import Control, control_of
 from dpsketch.learn.kernel_sums import KernelSums
 from dpsketch.learn.saved import Arrays, Facts, Saved, counters, read_map, real
 from dpsketch.maps.base import BoundTable, Sums
-from dpsketch.maps.count import BoundCount
-from dpsketch.maps.hashes import HashFamily, Product
-from dpsketch.maps.race import BoundRace, Race
+from dpsketch.maps.hashed.hashes import HashFamily, Product
+from dpsketch.maps.hashed.race import BoundRace, Race
+from dpsketch.maps.tables.count import BoundCount
 from dpsketch.schema.schema import Floats, Schema
 from dpsketch.sketch.released import ReleasedSketch
 

@@ -14,7 +14,7 @@ from dpsketch.learn.density.estimate import KernelDensity, units_at
 from dpsketch.learn.density.full_table import full_table, places_of
 from dpsketch.learn.density.hashed import hashed_counters, made_up_records
 from dpsketch.learn.density.radial import Radial
-from dpsketch.maps.hashes import Euclidean, SignedProjection
+from dpsketch.maps.hashed.hashes import Euclidean, SignedProjection
 from dpsketch.schema.schema import Floats, IdSet
 from dpsketch.sizes import default_bandwidth
 

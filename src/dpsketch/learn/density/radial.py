@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.maps.hashes import Euclidean
-from dpsketch.maps.race import bandwidth_spans
+from dpsketch.maps.hashed.hashes import Euclidean
+from dpsketch.maps.hashed.race import bandwidth_spans
 from dpsketch.schema.schema import HIGHEST, LOWEST, Datetime, Floats, Number, Schema
 
 GAUSSIAN = "gaussian"

@@ -17,8 +17,8 @@ from dpsketch.learn.grids.tables import GridTable, check_recovery, grid_tables
 from dpsketch.learn.models.design import frame_of
 from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, counters, finite, integers, real, whole
-from dpsketch.maps.grid import BoundGrid
 from dpsketch.maps.registry import map_from_dict
+from dpsketch.maps.tables.grid import BoundGrid
 from dpsketch.schema.schema import Floats, Schema
 
 if TYPE_CHECKING:

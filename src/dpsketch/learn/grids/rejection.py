@@ -12,10 +12,10 @@ from dpsketch.fitting.columns import fit_marginal
 from dpsketch.learn.points import Frame, codes_in_cells
 from dpsketch.learn.release_noise import ReleaseNoise, blockwise_total
 from dpsketch.maps.base import BoundMap
-from dpsketch.maps.cells import Cells
-from dpsketch.maps.hashes import Euclidean
-from dpsketch.maps.marginals import BoundMarginals
-from dpsketch.maps.race import BoundRace
+from dpsketch.maps.hashed.hashes import Euclidean
+from dpsketch.maps.hashed.race import BoundRace
+from dpsketch.maps.tables.cells import Cells
+from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.schema.schema import MISSING, Codes, Floats, IdSet
 from dpsketch.sketch.pooling import column_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpsketch.errors import QueryError
 from dpsketch.learn.grids.cells import GridCells
 from dpsketch.maps.base import Sums
-from dpsketch.maps.grid import BoundGrid
+from dpsketch.maps.tables.grid import BoundGrid
 from dpsketch.schema.schema import Floats, Schema
 from dpsketch.sketch.released import ReleasedSketch
 

@@ -15,9 +15,9 @@ from dpsketch.learn.kernel_sums import KernelSums
 from dpsketch.learn.models.class_tables import LogOdds, log_odds, shared_evidence, slope
 from dpsketch.learn.models.design import STANDS_OUT, Labels, labels_of
 from dpsketch.learn.saved import Arrays, Facts, Saved, counters, finite, read_map, real, whole
-from dpsketch.maps.count import BoundCount
 from dpsketch.maps.grouped import BoundGrouped
-from dpsketch.maps.race import BoundRace, Race
+from dpsketch.maps.hashed.race import BoundRace, Race
+from dpsketch.maps.tables.count import BoundCount
 from dpsketch.schema.schema import Floats, Schema, nearest
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from dpsketch.learn.products.mixture import Mixture
-from dpsketch.maps.cells import Cells
+from dpsketch.maps.tables.cells import Cells
 from dpsketch.schema.schema import MISSING, Boolean, Category, Codes, Floats
 
 SWEEPS = 3

@@ -14,9 +14,9 @@ from dpsketch.learn.models.surrogate import Collisions, minimum
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite
 from dpsketch.learn.selection import check_arithmetic
 from dpsketch.maps.grouped import BoundGrouped
-from dpsketch.maps.hashes import InnerProduct
-from dpsketch.maps.race import BoundRace
-from dpsketch.maps.ramps import with_one
+from dpsketch.maps.hashed.hashes import InnerProduct
+from dpsketch.maps.hashed.race import BoundRace
+from dpsketch.maps.hashed.ramps import with_one
 from dpsketch.schema.schema import Boolean, Category, Column, Floats, Number, Schema
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.models.design import Design
 from dpsketch.learn.models.moment_matrix import COVARIANCE, moment_matrix
 from dpsketch.learn.points import Frame
-from dpsketch.maps.second_moments import BoundSecondMoments
+from dpsketch.maps.moments.second_moments import BoundSecondMoments
 from dpsketch.schema.schema import HIGHEST, LOWEST, Floats, Schema
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from dpsketch.learn.models.spectrum import Redraw, projected
 from dpsketch.learn.selection import Selection
 from dpsketch.maps.base import BoundMap
 from dpsketch.maps.grouped import BoundGrouped
-from dpsketch.maps.quadratic import BoundQuadratic
-from dpsketch.maps.second_moments import BoundSecondMoments
+from dpsketch.maps.moments.quadratic import BoundQuadratic
+from dpsketch.maps.moments.second_moments import BoundSecondMoments
 from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.privacy.mechanisms import triangle_dimension
 from dpsketch.schema.schema import HIGHEST, MISSING, Category, Column, Datetime, Floats, IdSet

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpsketch.maps.race import BoundRace
+from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.schema.schema import Floats
 
 _DIRECTIONS, _STEPS = 48, 25

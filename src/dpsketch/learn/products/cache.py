@@ -29,7 +29,7 @@ from dpsketch.learn.products.bootstrap import REFITS
 from dpsketch.learn.products.fit import Products
 from dpsketch.learn.products.mixture import Mixture
 from dpsketch.learn.products.released import ReleasedProducts, fit_released, with_fit
-from dpsketch.maps.cells import Cells
+from dpsketch.maps.tables.cells import Cells
 from dpsketch.schema.schema import Floats
 from dpsketch.sketch import pooling
 from dpsketch.sketch.container import INVALID

@@ -9,7 +9,7 @@ import numpy as np
 from dpsketch.fitting.columns import Marginal
 from dpsketch.learn.points import Frame, codes_in_cells
 from dpsketch.learn.products.fit import Products
-from dpsketch.maps.cells import Cells
+from dpsketch.maps.tables.cells import Cells
 from dpsketch.schema.schema import Floats, Schema
 
 

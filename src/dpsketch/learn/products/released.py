@@ -15,10 +15,10 @@ from dpsketch.learn.products.bootstrap import refits
 from dpsketch.learn.products.fit import NoisySums, Products
 from dpsketch.learn.release_noise import ReleaseNoise, released_totals
 from dpsketch.learn.shared import made_once
-from dpsketch.maps.cells import GRID, Cells
-from dpsketch.maps.contrasts import BoundContrasts, PairMap, marginals_for
-from dpsketch.maps.marginals import BoundMarginals
-from dpsketch.maps.pairs import BoundPairs, Groups
+from dpsketch.maps.tables.cells import GRID, Cells
+from dpsketch.maps.tables.contrasts import BoundContrasts, PairMap, marginals_for
+from dpsketch.maps.tables.marginals import BoundMarginals
+from dpsketch.maps.tables.pairs import BoundPairs, Groups
 from dpsketch.numerics.threads import one_thread
 from dpsketch.sketch.pooling import pair_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch

@@ -13,7 +13,7 @@ from dpsketch.learn.products.fit import Products
 from dpsketch.learn.products.mixture import Mixture
 from dpsketch.learn.products.released import ReleasedProducts
 from dpsketch.learn.release_noise import ReleaseNoise
-from dpsketch.maps.cells import Cells
+from dpsketch.maps.tables.cells import Cells
 from dpsketch.numerics.threads import one_thread
 
 

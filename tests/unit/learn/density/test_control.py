@@ -13,7 +13,7 @@ from dpsketch.errors import FileError
 from dpsketch.learn.density.control import DRAWN, Control
 from dpsketch.learn.density.hashed import Hashed, hashed_counters
 from dpsketch.learn.kernel_sums import KernelSums
-from dpsketch.maps.race import BoundRace
+from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.schema.schema import Floats
 
 ROWS, COLUMNS = 20_000, 6

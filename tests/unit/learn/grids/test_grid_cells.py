@@ -9,7 +9,7 @@ import dpsketch as dps
 from dpsketch.learn.grids.cells import ColumnCells, GridCells
 from dpsketch.learn.grids.heap import heaviest
 from dpsketch.learn.grids.search import Ranks, search
-from dpsketch.maps.grid import Grid
+from dpsketch.maps.tables.grid import Grid
 from dpsketch.numerics.nonnegative import project_to_simplex
 from dpsketch.numerics.simplex import project_groups
 from tests_support import MIXED_SCHEMA

@@ -10,7 +10,7 @@ import pytest
 import dpsketch as dps
 from dpsketch.errors import FitWarning, QueryError, RecipeError
 from dpsketch.learn.models.class_tables import log_odds, shared_evidence, slope
-from dpsketch.maps.ramps import ramps
+from dpsketch.maps.hashed.ramps import ramps
 from dpsketch.sizes import classifier_sizes, counter_noise
 
 ROWS = 20_000

@@ -6,7 +6,7 @@ from scipy.stats import multivariate_normal
 
 from dpsketch.learn.models.copula import Copula, polychoric
 from dpsketch.learn.products.mixture import Mixture
-from dpsketch.maps.cells import Cells
+from dpsketch.maps.tables.cells import Cells
 from dpsketch.schema.schema import Number
 
 EDGES = np.array([-0.7, 0.1, 0.9])

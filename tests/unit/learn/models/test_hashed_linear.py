@@ -12,8 +12,8 @@ import dpsketch as dps
 from dpsketch.encoding.records import Records
 from dpsketch.errors import QueryError, RecipeError
 from dpsketch.learn.models.surrogate import Collisions, minimum
-from dpsketch.maps.hashes import InnerProduct
-from dpsketch.maps.ramps import with_one
+from dpsketch.maps.hashed.hashes import InnerProduct
+from dpsketch.maps.hashed.ramps import with_one
 
 ROWS = 4000
 NUMBER = {"kind": "number", "lower": -10, "upper": 10}

@@ -10,8 +10,8 @@ import dpsketch as dps
 from conftest import SEED, seeded_noise
 from dpsketch.learn.expressions import condition_factors, parse_condition
 from dpsketch.learn.selection import Selection
-from dpsketch.maps.cells import GRID
-from dpsketch.maps.marginals import BoundMarginals
+from dpsketch.maps.tables.cells import GRID
+from dpsketch.maps.tables.marginals import BoundMarginals
 
 ROWS = 20_000
 FACTS = {

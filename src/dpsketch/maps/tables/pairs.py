@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
-from dpsketch.maps.cells import EVERY_CODE, MOST_BINS, Cells, cells_of, distinct
+from dpsketch.maps.tables.cells import EVERY_CODE, MOST_BINS, Cells, cells_of, distinct
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import MISSING, Codes, Floats, Schema
 
@@ -230,7 +230,7 @@ class BoundPairs(BoundMap):
         return kinds, np.stack(tables).astype(np.uint16)
 
     def accumulate(self, records: Records, sums: Sums) -> None:
-        from dpsketch.maps.cells_kernels import pair_sums
+        from dpsketch.maps.tables.cells_kernels import pair_sums
 
         pair_sums(records.codes, self._rows, *self._shared, self._members, self._strides, self.offsets[:-1], sums)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpsketch.encoding.records import Records
 from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, Sums, chosen_columns
 from dpsketch.maps.draw import PublicStream
-from dpsketch.maps.fourier import (
+from dpsketch.maps.fourier.fourier import (
     ABSENT,
     check_frequencies,
     chosen_structure,

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.records import IdSets, Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.ball import clipped
 from dpsketch.maps.base import MOST_COUNTERS, BoundTable, FeatureMap, Sensitivity, Sums, check_columns, check_whole
 from dpsketch.maps.draw import PublicStream
-from dpsketch.maps.embedding import Embedding, embedding_from_dict
-from dpsketch.maps.hashes import (
+from dpsketch.maps.hashed.embedding import Embedding, embedding_from_dict
+from dpsketch.maps.hashed.hashes import (
     Euclidean,
     Factor,
     HashFamily,
@@ -27,6 +26,7 @@ from dpsketch.maps.hashes import (
     SignedProjection,
     hash_from_dict,
 )
+from dpsketch.maps.moments.ball import clipped
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import HIGHEST, MISSING, SPAN, Codes, Datetime, Floats, IdSet, Number, Schema
 
@@ -208,7 +208,7 @@ class BoundRace(BoundTable):
         return Prepared(len(records), np.ascontiguousarray(stacked), records.sets, weights)
 
     def accumulate_rows(self, prepared: Prepared, sums: Sums, first: int, last: int) -> None:
-        from dpsketch.maps.race_kernels import keys_to_places, projected_sums, scatter_places
+        from dpsketch.maps.hashed.race_kernels import keys_to_places, projected_sums, scatter_places
 
         if not self.minhashed:
             common = (*self._halves, *self._parameters, self.width, self.direct)
@@ -227,7 +227,7 @@ class BoundRace(BoundTable):
         """Counters of each record as a query, summed over `groups` consecutive groups of rows (group g has the rows r
         with ⌊r·groups/rows⌋ = g): one matrix row a group; and the sums of their squares.
         """
-        from dpsketch.maps.race_kernels import key_totals, projected_totals
+        from dpsketch.maps.hashed.race_kernels import key_totals, projected_totals
 
         totals, squares = np.zeros((groups, len(records)), np.int64), np.zeros(len(records))
         prepared = self.prepare(records, query=True)
@@ -267,7 +267,7 @@ class BoundRace(BoundTable):
         return b"".join(parts)
 
     def _keys(self, prepared: Prepared, first: int, last: int) -> NDArray[np.uint32]:
-        from dpsketch.maps.race_kernels import fold_sets, projected_keys
+        from dpsketch.maps.hashed.race_kernels import fold_sets, projected_keys
 
         if self.projected:
             keys = np.empty((prepared.records, last - first), np.uint32)
@@ -296,7 +296,7 @@ class BoundRace(BoundTable):
 
     @cached_property
     def _halves(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        from dpsketch.maps.phases import FREQUENCIES, split_frequencies
+        from dpsketch.maps.fourier.phases import FREQUENCIES, split_frequencies
 
         # Blocks of rows may start anywhere and reach past the last projection.
         return split_frequencies(np.pad(self._coefficients, ((0, FREQUENCIES), (0, 0))))

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.ball import check_dimension, check_radius, clipped
 from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
 from dpsketch.maps.draw import PublicStream
-from dpsketch.maps.spectral import FOURTHS_BLOCK, MOST_FOURTHS, fourths_bound, squared_lengths, squares_bound
+from dpsketch.maps.moments.ball import check_dimension, check_radius, clipped
+from dpsketch.maps.moments.spectral import FOURTHS_BLOCK, MOST_FOURTHS, fourths_bound, squared_lengths, squares_bound
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import HIGHEST, Floats, Schema
 
@@ -128,7 +128,7 @@ class BoundQuadratic(BoundMap):
 
     @cached_property
     def _halves(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        from dpsketch.maps.phases import split_frequencies
+        from dpsketch.maps.fourier.phases import split_frequencies
 
         return split_frequencies(self.matrix)
 

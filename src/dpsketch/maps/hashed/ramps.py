@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpsketch.maps.embedding import MOST_NUMBERS, Embedding
+from dpsketch.maps.hashed.embedding import MOST_NUMBERS, Embedding
 from dpsketch.schema.schema import Boolean, Category, Schema
 
 _Ramp = tuple[float, float]  # its slope, and the place in −1 … 1 where it is in the middle

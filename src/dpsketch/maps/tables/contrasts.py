@@ -11,9 +11,9 @@ import numpy as np
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, Sums
-from dpsketch.maps.cells import Cells
-from dpsketch.maps.marginals import BoundMarginals
-from dpsketch.maps.pairs import BoundPairs, Groups, Pairs
+from dpsketch.maps.tables.cells import Cells
+from dpsketch.maps.tables.marginals import BoundMarginals
+from dpsketch.maps.tables.pairs import BoundPairs, Groups, Pairs
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Floats, Schema
 

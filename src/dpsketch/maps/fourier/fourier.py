@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps import hadamard
 from dpsketch.maps.base import (
     Body,
     BoundMap,
@@ -27,6 +26,7 @@ from dpsketch.maps.base import (
     chosen_columns,
 )
 from dpsketch.maps.draw import PublicStream
+from dpsketch.maps.fourier import hadamard
 from dpsketch.numerics.precision import precise
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import SPAN, Codes, Floats, Schema
@@ -219,7 +219,7 @@ class Dense:
 
     @cached_property
     def _halves(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        from dpsketch.maps.phases import split_frequencies
+        from dpsketch.maps.fourier.phases import split_frequencies
 
         return split_frequencies(self.matrix)
 

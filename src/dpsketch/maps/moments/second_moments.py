@@ -11,8 +11,8 @@ import numpy as np
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.ball import check_dimension, check_radius, clipped
 from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, Sums, check_columns, chosen_columns
+from dpsketch.maps.moments.ball import check_dimension, check_radius, clipped
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import HIGHEST, Floats, Schema
 

@@ -10,7 +10,7 @@ import numpy as np
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, Sums, check_columns
-from dpsketch.maps.cells import GRID
+from dpsketch.maps.tables.cells import GRID
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import HIGHEST, MISSING, Floats, Schema
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
-from dpsketch.maps.cells import EVERY_CODE, GRID, MOST_BINS, Cells, cells_of, distinct
+from dpsketch.maps.tables.cells import EVERY_CODE, GRID, MOST_BINS, Cells, cells_of, distinct
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import MISSING, Floats, Schema
 
@@ -107,7 +107,7 @@ class BoundMarginals(BoundMap):
         return np.array([[part.start if part.stop > part.start else -1 for part in each] for each in self._slices])
 
     def accumulate(self, records: Records, sums: Sums) -> None:
-        from dpsketch.maps.cells_kernels import marginal_sums
+        from dpsketch.maps.tables.cells_kernels import marginal_sums
 
         marginal_sums(records.codes, self.rows, *self._shared, self._places, sums)
 
