@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.m2m.questions import Condition, Question, shares
 from benchmarks.m2m.tables import Column, Table
-from dpsketch.fitting.columns import Marginal
+from dpsketch.denoise.columns import Marginal
 from dpsketch.schema.schema import Floats
 
 

@@ -7,8 +7,8 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from dpsketch.fitting.columns import ColumnSummary
-from dpsketch.fitting.lumps import CERTAIN, Lumps, lumpiness
+from dpsketch.denoise.columns import ColumnSummary
+from dpsketch.denoise.heaping import CERTAIN, Lumps, lumpiness
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.factors import Factor, asked_of, product_at
 from dpsketch.learn.points import ColumnPoints, lumped

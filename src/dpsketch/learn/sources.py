@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpsketch.denoise.columns import ColumnSummary, GroupTotals
 from dpsketch.errors import QueryError
-from dpsketch.fitting.columns import ColumnSummary, GroupTotals
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.blocks import Block, blocks
 from dpsketch.learn.marginals import MarginalEstimator

@@ -15,9 +15,9 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.fitting.choice import choose_pairs, spread
-from dpsketch.fitting.columns import ColumnSummary, Finer, fit_marginal
-from dpsketch.fitting.groups import choose_groups, choose_halves, groups_wanted, pooling_threshold
+from dpsketch.denoise.columns import ColumnSummary, Finer, fit_marginal
+from dpsketch.denoise.groups import choose_groups, choose_halves, groups_wanted, pooling_threshold
+from dpsketch.denoise.pair_choice import choose_pairs, spread
 from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.maps.tables.cells import GRID, POSITION_GRID, Cells
 from dpsketch.maps.tables.contrasts import PairMap, contrasts_of, marginals_for

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dpsketch.fitting.choice import choose_pairs, spread
+from dpsketch.denoise.pair_choice import choose_pairs, spread
 
 
 def degrees(columns: int, chosen: list[tuple[int, int]]) -> np.ndarray:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dpsketch.fitting.groups import FEWEST, MOST, choose_groups, choose_halves, groups_wanted
+from dpsketch.denoise.groups import FEWEST, MOST, choose_groups, choose_halves, groups_wanted
 
 
 def even(cells):

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from dpsketch.fitting.columns import ColumnSummary, Finer
-from dpsketch.fitting.lumps import lumpiness
+from dpsketch.denoise.columns import ColumnSummary, Finer
+from dpsketch.denoise.heaping import lumpiness
 
 BINS = 64
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from dpsketch.denoise.columns import fit_marginal
 from dpsketch.encoding.records import Records
-from dpsketch.fitting.columns import fit_marginal
 from dpsketch.learn.density.radial import euclidean
 from dpsketch.learn.points import Frame
 from dpsketch.learn.products.draws import drawn_frame

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dpsketch.denoise.columns import fit_marginal
 from dpsketch.encoding.records import Records
 from dpsketch.errors import QueryError
-from dpsketch.fitting.columns import fit_marginal
 from dpsketch.learn.points import Frame, codes_in_cells
 from dpsketch.learn.release_noise import ReleaseNoise, blockwise_total
 from dpsketch.maps.base import BoundMap

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.fitting.columns import ColumnSummary, Marginal, places_in_parents
+from dpsketch.denoise.columns import ColumnSummary, Marginal, places_in_parents
 from dpsketch.learn.products.fit import NoisySums, Products
 from dpsketch.learn.products.pairs import contrast_of
 from dpsketch.schema.schema import Floats

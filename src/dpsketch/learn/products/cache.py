@@ -22,8 +22,8 @@ from safetensors.numpy import load, save
 
 import dpsketch.fitting
 import dpsketch.learn.products
+from dpsketch.denoise.columns import SMOOTHING, Marginal
 from dpsketch.files.user_cache import user_folder
-from dpsketch.fitting.columns import SMOOTHING, Marginal
 from dpsketch.learn import release_noise
 from dpsketch.learn.products.bootstrap import REFITS
 from dpsketch.learn.products.fit import Products

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpsketch.fitting.columns import Marginal
+from dpsketch.denoise.columns import Marginal
 from dpsketch.learn.points import Frame, codes_in_cells
 from dpsketch.learn.products.fit import Products
 from dpsketch.maps.tables.cells import Cells

@@ -10,7 +10,7 @@ from math import comb
 
 import numpy as np
 
-from dpsketch.fitting.lumps import CERTAIN
+from dpsketch.denoise.heaping import CERTAIN
 from dpsketch.learn.answer import Estimate, stacked
 from dpsketch.learn.factors import Factor, columns_of, merged, product_at
 from dpsketch.learn.points import ColumnPoints, Frame, codes_in_cells, lumped

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.fitting.columns import ColumnSummary, GroupTotals, Marginal, fit_marginal
+from dpsketch.denoise.columns import ColumnSummary, GroupTotals, Marginal, fit_marginal
 from dpsketch.learn.products.blocks import Blocks
 from dpsketch.learn.products.descent import fit_mixture
 from dpsketch.learn.products.mixture import Mixture

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.fitting.columns import Marginal
+from dpsketch.denoise.columns import Marginal
 from dpsketch.schema.schema import Floats
 
 PARTS = 2

@@ -9,8 +9,8 @@ from math import sqrt
 
 import numpy as np
 
-from dpsketch.fitting.columns import ColumnSummary
-from dpsketch.fitting.lumps import Lumps, lumpiness
+from dpsketch.denoise.columns import ColumnSummary
+from dpsketch.denoise.heaping import Lumps, lumpiness
 from dpsketch.learn.products.bootstrap import refits
 from dpsketch.learn.products.fit import NoisySums, Products
 from dpsketch.learn.release_noise import ReleaseNoise, released_totals

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpsketch.fitting.columns import ColumnSummary, GroupTotals, Marginal, fit_marginal
-from dpsketch.fitting.lumps import lumpiness
+from dpsketch.denoise.columns import ColumnSummary, GroupTotals, Marginal, fit_marginal
+from dpsketch.denoise.heaping import lumpiness
 from dpsketch.learn.products.bootstrap import REFITS, SEED, redrawn_summary
 from dpsketch.learn.products.fit import Products
 from dpsketch.learn.products.mixture import Mixture

@@ -3,7 +3,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dpsketch.fitting.columns import ColumnSummary
+from dpsketch.denoise.columns import ColumnSummary
 from dpsketch.learn.products.blocks import Blocks
 from dpsketch.learn.products.descent import fit_mixture
 from dpsketch.learn.products.fit import NoisySums, fit_products

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dpsketch.fitting.columns import Marginal
+from dpsketch.denoise.columns import Marginal
 from dpsketch.learn.products.refine import COARSE, refine
 
 BINS = 40

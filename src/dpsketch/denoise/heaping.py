@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpsketch.fitting.columns import ColumnSummary
+from dpsketch.denoise.columns import ColumnSummary
 from dpsketch.schema.schema import Floats
 
 LUMPY = 6.0  # times the variance of mean positions over that of single values: 1 where bins have one or two values
