@@ -22,7 +22,7 @@ import dpsketch as dps
 from benchmarks.data import DATA
 from dpsketch.encoding.arrow import encode
 from dpsketch.maps.moments.ball import clipped
-from dpsketch.recipe import Part, Recipe
+from dpsketch.recipe.recipe import Part, Recipe
 from dpsketch.schema.schema import HIGHEST, Floats, Schema
 
 DELTA = 1e-6

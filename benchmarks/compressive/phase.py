@@ -15,7 +15,7 @@ import pyarrow as pa
 import dpsketch as dps
 from dpsketch.encoding.arrow import encode
 from dpsketch.noise_to_signal import SumsNoise
-from dpsketch.recipe import Part, Recipe
+from dpsketch.recipe.recipe import Part, Recipe
 from dpsketch.schema.schema import Floats, Schema
 
 K, COLUMNS = 4, 8

@@ -11,7 +11,7 @@ from benchmarks.m2m.tables import Table
 from dpsketch.denoise.columns import fit_marginal
 from dpsketch.learn.release_noise import ReleaseNoise, released_totals
 from dpsketch.maps.tables.marginals import BoundMarginals
-from dpsketch.sizes import marginal_bins
+from dpsketch.recipe.sizes import marginal_bins
 from dpsketch.sketch.pooling import column_summaries
 
 SHARE_ROWS = 0.03

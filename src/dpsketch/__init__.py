@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from dpsketch.maps.tables.totals import Totals
     from dpsketch.planning import plan
     from dpsketch.privacy.budget import Budget
-    from dpsketch.recipe import Only, Part, Recipe, RowSampling
+    from dpsketch.recipe.recipe import Only, Part, Recipe, RowSampling
     from dpsketch.schema.schema import Schema
     from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.release import release
@@ -150,17 +150,17 @@ _HOMES = {
     "MinHash": "maps.hashed.hashes",
     "Modes": "learn.density.modes",
     "OneBitFourier": "maps.fourier.one_bit",
-    "Only": "recipe",
+    "Only": "recipe.recipe",
     "PCA": "learn.models.pca",
     "Pairs": "maps.tables.pairs",
-    "Part": "recipe",
+    "Part": "recipe.recipe",
     "Product": "maps.hashed.hashes",
     "Quadratic": "maps.moments.quadratic",
     "Race": "maps.hashed.race",
     "RawSketch": "sketch.raw",
-    "Recipe": "recipe",
+    "Recipe": "recipe.recipe",
     "ReleasedSketch": "sketch.released",
-    "RowSampling": "recipe",
+    "RowSampling": "recipe.recipe",
     "Schema": "schema.schema",
     "SecondMoments": "maps.moments.second_moments",
     "SignedProjection": "maps.hashed.hashes",

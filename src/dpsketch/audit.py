@@ -26,7 +26,7 @@ from dpsketch.noise.keystream import Keystream, Stream
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Mechanism, Noise, Release
 from dpsketch.privacy.mechanisms import triangle_dimension
-from dpsketch.recipe import Recipe, declared_rows
+from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import HIGHEST, LOWEST, MISSING, Floats, Schema
 from dpsketch.sketch.calibration import calibrated, shown

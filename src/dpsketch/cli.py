@@ -45,7 +45,7 @@ from dpsketch.process import Stopped, check_stopped, ignore_signals, prepare_str
 if TYPE_CHECKING:
     from dpsketch.learn.sql import Table
     from dpsketch.ledger.ledger import Ledger
-    from dpsketch.recipe import Recipe
+    from dpsketch.recipe.recipe import Recipe
     from dpsketch.schema.schema import Schema
     from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.released import ReleasedSketch
@@ -238,9 +238,9 @@ def graph(
     from dpsketch.engines.local import accumulate as accumulate_table
     from dpsketch.maps.hashed.hashes import MinHash
     from dpsketch.maps.hashed.race import Race
-    from dpsketch.recipe import Part, Recipe
+    from dpsketch.recipe.recipe import Part, Recipe
+    from dpsketch.recipe.sizes import graph_rows
     from dpsketch.schema.schema import Schema
-    from dpsketch.sizes import graph_rows
     from dpsketch.sketch.release import planned
 
     check_free(output, force, edges, ledger)

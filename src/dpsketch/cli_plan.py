@@ -50,7 +50,7 @@ def audit(
     """
     from dpsketch.audit import audit as attack
     from dpsketch.audit import made_up_schema
-    from dpsketch.recipe import Recipe
+    from dpsketch.recipe.recipe import Recipe
     from dpsketch.schema.relation import Relation
     from dpsketch.schema.schema import Schema
 
@@ -107,7 +107,7 @@ def plan(
     """
     from dpsketch.planning import plan as predicted
     from dpsketch.planning import usual_queries
-    from dpsketch.recipe import Recipe
+    from dpsketch.recipe.recipe import Recipe
     from dpsketch.schema.schema import Schema
 
     if plot is not None:

@@ -13,7 +13,7 @@ from dpsketch.errors import RecipeError
 
 if TYPE_CHECKING:
     from dpsketch.privacy.budget import Budget
-    from dpsketch.recipe import Recipe
+    from dpsketch.recipe.recipe import Recipe
     from dpsketch.schema.schema import Schema
     from dpsketch.sketch.released import ReleasedSketch
 
@@ -79,7 +79,7 @@ def chosen_recipe(
     """The named recipe, with `other` the one that goes with its groups, or that for a purpose or clusters, or the
     general one.
     """
-    from dpsketch.recipe import Only, Recipe
+    from dpsketch.recipe.recipe import Only, Recipe
     from dpsketch.sketch.agreement import agreed_pairs, check_source
 
     if other is not None:
@@ -134,7 +134,7 @@ def purpose_recipe(
     purpose: str, facts: Schema, rows: int | None, budget: Budget | None, columns: Sequence[str] | None
 ) -> Recipe:
     """The ready-made recipe of a purpose such as classify:income."""
-    from dpsketch.recipe import Recipe
+    from dpsketch.recipe.recipe import Recipe
 
     name, value = purpose_of(purpose)
     if name == "classify":

@@ -21,7 +21,7 @@ from dpsketch.learn.answer import number_text
 from dpsketch.learn.view import View, open_view
 from dpsketch.ledger.ledger import Ledger
 from dpsketch.privacy.budget import Budget
-from dpsketch.recipe import Recipe
+from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.release import release
 from dpsketch.sketch.statement import statement_text

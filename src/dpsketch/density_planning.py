@@ -10,10 +10,10 @@ from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap
 from dpsketch.maps.hashed.hashes import Euclidean, HashFamily
 from dpsketch.privacy.budget import Budget
-from dpsketch.ready import density_choices, density_shares
-from dpsketch.recipe import Part, Recipe, declared_rows
+from dpsketch.recipe.ready import density_choices, density_shares
+from dpsketch.recipe.recipe import Part, Recipe, declared_rows
+from dpsketch.recipe.sizes import TYPICAL_DENSITY, default_bandwidth
 from dpsketch.schema.schema import Schema
-from dpsketch.sizes import TYPICAL_DENSITY, default_bandwidth
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def density_plan(
     """Predicted relative errors of both ways to a density; the other arguments are those of `Recipe.density`.
 
     Nothing is read and nothing is spent. `density` is the mean kernel value at the places that matter: public
-    knowledge, or the typical one. Both errors rest on constants that were measured on few tables (`dpsketch.sizes`).
+    knowledge, or the typical one. Both errors rest on constants that were measured on few tables (`dpsketch.recipe.sizes`).
     """
     if budget is None:
         raise RecipeError("density_plan needs a budget", "pass budget=Budget(epsilon=1.0)")

@@ -8,7 +8,10 @@ from math import ceil
 from typing import Any
 
 from dpsketch.errors import RecipeError
-from dpsketch.grid_sizes import (
+from dpsketch.maps.base import check_columns
+from dpsketch.maps.tables.grid import Grid
+from dpsketch.privacy.budget import Budget
+from dpsketch.recipe.grid_sizes import (
     FINEST,
     GRID_SHARE,
     GridError,
@@ -18,10 +21,7 @@ from dpsketch.grid_sizes import (
     grid_error,
     suits_grid,
 )
-from dpsketch.maps.base import check_columns
-from dpsketch.maps.tables.grid import Grid
-from dpsketch.privacy.budget import Budget
-from dpsketch.recipe import declared_rows
+from dpsketch.recipe.recipe import declared_rows
 from dpsketch.schema.schema import Schema
 
 

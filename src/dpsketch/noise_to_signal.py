@@ -14,7 +14,7 @@ from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.maps.tables.count import BoundCount
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Mechanism, Noise
-from dpsketch.recipe import Recipe
+from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.calibration import calibrated, noise_variances

@@ -15,7 +15,7 @@ from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame
 from dpsketch.learn.selection import Selection
 from dpsketch.learn.sources import Chosen
-from dpsketch.recipe import Only
+from dpsketch.recipe.recipe import Only
 from dpsketch.schema.schema import OTHER, Boolean, Category, Column, Datetime, Floats, IdSet, Schema
 
 RARE, SOME = 0.01, 0.3  # the share of missing cells, and of unlisted values, and of the columns that have them

@@ -328,7 +328,7 @@ def loaded(folder: Path, *words: str) -> set[str]:
 def test_help_loads_neither_arrays_nor_what_verbs_need(words: tuple[str, ...], tmp_path: Path) -> None:
     found = loaded(tmp_path, *words)
     assert "typer" in found
-    assert not found & {"numpy", "dpsketch.schema.schema", "dpsketch.recipe", "dpsketch.learn.view", *HEAVY}
+    assert not found & {"numpy", "dpsketch.schema.schema", "dpsketch.recipe.recipe", "dpsketch.learn.view", *HEAVY}
 
 
 def test_show_loads_no_more_than_reading_a_release_needs(folder: Path) -> None:

@@ -10,7 +10,7 @@ import dpsketch as dps
 from dpsketch.engines.graph import graph_schema, neighbour_sets
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap
-from dpsketch.sizes import counter_noise, graph_rows, race_rows, table_bins
+from dpsketch.recipe.sizes import counter_noise, graph_rows, race_rows, table_bins
 from dpsketch.task_plan import made_up_columns
 
 

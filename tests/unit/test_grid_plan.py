@@ -11,7 +11,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import RecipeError
-from dpsketch.grid_sizes import counter_deviation, grid_error
+from dpsketch.recipe.grid_sizes import counter_deviation, grid_error
 from dpsketch.sketch.calibration import calibrated, noise_variance
 from dpsketch.task_plan import made_up_columns
 

@@ -12,9 +12,9 @@ import dpsketch as dps
 from dpsketch.encoding.arrow import encode
 from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.noise_to_signal import POPULATION, RECORDS, SumsNoise, amplified
-from dpsketch.recipe import RowSampling
+from dpsketch.recipe.recipe import RowSampling
+from dpsketch.recipe.sizes import sums_share
 from dpsketch.schema.schema import Schema
-from dpsketch.sizes import sums_share
 
 ROWS = 2000
 FOURIER = dps.Fourier(size=40)

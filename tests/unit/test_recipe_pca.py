@@ -5,7 +5,7 @@ import pytest
 import dpsketch as dps
 from dpsketch.errors import RecipeError
 from dpsketch.maps.registry import map_from_dict
-from dpsketch.sizes import pca_directions
+from dpsketch.recipe.sizes import pca_directions
 from dpsketch.task_plan import made_up_columns
 
 

@@ -22,7 +22,7 @@ from dpsketch.engines.units import UnitSelection
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import LARGE, BoundMap, BoundTable, Sums
 from dpsketch.noise.keystream import Keystream
-from dpsketch.recipe import Recipe, RowSampling, declared_rows
+from dpsketch.recipe.recipe import Recipe, RowSampling, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.lineage import new_lineage
 from dpsketch.sketch.raw import RawPart, RawSketch, empty_sums

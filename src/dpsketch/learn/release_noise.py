@@ -19,7 +19,7 @@ from dpsketch.maps.tables.count import BoundCount
 from dpsketch.maps.tables.histogram import BoundHistogram
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.maps.tables.pairs import BoundPairs
-from dpsketch.recipe import declared_rows
+from dpsketch.recipe.recipe import declared_rows
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Floats
 from dpsketch.sketch.pooling import NoisyTotals, noisy_totals

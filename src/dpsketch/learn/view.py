@@ -35,7 +35,7 @@ from dpsketch.learn.sources import Chosen, Sources
 from dpsketch.maps.base import BoundMap
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.hashed.race import BoundRace
-from dpsketch.recipe import declared_rows
+from dpsketch.recipe.recipe import declared_rows
 from dpsketch.schema.schema import Column, Datetime, Floats, Schema
 from dpsketch.sketch.released import ReleasedSketch
 

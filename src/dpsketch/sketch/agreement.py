@@ -11,7 +11,7 @@ from dpsketch.errors import MergeError, RecipeError
 from dpsketch.maps.base import BoundMap
 from dpsketch.maps.tables.contrasts import BoundContrasts, PairMap, contrasts_of
 from dpsketch.maps.tables.pairs import BoundPairs
-from dpsketch.recipe import Recipe
+from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedSketch
 

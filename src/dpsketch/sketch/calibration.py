@@ -18,7 +18,7 @@ from dpsketch.privacy.analytic_gaussian import gaussian_delta, gaussian_deviatio
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Mechanism, Noise, Release
 from dpsketch.privacy.mechanisms import sum_variances
-from dpsketch.recipe import Recipe
+from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Floats, Schema
 

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from dpsketch.errors import DpsketchError, FileError
 from dpsketch.maps.base import BoundMap, Sums
-from dpsketch.recipe import Recipe
+from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import container
 from dpsketch.sketch.container import Container, Place

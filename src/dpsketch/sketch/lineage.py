@@ -13,8 +13,8 @@ from dpsketch.errors import FileError, MergeError
 from dpsketch.maps.base import BoundMap
 from dpsketch.maps.tables.contrasts import Contrasts
 from dpsketch.maps.tables.pairs import Pairs
-from dpsketch.recipe import Part as RecipePart
-from dpsketch.recipe import Recipe
+from dpsketch.recipe.recipe import Part as RecipePart
+from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.schema import Schema
 
 _ID = re.compile(r"[0-9a-f]{32}")

@@ -11,7 +11,7 @@ import numpy as np
 from dpsketch.errors import MergeError
 from dpsketch.files.outputs import written
 from dpsketch.maps.base import LARGE, BoundMap, Sums
-from dpsketch.recipe import Recipe, declared_rows
+from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import counters, file
 from dpsketch.sketch.lineage import checked_lineage, merged_schema

@@ -34,7 +34,7 @@ from dpsketch.privacy.accounting import Partition
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
 from dpsketch.privacy.events import Mechanism, Noise, Release
 from dpsketch.privacy.mechanisms import triangle_dimension
-from dpsketch.recipe import Recipe, declared_rows
+from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import counters
 from dpsketch.sketch.agreement import agreed_pairs

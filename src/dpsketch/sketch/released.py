@@ -19,7 +19,7 @@ from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.maps.tables.count import BoundCount
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Mechanism, Noise, Release, exact_number
-from dpsketch.recipe import Recipe, declared_rows
+from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Floats, Schema
 from dpsketch.sketch import container, counters, file
 from dpsketch.sketch.calibration import noise_reach, noise_variance, noise_variances, part_sensitivity, promised

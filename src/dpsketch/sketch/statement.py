@@ -10,7 +10,7 @@ from typing import Any
 from dpsketch.privacy.attack_risk import FALSE_POSITIVES, attack_power
 from dpsketch.privacy.budget import Budget, decimal_text
 from dpsketch.privacy.events import Mechanism, Release
-from dpsketch.recipe import Recipe, RowSampling
+from dpsketch.recipe.recipe import Recipe, RowSampling
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 

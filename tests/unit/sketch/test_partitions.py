@@ -11,7 +11,7 @@ import pytest
 import dpsketch as dps
 from command_line import called
 from dpsketch.errors import BudgetError, MergeError, RecipeError
-from dpsketch.recipe import Recipe
+from dpsketch.recipe.recipe import Recipe
 from dpsketch.sketch.statement import statement_text
 
 TOML = """

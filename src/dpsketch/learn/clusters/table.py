@@ -15,8 +15,8 @@ from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.maps.fourier.fourier import Fourier
 from dpsketch.maps.tables.histogram import Binning, BoundHistogram
 from dpsketch.numerics.simplex import project_groups
+from dpsketch.recipe.sizes import MOST_FREQUENCIES, MOST_TABLE_COLUMNS, RADII
 from dpsketch.schema.schema import SPAN, Floats, Schema
-from dpsketch.sizes import MOST_FREQUENCIES, MOST_TABLE_COLUMNS, RADII
 from dpsketch.sketch.released import ReleasedSketch
 
 STANDING_OUT = 3.0  # standard deviations that a block of cells must be above 0 beside one that is

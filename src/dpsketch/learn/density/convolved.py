@@ -17,8 +17,8 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.density.full_table import Axis, FullTable
 from dpsketch.learn.density.radial import Radial
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, real, whole
+from dpsketch.recipe.sizes import MOST_TABLE_COLUMNS, WIDEST_CELLS
 from dpsketch.schema.schema import Floats
-from dpsketch.sizes import MOST_TABLE_COLUMNS, WIDEST_CELLS
 
 _SPREAD = (np.arange(8) + 0.5) / 8 - 0.5
 _INNER, _LOW, _HIGH = range(3)

@@ -14,8 +14,8 @@ from dpsketch.learn.models.design import frame_of
 from dpsketch.learn.points import Frame
 from dpsketch.maps.tables.histogram import BoundHistogram
 from dpsketch.maps.tables.marginals import BoundMarginals
+from dpsketch.recipe.sizes import MOST_TABLE_COLUMNS
 from dpsketch.schema.schema import HIGHEST, LOWEST, MISSING, SPAN, Floats, Schema
-from dpsketch.sizes import MOST_TABLE_COLUMNS
 from dpsketch.sketch.released import ReleasedSketch
 
 

@@ -15,8 +15,8 @@ from dpsketch.learn.density.full_table import full_table, places_of
 from dpsketch.learn.density.hashed import hashed_counters, made_up_records
 from dpsketch.learn.density.radial import Radial
 from dpsketch.maps.hashed.hashes import Euclidean, SignedProjection
+from dpsketch.recipe.sizes import default_bandwidth
 from dpsketch.schema.schema import Floats, IdSet
-from dpsketch.sizes import default_bandwidth
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

@@ -11,7 +11,7 @@ import dpsketch as dps
 from dpsketch.errors import FitWarning, QueryError, RecipeError
 from dpsketch.learn.models.class_tables import log_odds, shared_evidence, slope
 from dpsketch.maps.hashed.ramps import ramps
-from dpsketch.sizes import classifier_sizes, counter_noise
+from dpsketch.recipe.sizes import classifier_sizes, counter_noise
 
 ROWS = 20_000
 SCHEMA = dps.Schema.from_dict(

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch import ready
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.files.toml_file import read_toml
@@ -24,6 +23,7 @@ from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.maps.tables.contrasts import marginals_for
 from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.privacy.budget import Budget
+from dpsketch.recipe import ready
 from dpsketch.schema.schema import Boolean, Category, Schema, nearest
 
 MOST_PARTS = 100

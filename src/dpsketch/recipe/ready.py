@@ -7,7 +7,6 @@ from dataclasses import replace
 from math import comb, sqrt
 
 from dpsketch.errors import RecipeError
-from dpsketch.grid_sizes import GRID_SHARE, best_grid, suits_grid
 from dpsketch.maps.base import FeatureMap, check_columns, check_whole
 from dpsketch.maps.fourier.fourier import Fourier
 from dpsketch.maps.grouped import Grouped
@@ -22,8 +21,8 @@ from dpsketch.maps.tables.marginals import Marginals
 from dpsketch.maps.tables.pairs import Pairs
 from dpsketch.maps.tables.totals import Totals
 from dpsketch.privacy.budget import Budget
-from dpsketch.schema.schema import Boolean, Category, Datetime, Integer, Schema
-from dpsketch.sizes import (
+from dpsketch.recipe.grid_sizes import GRID_SHARE, best_grid, suits_grid
+from dpsketch.recipe.sizes import (
     ANOMALY_BANDWIDTH,
     ANOMALY_POWER,
     ANOMALY_ROWS,
@@ -66,6 +65,7 @@ from dpsketch.sizes import (
     table_bins,
     whole_number_bins,
 )
+from dpsketch.schema.schema import Boolean, Category, Datetime, Integer, Schema
 
 Shares = list[tuple[FeatureMap, float]]
 
