@@ -15,7 +15,7 @@ from benchmarks.fuzz.files import attempt, damaged, distorted, lie, limits, seal
 from dpsketch.errors import DpsketchError
 from dpsketch.learn.scoring import input_columns, scores
 from dpsketch.sketch import container
-from dpsketch.sketch.statement import statement_text
+from dpsketch.sketch.privacy_statement import statement_text
 
 POINTS: dict[str, Any] = {
     "x": [0.5, None, 7.0, -1e300, 1e300],

@@ -14,7 +14,7 @@ import dpsketch as dps
 from benchmarks.fuzz.files import attempt, damaged, distorted, lie, limits, repeatable, sealed
 from dpsketch.errors import DpsketchError
 from dpsketch.sketch import file
-from dpsketch.sketch.statement import statement_text
+from dpsketch.sketch.privacy_statement import statement_text
 
 ROWS = 300
 COLUMNS: dict[str, Any] = {

@@ -12,7 +12,7 @@ from dpsketch.denoise.columns import fit_marginal
 from dpsketch.learn.release_noise import ReleaseNoise, released_totals
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.recipe.sizes import marginal_bins
-from dpsketch.sketch.pooling import column_summaries
+from dpsketch.sketch.adaptive import column_summaries
 
 SHARE_ROWS = 0.03
 

@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import expit, ndtr, ndtri
 from scipy.stats import beta, norm
 
+from dpsketch.calibration import calibrated, shown
 from dpsketch.encoding.records import IdSets, Records, concatenated
 from dpsketch.engines.sampling import kept_rows
 from dpsketch.errors import BudgetError, RecipeError
@@ -29,7 +30,6 @@ from dpsketch.privacy.mechanisms import triangle_dimension
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import HIGHEST, LOWEST, MISSING, Floats, Schema
-from dpsketch.sketch.calibration import calibrated, shown
 from dpsketch.sketch.raw import empty_sums
 from dpsketch.sketch.release import noisy_sums
 

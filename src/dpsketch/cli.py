@@ -268,8 +268,8 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print the privacy statement of a released sketch, or of the release that a model follows from."""
+    from dpsketch.sketch.privacy_statement import statement_text
     from dpsketch.sketch.released import ReleasedSketch
-    from dpsketch.sketch.statement import statement_text
 
     try:
         statement = ReleasedSketch.load(sketch).statement

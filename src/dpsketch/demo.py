@@ -23,8 +23,8 @@ from dpsketch.ledger.ledger import Ledger
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.schema import Schema
+from dpsketch.sketch.privacy_statement import statement_text
 from dpsketch.sketch.release import release
-from dpsketch.sketch.statement import statement_text
 
 ROWS = 100_000
 SCHEMA = """# Public facts about the hospital's table, as its curator would write them down.

@@ -8,6 +8,7 @@ from math import inf
 
 import numpy as np
 
+from dpsketch.calibration import calibrated, noise_variances
 from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.subsampled import BoundSubsampled
@@ -17,7 +18,6 @@ from dpsketch.privacy.events import Mechanism, Noise
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
-from dpsketch.sketch.calibration import calibrated, noise_variances
 
 RECORDS, POPULATION = "records", "population"
 

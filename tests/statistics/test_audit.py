@@ -25,13 +25,13 @@ from benchmarks.audits import (
 import dpsketch as dps
 from conftest import TestStream
 from dpsketch import audit as module
+from dpsketch import calibration as calibration_module
 from dpsketch.audit import audit, lower_bound, made_up_schema
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, Sensitivity
 from dpsketch.noise.keystream import Keystream
 from dpsketch.privacy.events import Mechanism, Noise, Release
 from dpsketch.schema.relation import Relation
-from dpsketch.sketch import calibration as calibration_module
 from dpsketch.sketch import release as release_module
 
 DRAWS, FEWER_DRAWS = 12_000, 8000

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
+from dpsketch.calibration import calibrated, noise_variance
 from dpsketch.errors import RecipeError
 from dpsketch.recipe.grid_sizes import counter_deviation, grid_error
-from dpsketch.sketch.calibration import calibrated, noise_variance
 from dpsketch.task_plan import made_up_columns
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import dpsketch as dps
 from conftest import MIXED
+from dpsketch.calibration import noise_variance
 from dpsketch.errors import RecipeError
 from dpsketch.noise_to_signal import SumsNoise
 from dpsketch.recipe.sizes import (
@@ -21,7 +22,6 @@ from dpsketch.recipe.sizes import (
     count_share,
     pair_sizes,
 )
-from dpsketch.sketch.calibration import noise_variance
 from dpsketch.sketch.release import planned
 
 

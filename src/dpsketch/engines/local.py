@@ -24,7 +24,7 @@ from dpsketch.maps.base import LARGE, BoundMap, BoundTable, Sums
 from dpsketch.noise.keystream import Keystream
 from dpsketch.recipe.recipe import Recipe, RowSampling, declared_rows
 from dpsketch.schema.schema import Schema
-from dpsketch.sketch.lineage import new_lineage
+from dpsketch.sketch.merging import new_lineage
 from dpsketch.sketch.raw import RawPart, RawSketch, empty_sums
 
 

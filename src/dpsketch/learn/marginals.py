@@ -16,7 +16,7 @@ from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.maps.tables.cells import GRID, POSITION_GRID
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.schema.schema import SPAN, Floats, Schema
-from dpsketch.sketch.pooling import column_summaries
+from dpsketch.sketch.adaptive import column_summaries
 from dpsketch.sketch.released import ReleasedPart
 
 

@@ -22,7 +22,7 @@ from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.recipe.recipe import declared_rows
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Floats
-from dpsketch.sketch.pooling import NoisyTotals, noisy_totals
+from dpsketch.sketch.adaptive import NoisyTotals, noisy_totals
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 _BLOCK = 1 << 20

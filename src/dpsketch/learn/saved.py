@@ -17,8 +17,8 @@ from dpsketch.maps.registry import map_from_dict
 from dpsketch.schema.schema import Floats, Schema
 from dpsketch.sketch import container
 from dpsketch.sketch.container import Array
+from dpsketch.sketch.privacy_statement import statement_text
 from dpsketch.sketch.released import library_version
-from dpsketch.sketch.statement import statement_text
 
 FORMAT = 1
 LARGEST = 1e100  # number in a model: what is computed from it stays finite

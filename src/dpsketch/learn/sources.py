@@ -30,7 +30,7 @@ from dpsketch.maps.tables.grid import BoundGrid
 from dpsketch.maps.tables.histogram import BoundHistogram
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.maps.tables.pairs import BoundPairs
-from dpsketch.sketch.pooling import column_summaries
+from dpsketch.sketch.adaptive import column_summaries
 from dpsketch.sketch.released import ReleasedSketch
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from dpsketch.maps.base import LARGE, BoundMap, Sums
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import counters, file
-from dpsketch.sketch.lineage import checked_lineage, merged_schema
+from dpsketch.sketch.merging import checked_lineage, merged_schema
 
 _MOST_HEADER = 4 << 20  # bytes
 

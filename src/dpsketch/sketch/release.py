@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.calibration import calibrated, keeps_budget, noise_variance, promised, shown
 from dpsketch.errors import (
     BudgetError,
     DpsketchError,
@@ -37,9 +38,8 @@ from dpsketch.privacy.mechanisms import triangle_dimension
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import counters
+from dpsketch.sketch.adaptive import pooled_pairs
 from dpsketch.sketch.agreement import agreed_pairs
-from dpsketch.sketch.calibration import calibrated, keeps_budget, noise_variance, promised, shown
-from dpsketch.sketch.pooling import pooled_pairs
 from dpsketch.sketch.raw import RawSketch, sums_dtype
 from dpsketch.sketch.released import ReleasedSketch, fits, library_version
 

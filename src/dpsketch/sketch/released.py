@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from dpsketch.calibration import noise_reach, noise_variance, noise_variances, part_sensitivity, promised
 from dpsketch.errors import DpsketchError, FileError, MergeError, visible
 from dpsketch.files.outputs import written
 from dpsketch.maps.base import BoundMap, Sums
@@ -22,10 +23,9 @@ from dpsketch.privacy.events import Mechanism, Noise, Release, exact_number
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Floats, Schema
 from dpsketch.sketch import container, counters, file
-from dpsketch.sketch.calibration import noise_reach, noise_variance, noise_variances, part_sensitivity, promised
 from dpsketch.sketch.container import ASK
-from dpsketch.sketch.lineage import checked_lineage, merged_schema
-from dpsketch.sketch.statement import statement_facts
+from dpsketch.sketch.merging import checked_lineage, merged_schema
+from dpsketch.sketch.privacy_statement import statement_facts
 
 MOST_MERGED = 1000
 _MOST, _MOST_ROWS = Fraction(2**62), Fraction(10**15)  # no sum of a table comes near; as many as a schema may declare

@@ -76,7 +76,7 @@ def test_a_full_scratch_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("undirected", "times"), [(False, 2), (True, 4)])
 def test_the_statement_says_what_is_protected(tmp_path: Path, undirected: bool, times: int) -> None:
     """A list, not a row of the edge list; the ledger keeps the two apart."""
-    from dpsketch.sketch.statement import statement_text
+    from dpsketch.sketch.privacy_statement import statement_text
 
     pq.write_table(pa.table({"src": [0, 1], "dst": [1, 0]}), tmp_path / "e.parquet")
     schema = dps.Schema.from_dict(graph.graph_schema(5, undirected))

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 import dpsketch as dps
 from conftest import TestStream
+from dpsketch.calibration import part_sensitivity
 from dpsketch.encoding.records import Records
 from dpsketch.engines.sampling import Reservoir, kept_rows, kept_units
 from dpsketch.errors import MergeError, RecipeError
 from dpsketch.maps.base import Sensitivity
 from dpsketch.schema.relation import Relation
-from dpsketch.sketch.calibration import part_sensitivity
-from dpsketch.sketch.statement import statement_text
+from dpsketch.sketch.privacy_statement import statement_text
 
 ALPHA = 1e-6
 COLUMNS = {"x": {"kind": "integer", "lower": 0, "upper": 9}}

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpsketch as dps
+from dpsketch.calibration import calibrated, keeps_budget, noise_variance, part_sensitivity, promised
 from dpsketch.errors import BudgetError
 from dpsketch.maps.base import BoundMap, FeatureMap
 from dpsketch.maps.moments.quadratic import BoundQuadratic
 from dpsketch.privacy.events import Mechanism, Noise, Release
 from dpsketch.recipe.recipe import Only
 from dpsketch.schema.relation import Relation
-from dpsketch.sketch.calibration import calibrated, keeps_budget, noise_variance, part_sensitivity, promised
 from map_examples import EXAMPLES, SCHEMA
 
 COLUMNS = {

@@ -12,7 +12,7 @@ import dpsketch as dps
 from command_line import called
 from dpsketch.errors import BudgetError, MergeError, RecipeError
 from dpsketch.recipe.recipe import Recipe
-from dpsketch.sketch.statement import statement_text
+from dpsketch.sketch.privacy_statement import statement_text
 
 TOML = """
 [privacy]

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 import dpsketch as dps
 from conftest import mixed_table
+from dpsketch import calibration as calibration_module
+from dpsketch.calibration import noise_variance, promised
 from dpsketch.errors import FileError, MergeError, RecipeError
 from dpsketch.maps.tables.cells import EVERY_CODE, cells_of
 from dpsketch.maps.tables.contrasts import BoundContrasts, PairMap, shown_of
@@ -22,12 +24,10 @@ from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.privacy.events import Mechanism
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import MISSING, Integer, Number
-from dpsketch.sketch import calibration as calibration_module
 from dpsketch.sketch import release as release_module
-from dpsketch.sketch.calibration import noise_variance, promised
-from dpsketch.sketch.pooling import column_summaries, noisy_totals, parents, pooled_pairs
+from dpsketch.sketch.adaptive import column_summaries, noisy_totals, parents, pooled_pairs
+from dpsketch.sketch.privacy_statement import statement_text
 from dpsketch.sketch.release import planned
-from dpsketch.sketch.statement import statement_text
 
 PAIRS = dps.Pairs(bins=16, pool=True)
 SOME = dps.Pairs(bins=16, pool=True, most=5)

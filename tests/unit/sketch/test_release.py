@@ -12,7 +12,7 @@ import dpsketch as dps
 from dpsketch.errors import BudgetError, FileError, LedgerError, MergeError, RecipeError
 from dpsketch.privacy.events import Mechanism, Noise
 from dpsketch.schema.relation import Relation
-from dpsketch.sketch.statement import statement_text
+from dpsketch.sketch.privacy_statement import statement_text
 
 
 @pytest.fixture

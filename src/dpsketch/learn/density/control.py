@@ -20,7 +20,7 @@ from dpsketch.maps.hashed.hashes import Euclidean
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.schema.schema import MISSING, SPAN, Codes, Floats, Schema
-from dpsketch.sketch.pooling import column_summaries
+from dpsketch.sketch.adaptive import column_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 CORRECTED = ", corrected by made-up records"

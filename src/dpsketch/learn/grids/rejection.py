@@ -17,7 +17,7 @@ from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.schema.schema import MISSING, Codes, Floats, IdSet
-from dpsketch.sketch.pooling import column_summaries
+from dpsketch.sketch.adaptive import column_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 ROUND, MOST_ROUNDS = 1 << 16, 64

@@ -31,7 +31,7 @@ from dpsketch.learn.products.mixture import Mixture
 from dpsketch.learn.products.released import ReleasedProducts, fit_released, with_fit
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.schema.schema import Floats
-from dpsketch.sketch import pooling
+from dpsketch.sketch import adaptive as pooling
 from dpsketch.sketch.container import INVALID
 from dpsketch.sketch.released import ReleasedSketch
 

@@ -20,7 +20,7 @@ from dpsketch.maps.tables.contrasts import BoundContrasts, PairMap, marginals_fo
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.maps.tables.pairs import BoundPairs, Groups
 from dpsketch.numerics.threads import one_thread
-from dpsketch.sketch.pooling import pair_summaries
+from dpsketch.sketch.adaptive import pair_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 
