@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 
 from dpsketch.engines import csv
-from dpsketch.engines.sources import read_batches, source_columns
+from dpsketch.engines.readers import read_batches, source_columns
 from dpsketch.errors import SourceError
 from dpsketch.schema.schema import Csv
 from dpsketch.schema.template import schema_template

@@ -9,7 +9,7 @@ import dpsketch.numerics.started  # noqa: F401
 
 if TYPE_CHECKING:
     from dpsketch.density_planning import density_plan
-    from dpsketch.embed import fit_embedding
+    from dpsketch.engines.fit_embedding import fit_embedding
     from dpsketch.engines.local import Local, accumulate
     from dpsketch.errors import DpsketchError, FitWarning
     from dpsketch.grid_plan import plan_grid
@@ -170,7 +170,7 @@ _HOMES = {
     "accumulate": "engines.local",
     "density_plan": "density_planning",
     "find_modes": "learn.density.modes",
-    "fit_embedding": "embed",
+    "fit_embedding": "engines.fit_embedding",
     "fit_loss": "learn.models.losses",
     "fit_sklearn": "learn.models.wrapped",
     "load_model": "learn.saved",

@@ -20,7 +20,7 @@ from scipy.stats import beta, norm
 
 from dpsketch.calibration import calibrated, shown
 from dpsketch.encoding.records import IdSets, Records, concatenated
-from dpsketch.engines.sampling import kept_rows
+from dpsketch.engines.row_sampling import kept_rows
 from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.noise.keystream import Keystream, Stream

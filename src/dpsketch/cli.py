@@ -84,7 +84,7 @@ def init(
     ] = None,
 ) -> None:
     """Print a schema to fill in, from column names and types only; values are never looked at."""
-    from dpsketch.engines.sources import source_columns
+    from dpsketch.engines.readers import source_columns
     from dpsketch.schema.template import schema_template
 
     print(schema_template(*source_columns(table, header)), end="")
@@ -367,7 +367,7 @@ def demo(folder: Annotated[Path, typer.Argument(help="Where to write the demo's 
 
 def _accumulated(table: Path, facts: Schema, recipe: Recipe) -> RawSketch:
     from dpsketch.engines.local import accumulate as accumulate_table
-    from dpsketch.engines.sources import holds_csv
+    from dpsketch.engines.readers import holds_csv
 
     with progress_bar() as report:
         raw = accumulate_table(table, facts, recipe, progress=report)

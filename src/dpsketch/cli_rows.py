@@ -42,7 +42,7 @@ def score(
     import pyarrow as pa
 
     from dpsketch.engines.graph import NODE
-    from dpsketch.engines.sources import read_batches
+    from dpsketch.engines.readers import read_batches
     from dpsketch.learn.saved import load_model
     from dpsketch.learn.scoring import input_columns, scores
 

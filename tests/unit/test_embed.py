@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch.embed import fit_embedding
+from dpsketch.engines.fit_embedding import fit_embedding
 from dpsketch.errors import SourceError
 
 NAMES = [f"c{j}" for j in range(24)]

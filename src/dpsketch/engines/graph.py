@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsketch.encoding.arrow import sorted_distinct, whole_numbers
-from dpsketch.engines.sources import Progress, read_batches
+from dpsketch.engines.readers import Progress, read_batches
 from dpsketch.errors import SourceError
 
 FILES = 64

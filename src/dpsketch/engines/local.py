@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.arrow import encode, unit_ids
 from dpsketch.encoding.records import Records
-from dpsketch.engines.sampling import Reservoir, kept_rows, kept_units
-from dpsketch.engines.sources import Progress, read_batches
+from dpsketch.engines.readers import Progress, read_batches
+from dpsketch.engines.row_sampling import Reservoir, kept_rows, kept_units
 from dpsketch.engines.units import UnitSelection
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import LARGE, BoundMap, BoundTable, Sums

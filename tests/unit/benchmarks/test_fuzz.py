@@ -11,7 +11,8 @@ import pytest
 from benchmarks.fuzz import __main__ as driver
 
 from dpsketch.encoding import layouts
-from dpsketch.engines import csv, sources
+from dpsketch.engines import csv
+from dpsketch.engines import readers as sources
 from dpsketch.schema import schema
 
 CASES, SEED = 60, 20260101

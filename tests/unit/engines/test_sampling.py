@@ -17,7 +17,7 @@ import dpsketch as dps
 from conftest import TestStream
 from dpsketch.calibration import part_sensitivity
 from dpsketch.encoding.records import Records
-from dpsketch.engines.sampling import Reservoir, kept_rows, kept_units
+from dpsketch.engines.row_sampling import Reservoir, kept_rows, kept_units
 from dpsketch.errors import MergeError, RecipeError
 from dpsketch.maps.base import Sensitivity
 from dpsketch.schema.relation import Relation
@@ -56,7 +56,7 @@ def reservoir(count: int, rows: list[int], keys: list[int], batches: list[int]) 
     """The sample, sorted, of rows that come with keys, in batches."""
     found = Reservoir(count, Keys([word for key in keys for word in divmod(key, 2**32)]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpsketch.engines.sampling._SLACK", 3)  # select on the way
+        patch.setattr("dpsketch.engines.row_sampling._SLACK", 3)  # select on the way
         for part in np.split(np.array(rows, np.int16), batches):
             found.add(Records(part[None, :]))
         kept = found.kept()
@@ -98,7 +98,7 @@ def test_a_count_keeps_so_many(rows: int) -> None:
 
 
 def test_every_row_is_as_likely_and_rows_are_distinct(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpsketch.engines.sampling._SLACK", 7)
+    monkeypatch.setattr("dpsketch.engines.row_sampling._SLACK", 7)
     stream, times = TestStream(), np.zeros(40, int)
     for _ in range(3000):
         found = Reservoir(10, stream)

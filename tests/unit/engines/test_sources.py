@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpsketch.engines.sources import data_files, read_batches, source_columns
+from dpsketch.engines.readers import data_files, read_batches, source_columns
 from dpsketch.errors import SourceError
 
 LOGS = {

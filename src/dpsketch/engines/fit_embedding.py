@@ -10,7 +10,7 @@ import numpy as np
 
 from dpsketch.encoding.arrow import encode
 from dpsketch.encoding.records import concatenated
-from dpsketch.engines.sources import read_batches
+from dpsketch.engines.readers import read_batches
 from dpsketch.errors import SourceError
 from dpsketch.maps.base import check_whole
 from dpsketch.maps.hashed.embedding import Embedding
