@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import dpsketch as dps
-from dpsketch.audit import Audit, audit
+from dpsketch.auditing import Audit, audit
 from dpsketch.schema.relation import Relation
 
 COLUMNS = {

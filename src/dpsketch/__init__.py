@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 import dpsketch.numerics.started  # noqa: F401
 
 if TYPE_CHECKING:
-    from dpsketch.density_planning import density_plan
     from dpsketch.engines.fit_embedding import fit_embedding
     from dpsketch.engines.local import Local, accumulate
     from dpsketch.errors import DpsketchError, FitWarning
-    from dpsketch.grid_plan import plan_grid
     from dpsketch.learn.answer import Answer
     from dpsketch.learn.clusters.kmeans import KMeans
     from dpsketch.learn.clusters.mixture import GaussianMixture
@@ -47,14 +45,16 @@ if TYPE_CHECKING:
     from dpsketch.maps.tables.marginals import Marginals
     from dpsketch.maps.tables.pairs import Pairs
     from dpsketch.maps.tables.totals import Totals
-    from dpsketch.planning import plan
+    from dpsketch.planning.density_forecast import density_plan
+    from dpsketch.planning.forecast import plan
+    from dpsketch.planning.grid_forecast import plan_grid
+    from dpsketch.planning.task_forecast import plan_task
     from dpsketch.privacy.budget import Budget
     from dpsketch.recipe.recipe import Only, Part, Recipe, RowSampling
     from dpsketch.schema.schema import Schema
     from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.release import release
     from dpsketch.sketch.released import ReleasedSketch
-    from dpsketch.task_plan import plan_task
 
 __all__ = [
     "PCA",
@@ -168,16 +168,16 @@ _HOMES = {
     "Totals": "maps.tables.totals",
     "View": "learn.view",
     "accumulate": "engines.local",
-    "density_plan": "density_planning",
+    "density_plan": "planning.density_forecast",
     "find_modes": "learn.density.modes",
     "fit_embedding": "engines.fit_embedding",
     "fit_loss": "learn.models.losses",
     "fit_sklearn": "learn.models.wrapped",
     "load_model": "learn.saved",
     "open": "learn.view",
-    "plan": "planning",
-    "plan_grid": "grid_plan",
-    "plan_task": "task_plan",
+    "plan": "planning.forecast",
+    "plan_grid": "planning.grid_forecast",
+    "plan_task": "planning.task_forecast",
     "release": "sketch.release",
     "save_model": "learn.saved",
     "tighten": "learn.tighter",

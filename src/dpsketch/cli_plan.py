@@ -28,7 +28,7 @@ from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.privacy.budget import Budget
 
 if TYPE_CHECKING:
-    from dpsketch.planning import Forecast
+    from dpsketch.planning.forecast import Forecast
 
 
 def audit(
@@ -48,8 +48,8 @@ def audit(
 
     Prints a lower bound of the budget that the attack proves to be spent. Exits with 1 if it is above the claim.
     """
-    from dpsketch.audit import audit as attack
-    from dpsketch.audit import made_up_schema
+    from dpsketch.auditing import audit as attack
+    from dpsketch.auditing import made_up_schema
     from dpsketch.recipe.recipe import Recipe
     from dpsketch.schema.relation import Relation
     from dpsketch.schema.schema import Schema
@@ -105,8 +105,8 @@ def plan(
     """Predict how far off answers will be, by releases of made-up tables, or whether a task can succeed; no data is
     read, nothing is spent.
     """
-    from dpsketch.planning import plan as predicted
-    from dpsketch.planning import usual_queries
+    from dpsketch.planning.forecast import plan as predicted
+    from dpsketch.planning.forecast import usual_queries
     from dpsketch.recipe.recipe import Recipe
     from dpsketch.schema.schema import Schema
 

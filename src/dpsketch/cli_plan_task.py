@@ -28,7 +28,7 @@ def print_task_plan(
     as_json: bool,
 ) -> None:
     """Without a schema `columns` is how many there are, with one it names some of them."""
-    from dpsketch.task_plan import TASKS, made_up_columns, plan_task, plot_region
+    from dpsketch.planning.task_forecast import TASKS, made_up_columns, plan_task, plot_region
 
     kind, colon, value = task.partition(":")
     formulas = kind in ("density", "synthetic")
@@ -73,7 +73,7 @@ def _print_density(
     bandwidth: float | None,
     as_json: bool,
 ) -> None:
-    from dpsketch.density_planning import density_plan
+    from dpsketch.planning.density_forecast import density_plan
 
     plans = [density_plan(facts, rows, budget, names, bandwidth) for budget in budgets]
     if as_json:
@@ -94,7 +94,7 @@ def _print_density(
 def _print_grid(
     facts: Schema, rows: int | None, budgets: Sequence[Budget], names: list[str] | None, as_json: bool
 ) -> None:
-    from dpsketch.grid_plan import plan_grid
+    from dpsketch.planning.grid_forecast import plan_grid
 
     plans = [plan_grid(facts, rows, budget, names) for budget in budgets]
     if as_json:

@@ -24,9 +24,9 @@ from benchmarks.audits import (
 
 import dpsketch as dps
 from conftest import TestStream
-from dpsketch import audit as module
+from dpsketch import auditing as module
 from dpsketch import calibration as calibration_module
-from dpsketch.audit import audit, lower_bound, made_up_schema
+from dpsketch.auditing import audit, lower_bound, made_up_schema
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, Sensitivity
 from dpsketch.noise.keystream import Keystream

@@ -10,8 +10,8 @@ import dpsketch as dps
 from dpsketch.engines.graph import graph_schema, neighbour_sets
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap
+from dpsketch.planning.task_forecast import made_up_columns
 from dpsketch.recipe.sizes import counter_noise, graph_rows, race_rows, table_bins
-from dpsketch.task_plan import made_up_columns
 
 
 def chosen(recipe: dps.Recipe) -> FeatureMap:

@@ -19,9 +19,9 @@ from dpsketch.encoding.arrow import encode
 from dpsketch.errors import BudgetError, QueryError, RecipeError
 from dpsketch.learn.points import Frame
 from dpsketch.learn.products import bootstrap, released
-from dpsketch.planning import Forecast, Prediction, usual_queries
+from dpsketch.planning.forecast import Forecast, Prediction, usual_queries
+from dpsketch.planning.simulation import MadeUp, made_up_table
 from dpsketch.schema.schema import MISSING
-from dpsketch.simulation import MadeUp, made_up_table
 
 SMALL = dps.Recipe([dps.Part(dps.Count(), 0.1), dps.Part(dps.Histogram(bins=16), 0.9)])
 ONE = [dps.Budget(1.0)]
@@ -90,7 +90,7 @@ def test_the_truth_is_what_duckdb_says(query: str, schema: dps.Schema) -> None:
 
 def test_more_rows_than_are_made_up(seeded: None, schema: dps.Schema, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mean's error falls with the rows; a count's does not, and its answers are as large as declared."""
-    monkeypatch.setattr("dpsketch.planning.MOST_ROWS", 2000)
+    monkeypatch.setattr("dpsketch.planning.forecast.MOST_ROWS", 2000)
     queries = ["select count(*) from sketch where member", "select avg(height) from sketch"]
     few, many = (dps.plan(schema, queries, ONE, rows, SMALL, 20) for rows in (2000, 100_000))
     (few_count, few_mean), (many_count, many_mean) = few.predictions, many.predictions

@@ -11,7 +11,7 @@ import dpsketch as dps
 from conftest import MIXED
 from dpsketch.calibration import noise_variance
 from dpsketch.errors import RecipeError
-from dpsketch.noise_to_signal import SumsNoise
+from dpsketch.planning.noise_to_signal import SumsNoise
 from dpsketch.recipe.sizes import (
     LEAST_COUNT_SHARE,
     MOST_FINE_CELLS,

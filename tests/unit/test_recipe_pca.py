@@ -5,8 +5,8 @@ import pytest
 import dpsketch as dps
 from dpsketch.errors import RecipeError
 from dpsketch.maps.registry import map_from_dict
+from dpsketch.planning.task_forecast import made_up_columns
 from dpsketch.recipe.sizes import pca_directions
-from dpsketch.task_plan import made_up_columns
 
 
 def test_covariances_get_second_moments_with_means() -> None:

@@ -10,7 +10,7 @@ import pytest
 import dpsketch as dps
 from command_line import called
 from dpsketch.errors import RecipeError
-from dpsketch.task_plan import acceptable_rows, made_up_columns
+from dpsketch.planning.task_forecast import acceptable_rows, made_up_columns
 
 
 @pytest.mark.parametrize(("rows", "paper"), [(10**4, 0.14), (10**6, 0.0014)])

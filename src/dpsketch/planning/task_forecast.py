@@ -18,7 +18,7 @@ from dpsketch.maps.moments.quadratic import BoundQuadratic
 from dpsketch.maps.subsampled import MOST_BLOCKS, Subsampled
 from dpsketch.maps.tables.count import Count
 from dpsketch.maps.tables.histogram import BoundHistogram, Histogram
-from dpsketch.noise_to_signal import NoiseToSignal, SumsNoise
+from dpsketch.planning.noise_to_signal import NoiseToSignal, SumsNoise
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.ready import cluster_tables
 from dpsketch.recipe.recipe import Part, Recipe, RowSampling, declared_rows
