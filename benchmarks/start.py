@@ -26,7 +26,7 @@ RELEASE = """
 import sys
 words = "dpsketch release t.csv --schema t.toml --epsilon 1 --ledger l.db -o t.sketch --force"
 sys.argv = words.split()
-from dpsketch.cli import main
+from dpsketch.cli.app import main
 main()
 """
 

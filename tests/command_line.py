@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsketch.cli import main
+from dpsketch.cli.app import main
 
 
 @dataclass(frozen=True)

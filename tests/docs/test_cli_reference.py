@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from dpsketch.cli import app
+from dpsketch.cli.app import app
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsketch.demo import SCHEMA, make_table
+from dpsketch.cli.demo import SCHEMA, make_table
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

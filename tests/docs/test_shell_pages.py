@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from dpsketch.cli import app
-from dpsketch.demo import SCHEMA, make_table
+from dpsketch.cli.app import app
+from dpsketch.cli.demo import SCHEMA, make_table
 
 DOCS = Path(__file__).parents[2] / "docs"
 

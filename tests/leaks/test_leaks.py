@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsketch as dps
-from dpsketch.cli import main
+from dpsketch.cli.app import main
 from dpsketch.sketch.file import read_header
 
 CANARY = "xq7zsecret"

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsketch as dps
-from dpsketch.cli import main
+from dpsketch.cli.app import main
 from dpsketch.privacy.events import Release
 
 GOOD = """[privacy]

@@ -19,7 +19,7 @@ import pytest
 
 import dpsketch as dps
 from command_line import called
-from dpsketch.demo import SCHEMA, make_table
+from dpsketch.cli.demo import SCHEMA, make_table
 from dpsketch.privacy.accounting import Partition
 from dpsketch.privacy.events import Mechanism, Noise, Release
 
@@ -316,9 +316,7 @@ HEAVY = ["numba", "scipy", "sklearn", "pyarrow", "sqlalchemy", "alembic", "dp_ac
 
 def loaded(folder: Path, *words: str) -> set[str]:
     """Every module in the process when a command has run."""
-    code = (
-        "import sys\nfrom dpsketch.cli import main\ntry:\n main()\nfinally:\n sys.stderr.write(' '.join(sys.modules))"
-    )
+    code = "import sys\nfrom dpsketch.cli.app import main\ntry:\n main()\nfinally:\n sys.stderr.write(' '.join(sys.modules))"
     called = [sys.executable, "-c", code, *words]
     done = subprocess.run(called, cwd=folder, capture_output=True, text=True, check=True)
     return set(done.stderr.split())

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from command_line import called
-from dpsketch.cli_fitted import print_rows
+from dpsketch.cli.fitted import print_rows
 from planted_clusters import CENTRES, ROWS, planted
 
 SCHEMA = f"""

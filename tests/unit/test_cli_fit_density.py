@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import dpsketch as dps
-from dpsketch.cli import app
+from dpsketch.cli.app import app
 from dpsketch.errors import FileError, QueryError, RecipeError
 from planted_clusters import CENTRES, COLUMNS, ROWS, SHARES, planted
 

@@ -19,8 +19,8 @@ import pytest
 
 import dpsketch as dps
 from command_line import Said, called
-from dpsketch import process
-from dpsketch.demo import SCHEMA, make_table
+from dpsketch.cli import process
+from dpsketch.cli.demo import SCHEMA, make_table
 from dpsketch.errors import LedgerError
 from dpsketch.files.outputs import Output
 from dpsketch.sketch import release as release_module

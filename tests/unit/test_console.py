@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from dpsketch import console
+from dpsketch.cli import console
 
 
 def test_progress_shows_the_time_that_remains(monkeypatch: pytest.MonkeyPatch) -> None:

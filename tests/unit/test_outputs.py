@@ -17,7 +17,7 @@ from dpsketch.files.outputs import Output, same_file, written
 HOLD = """
 import sys, time
 from dpsketch.files.outputs import Output
-from dpsketch.process import Stopped, stop_on_signals
+from dpsketch.cli.process import Stopped, stop_on_signals
 stop_on_signals()
 try:
     with Output(sys.argv[1], secret=True) as output:

@@ -14,7 +14,7 @@ import pytest
 
 import dpsketch as dps
 from conftest import MIXED
-from dpsketch.demo import make_table
+from dpsketch.cli.demo import make_table
 from dpsketch.encoding.arrow import encode
 from dpsketch.errors import BudgetError, QueryError, RecipeError
 from dpsketch.learn.points import Frame

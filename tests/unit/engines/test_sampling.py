@@ -245,7 +245,7 @@ def test_a_recipe_file_may_sample(tmp_path: Path) -> None:
 def test_the_command_line_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import pyarrow.parquet as pq
 
-    from dpsketch.cli import main
+    from dpsketch.cli.app import main
 
     monkeypatch.chdir(tmp_path)
     pq.write_table(TABLE, "t.parquet")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import dpsketch as dps
 from conftest import SEED
-from dpsketch.cli import main
+from dpsketch.cli.app import main
 from dpsketch.errors import QueryError
 from dpsketch.learn.products.estimator import ProductEstimator
 

@@ -71,7 +71,7 @@ def _release(folder: Path, output: str) -> subprocess.CompletedProcess[str]:
     """The installed command, as a service account without a home folder runs it."""
     words = f"release t.raw --dataset t --epsilon 1 --ledger l.db -o {output}"
     return subprocess.run(
-        [sys.executable, "-c", "from dpsketch.cli import run; run()", *words.split()],
+        [sys.executable, "-c", "from dpsketch.cli.app import run; run()", *words.split()],
         cwd=folder,
         env=os.environ | {"HOME": "/proc/none", "XDG_CACHE_HOME": str(folder / "cache")},
         capture_output=True,

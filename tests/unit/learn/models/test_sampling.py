@@ -10,7 +10,7 @@ from pyarrow import csv, parquet
 from typer.testing import CliRunner
 
 import dpsketch as dps
-from dpsketch.cli import app
+from dpsketch.cli.app import app
 from dpsketch.errors import FileError, QueryError
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table as RichTable
 
-from dpsketch.console import (
+from dpsketch.cli.console import (
     Delta,
     Epsilon,
     Force,
@@ -114,7 +114,7 @@ def plan(
         check_png(plot, force, schema, recipe)
     budgets = [Budget(number, delta) for number in _numbers(epsilon)]
     if task is not None:
-        from dpsketch.cli_plan_task import print_task_plan
+        from dpsketch.cli.plan_task import print_task_plan
 
         if query or recipe is not None:
             raise RecipeError("a task brings its own recipe and has no queries", "leave out --recipe and --query")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsketch.console import Force, check_free, err, progress_bar
+from dpsketch.cli.console import Force, check_free, err, progress_bar
 from dpsketch.errors import FileError
 from dpsketch.files.outputs import written
 

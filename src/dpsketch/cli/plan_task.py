@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.table import Table as RichTable
 
-from dpsketch.cli_recipe import bandwidth_of
-from dpsketch.console import err, listed, out
+from dpsketch.cli.console import err, listed, out
+from dpsketch.cli.recipe_choice import bandwidth_of
 from dpsketch.errors import RecipeError
 from dpsketch.privacy.budget import Budget
 from dpsketch.schema.schema import Schema

@@ -12,7 +12,7 @@ import typer
 from rich.measure import Measurement
 from rich.table import Table as RichTable
 
-from dpsketch.console import check_free, check_png, err, out, print_json
+from dpsketch.cli.console import check_free, check_png, err, out, print_json
 from dpsketch.errors import QueryError
 
 if TYPE_CHECKING:

@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from dpsketch.cli_fit import fit_app
-from dpsketch.cli_ledger import ledger_app, spent_text
-from dpsketch.cli_plan import audit, plan
-from dpsketch.cli_recipe import Clusters, Columns, Frequencies, OnlyRows, Purpose, Snapshot, chosen_recipe, next_steps
-from dpsketch.cli_rows import sample, score
-from dpsketch.console import (
+from dpsketch.cli.console import (
     Delta,
     Epsilon,
     Force,
@@ -37,10 +32,24 @@ from dpsketch.console import (
     unprintable,
     warnings_told,
 )
+from dpsketch.cli.fit import fit_app
+from dpsketch.cli.ledger_verbs import ledger_app, spent_text
+from dpsketch.cli.plan import audit, plan
+from dpsketch.cli.process import Stopped, check_stopped, ignore_signals, prepare_streams, stop_on_signals
+from dpsketch.cli.recipe_choice import (
+    Clusters,
+    Columns,
+    Frequencies,
+    OnlyRows,
+    Purpose,
+    Snapshot,
+    chosen_recipe,
+    next_steps,
+)
+from dpsketch.cli.row_verbs import sample, score
 from dpsketch.errors import BudgetError, DpsketchError, FileError, MergeError, PublicNote, visible, visible_lines
 from dpsketch.files.outputs import Output, written
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
-from dpsketch.process import Stopped, check_stopped, ignore_signals, prepare_streams, stop_on_signals
 
 if TYPE_CHECKING:
     from dpsketch.learn.sql import Table
@@ -360,7 +369,7 @@ def merge(
 @app.command()
 def demo(folder: Annotated[Path, typer.Argument(help="Where to write the demo's files.")] = Path("demo")) -> None:
     """Make up a table of 100,000 rows, release it at epsilon 1, and compare answers with the truth."""
-    from dpsketch.demo import run_demo
+    from dpsketch.cli.demo import run_demo
 
     run_demo(folder, out)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpsketch.console import listed
+from dpsketch.cli.console import listed
 from dpsketch.errors import RecipeError
 
 if TYPE_CHECKING:

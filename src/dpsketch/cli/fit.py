@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsketch.cli_fit_density import anomaly, density, modes
-from dpsketch.cli_fit_models import classifier, linear, logistic
-from dpsketch.cli_fitted import Columns, Format, Save, Seed, check, keep, print_rows
-from dpsketch.console import Force, err, listed, out, progress_bar, warnings_told
+from dpsketch.cli.console import Force, err, listed, out, progress_bar, warnings_told
+from dpsketch.cli.fit_density import anomaly, density, modes
+from dpsketch.cli.fit_models import classifier, linear, logistic
+from dpsketch.cli.fitted import Columns, Format, Save, Seed, check, keep, print_rows
 
 if TYPE_CHECKING:
     from dpsketch.learn.clusters.kmeans import KMeans

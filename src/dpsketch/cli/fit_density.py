@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsketch.cli_fitted import Columns, Format, Save, Seed, check, keep, print_rows
-from dpsketch.console import Force, err, listed, out, warnings_told
+from dpsketch.cli.console import Force, err, listed, out, warnings_told
+from dpsketch.cli.fitted import Columns, Format, Save, Seed, check, keep, print_rows
 from dpsketch.errors import QueryError
 
 if TYPE_CHECKING:

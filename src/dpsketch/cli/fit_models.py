@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from dpsketch.cli_fitted import Columns, Format, Save, check, keep, print_rows
-from dpsketch.console import Force, listed, out, warnings_told
+from dpsketch.cli.console import Force, listed, out, warnings_told
+from dpsketch.cli.fitted import Columns, Format, Save, check, keep, print_rows
 
 Target = Annotated[str, typer.Option(help="The column to predict.")]
 
