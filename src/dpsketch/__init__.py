@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dpsketch.engines.local import Local, accumulate
     from dpsketch.errors import DpsketchError, FitWarning
     from dpsketch.learn.answer import Answer
+    from dpsketch.learn.bounds import tighten
     from dpsketch.learn.clusters.kmeans import KMeans
     from dpsketch.learn.clusters.mixture import GaussianMixture
     from dpsketch.learn.density.anomaly import AnomalyScorer
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
     from dpsketch.learn.models.wrapped import fit_sklearn
     from dpsketch.learn.saved import load_model, save_model
-    from dpsketch.learn.tighter import tighten
     from dpsketch.learn.view import View
     from dpsketch.learn.view import open_view as open
     from dpsketch.ledger.ledger import Ledger
@@ -180,7 +180,7 @@ _HOMES = {
     "plan_task": "planning.task_forecast",
     "release": "sketch.release",
     "save_model": "learn.saved",
-    "tighten": "learn.tighter",
+    "tighten": "learn.bounds",
 }
 
 

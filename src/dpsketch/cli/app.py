@@ -52,7 +52,7 @@ from dpsketch.files.outputs import Output, written
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
 
 if TYPE_CHECKING:
-    from dpsketch.learn.sql import Table
+    from dpsketch.learn.queries import Table
     from dpsketch.ledger.ledger import Ledger
     from dpsketch.recipe.recipe import Recipe
     from dpsketch.schema.schema import Schema
@@ -110,7 +110,7 @@ def tighten(
     """Write a schema with tighter bounds, for a second release of the same table with less noise. Values outside will
     count as the bound. The first release has cost privacy; the new bounds cost no more.
     """
-    from dpsketch.learn.tighter import tighten as tightened
+    from dpsketch.learn.bounds import tighten as tightened
     from dpsketch.learn.view import open_view
     from dpsketch.schema.template import schema_text
 

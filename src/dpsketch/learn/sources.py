@@ -20,8 +20,8 @@ from dpsketch.learn.products.estimator import ProductEstimator
 from dpsketch.learn.products.released import fit_released, noisy_sums, product_parts
 from dpsketch.learn.products.single import fit_column
 from dpsketch.learn.release_noise import ReleaseNoise
-from dpsketch.learn.selection import Estimator
 from dpsketch.learn.shared import Memo, made_once
+from dpsketch.learn.sql.selection import Estimator
 from dpsketch.learn.tables import TableEstimator
 from dpsketch.maps.base import BoundMap
 from dpsketch.maps.tables.cells import Cells

@@ -13,16 +13,18 @@ import numpy as np
 
 from dpsketch.encoding.arrow import cells_array, encode_column
 from dpsketch.errors import QueryError
-from dpsketch.learn import sql
+from dpsketch.learn import queries as sql
 from dpsketch.learn.answer import Answer, Estimate, stacked
-from dpsketch.learn.expressions import condition_factors, parse_condition
 from dpsketch.learn.factors import Factor, columns_of
-from dpsketch.learn.functions import function_factor
 from dpsketch.learn.kernel_sums import KernelSums
-from dpsketch.learn.literals import find_column
 from dpsketch.learn.points import Frame
 from dpsketch.learn.release_noise import ReleaseNoise
-from dpsketch.learn.selection import (
+from dpsketch.learn.shared import Memo
+from dpsketch.learn.sources import Chosen, Sources
+from dpsketch.learn.sql.expressions import condition_factors, parse_condition
+from dpsketch.learn.sql.functions import function_factor
+from dpsketch.learn.sql.literals import find_column
+from dpsketch.learn.sql.selection import (
     Estimator,
     Selection,
     answer_in_units,
@@ -30,8 +32,6 @@ from dpsketch.learn.selection import (
     column_number,
     power_of,
 )
-from dpsketch.learn.shared import Memo
-from dpsketch.learn.sources import Chosen, Sources
 from dpsketch.maps.base import BoundMap
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.hashed.race import BoundRace

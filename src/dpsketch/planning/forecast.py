@@ -15,8 +15,8 @@ from dpsketch.engines.local import accumulate
 from dpsketch.errors import BudgetError, QueryError
 from dpsketch.files.pictures import picture
 from dpsketch.learn.answer import Answer
-from dpsketch.learn.sql import Table
-from dpsketch.learn.statement import parse_select
+from dpsketch.learn.queries import Table
+from dpsketch.learn.sql.statement import parse_select
 from dpsketch.learn.view import View
 from dpsketch.ledger.ledger import Ledger
 from dpsketch.maps.base import check_whole

@@ -9,12 +9,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsketch.encoding.arrow import encode
-from dpsketch.learn import sql
+from dpsketch.learn import queries as sql
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame
-from dpsketch.learn.selection import Selection
 from dpsketch.learn.sources import Chosen
+from dpsketch.learn.sql.selection import Selection
 from dpsketch.recipe.recipe import Only
 from dpsketch.schema.schema import OTHER, Boolean, Category, Column, Datetime, Floats, IdSet, Schema
 

@@ -22,7 +22,7 @@ from benchmarks.m2m.study import Study
 from benchmarks.m2m.tables import Table, build
 
 import dpsketch as dps
-from dpsketch.learn.expressions import parse_condition
+from dpsketch.learn.sql.expressions import parse_condition
 
 SCHEMA = dps.Schema.from_dict(
     {

@@ -6,8 +6,8 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import QueryError
-from dpsketch.learn.expressions import condition_factors, parse_condition
-from dpsketch.learn.quantities import quantity_of
+from dpsketch.learn.sql.expressions import condition_factors, parse_condition
+from dpsketch.learn.sql.quantities import quantity_of
 
 SCHEMA = dps.Schema.from_dict(
     {

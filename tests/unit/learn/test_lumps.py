@@ -8,7 +8,7 @@ import pytest
 
 import dpsketch as dps
 from conftest import SEED
-from dpsketch.learn.expressions import condition_factors, parse_condition
+from dpsketch.learn.sql.expressions import condition_factors, parse_condition
 
 ROWS = 100_000
 SCHEMA = dps.Schema.from_dict(

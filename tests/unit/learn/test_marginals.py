@@ -8,10 +8,10 @@ import pytest
 
 import dpsketch as dps
 from conftest import SEED
-from dpsketch.learn.expressions import condition_factors, parse_condition
 from dpsketch.learn.marginals import MarginalEstimator
 from dpsketch.learn.release_noise import ReleaseNoise
-from dpsketch.learn.selection import Selection
+from dpsketch.learn.sql.expressions import condition_factors, parse_condition
+from dpsketch.learn.sql.selection import Selection
 
 ROWS = 20_000
 FACTS = {

@@ -9,7 +9,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import QueryError
-from dpsketch.learn.tighter import NOTE
+from dpsketch.learn.bounds import NOTE
 from dpsketch.schema.schema import LONGEST_NOTE, Datetime, Integer, Number
 from dpsketch.schema.template import schema_text
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.literals import find_column
 from dpsketch.learn.models.design import Design, Labels, frame_of, labels_array, labels_of, numbers_of
 from dpsketch.learn.models.linear_moments import half_widths
 from dpsketch.learn.models.surrogate import Collisions, minimum
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite
-from dpsketch.learn.selection import check_arithmetic
+from dpsketch.learn.sql.literals import find_column
+from dpsketch.learn.sql.selection import check_arithmetic
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.hashed.hashes import InnerProduct
 from dpsketch.maps.hashed.race import BoundRace

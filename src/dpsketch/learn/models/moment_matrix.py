@@ -10,10 +10,10 @@ import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.factors import Factor
-from dpsketch.learn.literals import find_column
 from dpsketch.learn.models.quadratic_fit import LeastSquares, LowRank, low_rank
 from dpsketch.learn.models.spectrum import Redraw, projected
-from dpsketch.learn.selection import Selection
+from dpsketch.learn.sql.literals import find_column
+from dpsketch.learn.sql.selection import Selection
 from dpsketch.maps.base import BoundMap
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.moments.quadratic import BoundQuadratic

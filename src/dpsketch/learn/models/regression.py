@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.literals import find_column
 from dpsketch.learn.models.design import (
     STANDS_OUT,
     Classes,
@@ -23,7 +22,8 @@ from dpsketch.learn.models.linear_moments import fit_moments, moments_of
 from dpsketch.learn.models.population import Population, known_columns, spread
 from dpsketch.learn.models.scaling import Scaling
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats
-from dpsketch.learn.selection import check_arithmetic
+from dpsketch.learn.sql.literals import find_column
+from dpsketch.learn.sql.selection import check_arithmetic
 from dpsketch.learn.weights import WeightedPoints
 from dpsketch.schema.schema import Column, Floats, Number, Schema
 

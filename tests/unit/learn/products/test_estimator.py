@@ -8,8 +8,8 @@ import pytest
 
 import dpsketch as dps
 from conftest import SEED, seeded_noise
-from dpsketch.learn.expressions import condition_factors, parse_condition
-from dpsketch.learn.selection import Selection
+from dpsketch.learn.sql.expressions import condition_factors, parse_condition
+from dpsketch.learn.sql.selection import Selection
 from dpsketch.maps.tables.cells import GRID
 from dpsketch.maps.tables.marginals import BoundMarginals
 

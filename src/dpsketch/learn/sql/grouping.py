@@ -9,13 +9,13 @@ import numpy as np
 from sqlglot import exp
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.aggregates import is_aggregate
-from dpsketch.learn.expressions import CONDITIONS, branches, column_names, compared_numbers, number
 from dpsketch.learn.factors import Factor
-from dpsketch.learn.literals import find_column
 from dpsketch.learn.points import Frame
-from dpsketch.learn.quantities import every_record
-from dpsketch.learn.statement import whole_number
+from dpsketch.learn.sql.aggregates import is_aggregate
+from dpsketch.learn.sql.expressions import CONDITIONS, branches, column_names, compared_numbers, number
+from dpsketch.learn.sql.literals import find_column
+from dpsketch.learn.sql.quantities import every_record
+from dpsketch.learn.sql.statement import whole_number
 from dpsketch.schema.schema import Boolean, Category, Column, Floats, Number, Schema
 
 MOST_GROUPS = 1000

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpsketch.errors import QueryError
-from dpsketch.learn import arithmetic
-from dpsketch.learn.equality import check_equalities
 from dpsketch.learn.factors import Factor
-from dpsketch.learn.literals import decimals, find_column, is_constant, literal_number, literal_value
 from dpsketch.learn.points import Frame
+from dpsketch.learn.sql import arithmetic
+from dpsketch.learn.sql.equality import check_equalities
+from dpsketch.learn.sql.literals import decimals, find_column, is_constant, literal_number, literal_value
 from dpsketch.schema.schema import Boolean, Column, Datetime, Floats, Schema
 
 Mask = NDArray[np.bool_]

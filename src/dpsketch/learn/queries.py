@@ -12,16 +12,16 @@ import numpy as np
 from sqlglot import exp
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.aggregates import AGGREGATES, Formula, formula_of, is_aggregate
 from dpsketch.learn.answer import Answer, Estimate, stacked
-from dpsketch.learn.expressions import Mask, condition_factors, evaluate
 from dpsketch.learn.factors import Factor, product_at
-from dpsketch.learn.grouping import MOST_GROUPS, Key, key_of, text_of
 from dpsketch.learn.points import Frame
-from dpsketch.learn.quantities import empty_record
-from dpsketch.learn.selection import Selection, answer_in_units
 from dpsketch.learn.sources import Chosen
-from dpsketch.learn.statement import parse_select, whole_number
+from dpsketch.learn.sql.aggregates import AGGREGATES, Formula, formula_of, is_aggregate
+from dpsketch.learn.sql.expressions import Mask, condition_factors, evaluate
+from dpsketch.learn.sql.grouping import MOST_GROUPS, Key, key_of, text_of
+from dpsketch.learn.sql.quantities import empty_record
+from dpsketch.learn.sql.selection import Selection, answer_in_units
+from dpsketch.learn.sql.statement import parse_select, whole_number
 from dpsketch.schema.schema import OTHER, Column, Datetime, Floats, Number, Schema
 
 _BLOCK = 32

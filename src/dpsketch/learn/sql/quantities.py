@@ -10,7 +10,9 @@ import numpy as np
 from sqlglot import exp
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.expressions import (
+from dpsketch.learn.factors import Factor
+from dpsketch.learn.points import Frame
+from dpsketch.learn.sql.expressions import (
     branches,
     column_names,
     compared_numbers,
@@ -18,9 +20,7 @@ from dpsketch.learn.expressions import (
     evaluate,
     number,
 )
-from dpsketch.learn.factors import Factor
-from dpsketch.learn.literals import find_column
-from dpsketch.learn.points import Frame
+from dpsketch.learn.sql.literals import find_column
 from dpsketch.schema.schema import MISSING, Codes, Column, Floats, Schema
 
 Terms = tuple[tuple[Factor, ...], ...]  # a sum of products

@@ -9,8 +9,8 @@ import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.factors import Factor
-from dpsketch.learn.literals import find_column
 from dpsketch.learn.points import Frame
+from dpsketch.learn.sql.literals import find_column
 from dpsketch.schema.schema import Floats, Schema
 
 

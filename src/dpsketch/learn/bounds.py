@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.literals import find_column
+from dpsketch.learn.sql.literals import find_column
 from dpsketch.maps.base import check_columns
 from dpsketch.schema.schema import LONGEST_NOTE, Column, Datetime, Integer, Number, Schema, as_moment
 

@@ -14,7 +14,7 @@ import numpy as np
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer, Estimate, same_coordinates
 from dpsketch.learn.factors import Factor
-from dpsketch.learn.quantities import Numbers, Quantity, Terms, column_quantity, times
+from dpsketch.learn.sql.quantities import Numbers, Quantity, Terms, column_quantity, times
 from dpsketch.schema.schema import Boolean, Column, Datetime, Floats, Schema, as_moment, microseconds
 
 _GRID = 128

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpsketch.errors import QueryError
-from dpsketch.learn import arithmetic
 from dpsketch.learn.answer import Estimate
-from dpsketch.learn.expressions import column_names, condition_factors, not_a_number
-from dpsketch.learn.literals import decimals, literal_number
-from dpsketch.learn.quantities import Quantity, quantity_of
-from dpsketch.learn.selection import Selection, check_arithmetic, check_numeric
+from dpsketch.learn.sql import arithmetic
+from dpsketch.learn.sql.expressions import column_names, condition_factors, not_a_number
+from dpsketch.learn.sql.literals import decimals, literal_number
+from dpsketch.learn.sql.quantities import Quantity, quantity_of
+from dpsketch.learn.sql.selection import Selection, check_arithmetic, check_numeric
 from dpsketch.schema.schema import Column, Datetime, Floats, Schema
 
 AGGREGATES = (

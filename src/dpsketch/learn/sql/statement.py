@@ -6,7 +6,7 @@ import sqlglot
 from sqlglot import exp
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.expressions import checked
+from dpsketch.learn.sql.expressions import checked
 
 _CLAUSES = ("expressions", "from", "from_", "where", "group", "having", "order", "limit", "offset")
 _GROUP = ("expressions",)
