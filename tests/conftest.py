@@ -107,7 +107,7 @@ def fits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The cache of fits, elsewhere than in the home of whoever runs the tests."""
     folder = tmp_path_factory.mktemp("fits")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpsketch.learn.products.cache.user_folder", lambda _name: folder)
+        patch.setattr("dpsketch.learn.estimators.joint.fit_cache.user_folder", lambda _name: folder)
         yield folder
 
 

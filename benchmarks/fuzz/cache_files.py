@@ -14,9 +14,9 @@ from safetensors.numpy import load, save
 import dpsketch as dps
 from benchmarks.fuzz import sketch_files
 from benchmarks.fuzz.files import attempt, damaged, limits
-from dpsketch.learn.products import cache as fits
-from dpsketch.learn.products.fit import Products
-from dpsketch.learn.products.released import ReleasedProducts, with_fit
+from dpsketch.learn.estimators.joint import fit_cache as fits
+from dpsketch.learn.estimators.joint.from_release import ReleasedProducts, with_fit
+from dpsketch.learn.estimators.joint.joint_fit import Products
 from dpsketch.sketch.released import ReleasedSketch
 
 KIND = 0  # of the sketches: marginals and pair tables

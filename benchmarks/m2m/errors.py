@@ -26,11 +26,11 @@ from benchmarks.m2m.ours import released_by
 from benchmarks.m2m.questions import where
 from benchmarks.m2m.study import Study
 from benchmarks.m2m.tables import HELD_OUT, TUNED, load
+from dpsketch.learn.estimators.joint import unseen
+from dpsketch.learn.estimators.joint.from_release import fit_released
+from dpsketch.learn.estimators.joint.joint_estimator import ProductEstimator
+from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import merged
-from dpsketch.learn.products import unseen
-from dpsketch.learn.products.estimator import ProductEstimator
-from dpsketch.learn.products.released import fit_released
-from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.sql.expressions import condition_factors, parse_condition
 from dpsketch.schema.schema import Floats
 

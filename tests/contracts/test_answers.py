@@ -15,7 +15,7 @@ import pytest
 import dpsketch as dps
 from conftest import SEED, mixed_table
 from dpsketch.errors import QueryError
-from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.maps.base import FeatureMap
 from map_examples import EXAMPLES, SCHEMA
 

@@ -17,8 +17,9 @@ from conftest import MIXED
 from dpsketch.cli.demo import make_table
 from dpsketch.encoding.arrow import encode
 from dpsketch.errors import BudgetError, QueryError, RecipeError
+from dpsketch.learn.estimators.joint import bootstrap
+from dpsketch.learn.estimators.joint import from_release as released
 from dpsketch.learn.points import Frame
-from dpsketch.learn.products import bootstrap, released
 from dpsketch.planning.forecast import Forecast, Prediction, usual_queries
 from dpsketch.planning.simulation import MadeUp, made_up_table
 from dpsketch.schema.schema import MISSING

@@ -120,7 +120,7 @@ def _bandwidth(text: str | None) -> float | dict[str, float] | None:
 
 
 def _kernel(model: KernelDensity) -> str:
-    from dpsketch.learn.density.radial import Radial
+    from dpsketch.learn.estimators.radial_kernels import Radial
 
     kernel = model.kernel_
     if not isinstance(kernel, Radial):

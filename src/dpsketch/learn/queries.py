@@ -13,9 +13,9 @@ from sqlglot import exp
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer, Estimate, stacked
+from dpsketch.learn.choice import Chosen
 from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame
-from dpsketch.learn.sources import Chosen
 from dpsketch.learn.sql.aggregates import AGGREGATES, Formula, formula_of, is_aggregate
 from dpsketch.learn.sql.expressions import Mask, condition_factors, evaluate
 from dpsketch.learn.sql.grouping import MOST_GROUPS, Key, key_of, text_of

@@ -15,12 +15,12 @@ from dpsketch.encoding.arrow import cells_array, encode_column
 from dpsketch.errors import QueryError
 from dpsketch.learn import queries as sql
 from dpsketch.learn.answer import Answer, Estimate, stacked
+from dpsketch.learn.choice import Chosen, Sources
+from dpsketch.learn.estimators.kernel_sums import KernelSums
+from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, columns_of
-from dpsketch.learn.kernel_sums import KernelSums
 from dpsketch.learn.points import Frame
-from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.shared import Memo
-from dpsketch.learn.sources import Chosen, Sources
 from dpsketch.learn.sql.expressions import condition_factors, parse_condition
 from dpsketch.learn.sql.functions import function_factor
 from dpsketch.learn.sql.literals import find_column

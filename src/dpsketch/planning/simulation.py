@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from dpsketch.encoding.arrow import encode
 from dpsketch.learn import queries as sql
 from dpsketch.learn.answer import Estimate
+from dpsketch.learn.choice import Chosen
 from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame
-from dpsketch.learn.sources import Chosen
 from dpsketch.learn.sql.selection import Selection
 from dpsketch.recipe.recipe import Only
 from dpsketch.schema.schema import OTHER, Boolean, Category, Column, Datetime, Floats, IdSet, Schema

@@ -13,7 +13,7 @@ from benchmarks.fuzz import cache_files, files, model_files, sketch_files
 
 from conftest import SEED
 from dpsketch.learn import saved
-from dpsketch.learn.products import cache
+from dpsketch.learn.estimators.joint import fit_cache as cache
 from dpsketch.sketch import container
 
 

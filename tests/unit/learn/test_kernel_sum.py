@@ -148,7 +148,7 @@ def test_raw_files_are_for_their_owner_only(tmp_path: Path) -> None:
 def test_matrices_have_the_codes_of_table_cells(rng: np.random.Generator) -> None:
     """Bit for bit, for every kind of numeric column, bounds and levels."""
     from dpsketch.encoding.arrow import encode_column
-    from dpsketch.learn.kernel_sums import _Numbers
+    from dpsketch.learn.estimators.kernel_sums import _Numbers
 
     columns = {
         "a": {"kind": "number", "lower": -3.7, "upper": 1e6},

@@ -8,8 +8,8 @@ import pytest
 
 import dpsketch as dps
 from conftest import SEED
-from dpsketch.learn.marginals import MarginalEstimator
-from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.learn.estimators.marginal import MarginalEstimator
+from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.sql.expressions import condition_factors, parse_condition
 from dpsketch.learn.sql.selection import Selection
 

@@ -15,10 +15,10 @@ from conftest import SEED
 from dpsketch.encoding.records import Records
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
-from dpsketch.learn.blocks import blocks
-from dpsketch.learn.moments import MomentEstimator
-from dpsketch.learn.reduction import Reduction
-from dpsketch.learn.weights import WeightedPoints, positive_weights
+from dpsketch.learn.estimators.reduction import Reduction
+from dpsketch.learn.estimators.sum_blocks import blocks
+from dpsketch.learn.estimators.sum_regression import MomentEstimator
+from dpsketch.learn.estimators.weights import WeightedPoints, positive_weights
 from dpsketch.maps.base import FeatureMap
 
 ROWS = 20_000

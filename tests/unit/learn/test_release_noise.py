@@ -13,7 +13,7 @@ import pytest
 import dpsketch as dps
 from conftest import TestStream
 from dpsketch.errors import QueryError
-from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.maps.base import BoundTable, Sensitivity, Sums
 from dpsketch.noise.laplace import discrete_laplace
 from dpsketch.privacy.events import Mechanism, Noise

@@ -21,7 +21,7 @@ from safetensors.numpy import save
 
 import dpsketch as dps
 from dpsketch.errors import FileError, QueryError
-from dpsketch.learn.density.radial import Radial
+from dpsketch.learn.estimators.radial_kernels import Radial
 from dpsketch.learn.scoring import input_columns, scores
 from dpsketch.maps.hashed.hashes import HashFamily
 from dpsketch.sketch import container

@@ -15,9 +15,9 @@ import pytest
 
 import dpsketch as dps
 from conftest import SEED
-from dpsketch.learn import sources
-from dpsketch.learn.products import estimator
-from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.learn import choice as sources
+from dpsketch.learn.estimators.joint import joint_estimator as estimator
+from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.numerics.threads import one_thread
 
 THREADS = 16

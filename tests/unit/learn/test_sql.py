@@ -20,7 +20,7 @@ import dpsketch as dps
 from conftest import SEED
 from dpsketch.cli.app import main
 from dpsketch.errors import QueryError
-from dpsketch.learn.products.estimator import ProductEstimator
+from dpsketch.learn.estimators.joint.joint_estimator import ProductEstimator
 
 FACTS = {
     "privacy": {"rows": 2000},

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.maps.fourier.fourier import BoundFourier
 from dpsketch.maps.fourier.one_bit import BoundOneBitFourier
 from dpsketch.maps.subsampled import BoundSubsampled

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.density.full_table import Axis, FullTable
-from dpsketch.learn.density.radial import Radial
+from dpsketch.learn.estimators.radial_kernels import Radial
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, real, whole
 from dpsketch.recipe.sizes import MOST_TABLE_COLUMNS, WIDEST_CELLS
 from dpsketch.schema.schema import Floats

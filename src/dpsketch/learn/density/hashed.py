@@ -9,8 +9,8 @@ import numpy as np
 
 from dpsketch.encoding.records import Records
 from dpsketch.learn.answer import Answer
-from dpsketch.learn.density.control import Control, control_of
-from dpsketch.learn.kernel_sums import KernelSums
+from dpsketch.learn.estimators.control_variate import Control, control_of
+from dpsketch.learn.estimators.kernel_sums import KernelSums
 from dpsketch.learn.saved import Arrays, Facts, Saved, counters, read_map, real
 from dpsketch.maps.base import BoundTable, Sums
 from dpsketch.maps.hashed.hashes import HashFamily, Product

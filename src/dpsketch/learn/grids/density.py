@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
+from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.grids.cells import GridCells
 from dpsketch.learn.grids.heap import HEAVIEST
 from dpsketch.learn.grids.population import CellModel, CellRows, GridPopulation
 from dpsketch.learn.grids.search import LevelCells
 from dpsketch.learn.grids.tables import GridTable, check_recovery, grid_tables
 from dpsketch.learn.models.design import frame_of
-from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, counters, finite, integers, real, whole
 from dpsketch.maps.registry import map_from_dict
 from dpsketch.maps.tables.grid import BoundGrid

@@ -10,14 +10,14 @@ import numpy as np
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import QueryError
+from dpsketch.learn.estimators.release_noise import ReleaseNoise
+from dpsketch.learn.estimators.weights import WeightedPoints
 from dpsketch.learn.grids.cells import GridCells, Ranks
 from dpsketch.learn.grids.heap import HEAVIEST, heaviest
 from dpsketch.learn.grids.search import MOST_CELLS, LevelCells, search
 from dpsketch.learn.grids.tables import GridTable, check_recovery, grid_tables, levels_of
 from dpsketch.learn.points import Frame
-from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.shared import Memo
-from dpsketch.learn.weights import WeightedPoints
 from dpsketch.schema.schema import MISSING, Codes, Floats, Schema
 from dpsketch.sketch.released import ReleasedSketch
 

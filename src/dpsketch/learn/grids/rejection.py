@@ -9,8 +9,8 @@ import numpy as np
 from dpsketch.denoise.columns import fit_marginal
 from dpsketch.encoding.records import Records
 from dpsketch.errors import QueryError
+from dpsketch.learn.estimators.release_noise import ReleaseNoise, blockwise_total
 from dpsketch.learn.points import Frame, codes_in_cells
-from dpsketch.learn.release_noise import ReleaseNoise, blockwise_total
 from dpsketch.maps.base import BoundMap
 from dpsketch.maps.hashed.hashes import Euclidean
 from dpsketch.maps.hashed.race import BoundRace

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpsketch.encoding.arrow import cells_array, encode_column
 from dpsketch.errors import FitWarning, QueryError
 from dpsketch.learn.answer import Answer
-from dpsketch.learn.kernel_sums import KernelSums
+from dpsketch.learn.estimators.kernel_sums import KernelSums
 from dpsketch.learn.models.class_tables import LogOdds, log_odds, shared_evidence, slope
 from dpsketch.learn.models.design import STANDS_OUT, Labels, labels_of
 from dpsketch.learn.saved import Arrays, Facts, Saved, counters, finite, read_map, real, whole

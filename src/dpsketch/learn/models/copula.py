@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from dpsketch.learn.products.mixture import Mixture
+from dpsketch.learn.estimators.joint.product_mixture import Mixture
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.schema.schema import MISSING, Boolean, Category, Codes, Floats
 

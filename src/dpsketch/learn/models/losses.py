@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
+from dpsketch.learn.estimators.weights import WeightedPoints
 from dpsketch.learn.models.population import known_columns, spread
-from dpsketch.learn.weights import WeightedPoints
 from dpsketch.schema.schema import Floats
 
 if TYPE_CHECKING:

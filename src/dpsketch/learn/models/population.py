@@ -8,15 +8,15 @@ from typing import Protocol
 import numpy as np
 
 from dpsketch.errors import QueryError
+from dpsketch.learn.estimators.joint.draws import drawn_frame
+from dpsketch.learn.estimators.joint.from_release import ReleasedProducts
+from dpsketch.learn.estimators.joint.joint_fit import Products
+from dpsketch.learn.estimators.joint.unseen import SMOOTH
+from dpsketch.learn.estimators.sum_regression import MomentEstimator
+from dpsketch.learn.estimators.weights import WeightedPoints
 from dpsketch.learn.models.copula import Copula
-from dpsketch.learn.moments import MomentEstimator
 from dpsketch.learn.points import Frame
-from dpsketch.learn.products.draws import drawn_frame
-from dpsketch.learn.products.fit import Products
-from dpsketch.learn.products.released import ReleasedProducts
-from dpsketch.learn.products.unseen import SMOOTH
 from dpsketch.learn.shared import Memo
-from dpsketch.learn.weights import WeightedPoints
 from dpsketch.schema.schema import Floats, Schema, nearest
 
 ROWS = 1 << 16

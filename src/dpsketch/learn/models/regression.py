@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dpsketch.errors import QueryError
+from dpsketch.learn.estimators.weights import WeightedPoints
 from dpsketch.learn.models.design import (
     STANDS_OUT,
     Classes,
@@ -24,7 +25,6 @@ from dpsketch.learn.models.scaling import Scaling
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats
 from dpsketch.learn.sql.literals import find_column
 from dpsketch.learn.sql.selection import check_arithmetic
-from dpsketch.learn.weights import WeightedPoints
 from dpsketch.schema.schema import Column, Floats, Number, Schema
 
 if TYPE_CHECKING:

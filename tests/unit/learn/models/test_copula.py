@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+from dpsketch.learn.estimators.joint.product_mixture import Mixture
 from dpsketch.learn.models.copula import Copula, polychoric
-from dpsketch.learn.products.mixture import Mixture
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.schema.schema import Number
 

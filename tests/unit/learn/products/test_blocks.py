@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dpsketch.learn.products.blocks import Blocks
+from dpsketch.learn.estimators.joint.table_matrix import Blocks
 
 BLOCKS = Blocks([2, 0, 3])
 

@@ -13,9 +13,9 @@ from safetensors.numpy import load, save
 
 import dpsketch as dps
 from conftest import SEED, seeded_noise
-from dpsketch.learn.products import cache
-from dpsketch.learn.products import released as released_products
-from dpsketch.learn.products.fit import Products
+from dpsketch.learn.estimators.joint import fit_cache as cache
+from dpsketch.learn.estimators.joint import from_release as released_products
+from dpsketch.learn.estimators.joint.joint_fit import Products
 
 COLUMNS = ("x", "y", "z")
 SCHEMA = dps.Schema.from_dict(

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from dpsketch.denoise.columns import ColumnSummary
-from dpsketch.learn.products.blocks import Blocks
-from dpsketch.learn.products.descent import fit_mixture
-from dpsketch.learn.products.fit import NoisySums, fit_products
+from dpsketch.learn.estimators.joint.descent import fit_mixture
+from dpsketch.learn.estimators.joint.joint_fit import NoisySums, fit_products
+from dpsketch.learn.estimators.joint.table_matrix import Blocks
 
 ROWS = 10_000.0
 SIZES = (6, 5, 4, 3)

@@ -3,7 +3,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpsketch.learn.products.mixture import Mixture
+from dpsketch.learn.estimators.joint.product_mixture import Mixture
 
 CELLS = (4, 3, 5)
 

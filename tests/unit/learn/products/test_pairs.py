@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from dpsketch.learn.products.blocks import Blocks
-from dpsketch.learn.products.pairs import (
+from dpsketch.learn.estimators.joint.denoised_pairs import (
     common_dependence,
     contrast_of,
     contrasts,
@@ -10,6 +9,7 @@ from dpsketch.learn.products.pairs import (
     shrink_smooth,
     table_of,
 )
+from dpsketch.learn.estimators.joint.table_matrix import Blocks
 
 SIZE = 8
 SHARES = list(np.random.default_rng(0).dirichlet(np.full(SIZE, 5.0), 6))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dpsketch.denoise.columns import Marginal
-from dpsketch.learn.products.refine import COARSE, refine
+from dpsketch.learn.estimators.joint.refine import COARSE, refine
 
 BINS = 40
 

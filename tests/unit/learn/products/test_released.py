@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch.learn.products.released import fit_released, noisy_sums, product_parts
+from dpsketch.learn.estimators.joint.from_release import fit_released, noisy_sums, product_parts
 
 SCHEMA = dps.Schema.from_dict(
     {

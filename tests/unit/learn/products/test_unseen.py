@@ -10,7 +10,7 @@ import pytest
 
 import dpsketch as dps
 from conftest import SEED
-from dpsketch.learn.products.unseen import together
+from dpsketch.learn.estimators.joint.unseen import together
 
 ROWS = 40_000
 

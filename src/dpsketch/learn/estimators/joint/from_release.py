@@ -11,9 +11,9 @@ import numpy as np
 
 from dpsketch.denoise.columns import ColumnSummary
 from dpsketch.denoise.heaping import Lumps, lumpiness
-from dpsketch.learn.products.bootstrap import refits
-from dpsketch.learn.products.fit import NoisySums, Products
-from dpsketch.learn.release_noise import ReleaseNoise, released_totals
+from dpsketch.learn.estimators.joint.bootstrap import refits
+from dpsketch.learn.estimators.joint.joint_fit import NoisySums, Products
+from dpsketch.learn.estimators.release_noise import ReleaseNoise, released_totals
 from dpsketch.learn.shared import made_once
 from dpsketch.maps.tables.cells import GRID, Cells
 from dpsketch.maps.tables.contrasts import BoundContrasts, PairMap, marginals_for

@@ -12,17 +12,17 @@ import numpy as np
 from dpsketch.denoise.columns import ColumnSummary, GroupTotals
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
-from dpsketch.learn.blocks import Block, blocks
-from dpsketch.learn.marginals import MarginalEstimator
-from dpsketch.learn.moments import METHODS, MomentEstimator
-from dpsketch.learn.products.cache import cached_fit
-from dpsketch.learn.products.estimator import ProductEstimator
-from dpsketch.learn.products.released import fit_released, noisy_sums, product_parts
-from dpsketch.learn.products.single import fit_column
-from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.learn.estimators.joint.fit_cache import cached_fit
+from dpsketch.learn.estimators.joint.from_release import fit_released, noisy_sums, product_parts
+from dpsketch.learn.estimators.joint.joint_estimator import ProductEstimator
+from dpsketch.learn.estimators.joint.single import fit_column
+from dpsketch.learn.estimators.marginal import MarginalEstimator
+from dpsketch.learn.estimators.release_noise import ReleaseNoise
+from dpsketch.learn.estimators.small_table import TableEstimator
+from dpsketch.learn.estimators.sum_blocks import Block, blocks
+from dpsketch.learn.estimators.sum_regression import METHODS, MomentEstimator
 from dpsketch.learn.shared import Memo, made_once
 from dpsketch.learn.sql.selection import Estimator
-from dpsketch.learn.tables import TableEstimator
 from dpsketch.maps.base import BoundMap
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.contrasts import BoundContrasts, marginals_for

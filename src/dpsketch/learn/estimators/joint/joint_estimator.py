@@ -12,13 +12,13 @@ import numpy as np
 
 from dpsketch.denoise.heaping import CERTAIN
 from dpsketch.learn.answer import Estimate, stacked
+from dpsketch.learn.estimators.joint import unseen
+from dpsketch.learn.estimators.joint.bootstrap import REFITS
+from dpsketch.learn.estimators.joint.draws import drawn_frame, shares_in_cells
+from dpsketch.learn.estimators.joint.from_release import ReleasedProducts
+from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, columns_of, merged, product_at
 from dpsketch.learn.points import ColumnPoints, Frame, codes_in_cells, lumped
-from dpsketch.learn.products import unseen
-from dpsketch.learn.products.bootstrap import REFITS
-from dpsketch.learn.products.draws import drawn_frame, shares_in_cells
-from dpsketch.learn.products.released import ReleasedProducts
-from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.shared import Latest, Memo, made_once
 from dpsketch.schema.schema import Floats, Schema
 

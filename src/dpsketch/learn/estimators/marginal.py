@@ -10,9 +10,9 @@ import numpy as np
 from dpsketch.denoise.columns import ColumnSummary
 from dpsketch.denoise.heaping import CERTAIN, Lumps, lumpiness
 from dpsketch.learn.answer import Estimate
+from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, asked_of, product_at
 from dpsketch.learn.points import ColumnPoints, lumped
-from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.maps.tables.cells import GRID, POSITION_GRID
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.schema.schema import SPAN, Floats, Schema

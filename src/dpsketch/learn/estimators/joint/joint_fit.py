@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.denoise.columns import ColumnSummary, GroupTotals, Marginal, fit_marginal
-from dpsketch.learn.products.blocks import Blocks
-from dpsketch.learn.products.descent import fit_mixture
-from dpsketch.learn.products.mixture import Mixture
-from dpsketch.learn.products.pairs import find_dependence, table_of
-from dpsketch.learn.products.refine import refine, shares_inside
+from dpsketch.learn.estimators.joint.denoised_pairs import find_dependence, table_of
+from dpsketch.learn.estimators.joint.descent import fit_mixture
+from dpsketch.learn.estimators.joint.product_mixture import Mixture
+from dpsketch.learn.estimators.joint.refine import refine, shares_inside
+from dpsketch.learn.estimators.joint.table_matrix import Blocks
 from dpsketch.schema.schema import Floats
 
 COMPONENTS = 200

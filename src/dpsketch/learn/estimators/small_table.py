@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from dpsketch.learn.answer import Estimate
+from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame, cell_points
-from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.maps.tables.histogram import Binning, BoundHistogram
 from dpsketch.numerics.nonnegative import project_to_simplex
 from dpsketch.schema.schema import Floats, Schema

@@ -24,11 +24,11 @@ import dpsketch.fitting
 import dpsketch.learn.products
 from dpsketch.denoise.columns import SMOOTHING, Marginal
 from dpsketch.files.user_cache import user_folder
-from dpsketch.learn import release_noise
-from dpsketch.learn.products.bootstrap import REFITS
-from dpsketch.learn.products.fit import Products
-from dpsketch.learn.products.mixture import Mixture
-from dpsketch.learn.products.released import ReleasedProducts, fit_released, with_fit
+from dpsketch.learn.estimators import release_noise
+from dpsketch.learn.estimators.joint.bootstrap import REFITS
+from dpsketch.learn.estimators.joint.from_release import ReleasedProducts, fit_released, with_fit
+from dpsketch.learn.estimators.joint.joint_fit import Products
+from dpsketch.learn.estimators.joint.product_mixture import Mixture
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.schema.schema import Floats
 from dpsketch.sketch import adaptive as pooling

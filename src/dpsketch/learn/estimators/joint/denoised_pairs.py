@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.learn.products.blocks import Blocks
+from dpsketch.learn.estimators.joint.table_matrix import Blocks
 from dpsketch.schema.schema import Floats
 
 COMMON_STEPS, SMOOTH_STEPS = 30, 15

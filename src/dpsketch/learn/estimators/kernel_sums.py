@@ -20,13 +20,13 @@ from dpsketch.encoding.levels import number_levels
 from dpsketch.encoding.records import IdSets, Records
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
-from dpsketch.learn.release_noise import blockwise_total
+from dpsketch.learn.estimators.release_noise import blockwise_total
 from dpsketch.maps.base import Sums
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.schema.schema import LOWEST, MISSING, Codes, Floats, IdSet, Number, Schema
 
 if TYPE_CHECKING:
-    from dpsketch.learn.density.control import Control
+    from dpsketch.learn.estimators.control_variate import Control
 
 GROUPS = 8  # of the median of means
 _ERRORS_OF_ROWS = 4.0  # standard errors by which a bound takes the number of records to be more than is counted

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpsketch.denoise.columns import Marginal
+from dpsketch.learn.estimators.joint.joint_fit import Products
 from dpsketch.learn.points import Frame, codes_in_cells
-from dpsketch.learn.products.fit import Products
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.schema.schema import Floats, Schema
 

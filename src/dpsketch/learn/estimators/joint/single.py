@@ -8,11 +8,11 @@ import numpy as np
 
 from dpsketch.denoise.columns import ColumnSummary, GroupTotals, Marginal, fit_marginal
 from dpsketch.denoise.heaping import lumpiness
-from dpsketch.learn.products.bootstrap import REFITS, SEED, redrawn_summary
-from dpsketch.learn.products.fit import Products
-from dpsketch.learn.products.mixture import Mixture
-from dpsketch.learn.products.released import ReleasedProducts
-from dpsketch.learn.release_noise import ReleaseNoise
+from dpsketch.learn.estimators.joint.bootstrap import REFITS, SEED, redrawn_summary
+from dpsketch.learn.estimators.joint.from_release import ReleasedProducts
+from dpsketch.learn.estimators.joint.joint_fit import Products
+from dpsketch.learn.estimators.joint.product_mixture import Mixture
+from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.numerics.threads import one_thread
 

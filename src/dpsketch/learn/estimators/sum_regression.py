@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.records import Records
 from dpsketch.learn.answer import Estimate
-from dpsketch.learn.blocks import Block
+from dpsketch.learn.estimators.reduction import Reduction
+from dpsketch.learn.estimators.release_noise import ReleaseNoise
+from dpsketch.learn.estimators.small_table import TableEstimator
+from dpsketch.learn.estimators.sum_blocks import Block
+from dpsketch.learn.estimators.weights import WeightedPoints, positive_weights
 from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame, bin_codes
-from dpsketch.learn.reduction import Reduction
-from dpsketch.learn.release_noise import ReleaseNoise
 from dpsketch.learn.shared import Memo, made_once
-from dpsketch.learn.tables import TableEstimator
-from dpsketch.learn.weights import WeightedPoints, positive_weights
 from dpsketch.maps.tables.histogram import Binning
 from dpsketch.numerics.nonnegative import project_to_simplex
 from dpsketch.numerics.threads import one_thread

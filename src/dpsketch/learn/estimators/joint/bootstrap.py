@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.denoise.columns import ColumnSummary, Marginal, places_in_parents
-from dpsketch.learn.products.fit import NoisySums, Products
-from dpsketch.learn.products.pairs import contrast_of
+from dpsketch.learn.estimators.joint.denoised_pairs import contrast_of
+from dpsketch.learn.estimators.joint.joint_fit import NoisySums, Products
 from dpsketch.schema.schema import Floats
 
 REFITS = 8

@@ -9,11 +9,11 @@ import numpy as np
 
 from dpsketch.denoise.columns import fit_marginal
 from dpsketch.encoding.records import Records
-from dpsketch.learn.density.radial import euclidean
+from dpsketch.learn.estimators.joint.draws import drawn_frame
+from dpsketch.learn.estimators.joint.single import independent
+from dpsketch.learn.estimators.radial_kernels import euclidean
+from dpsketch.learn.estimators.release_noise import released_totals
 from dpsketch.learn.points import Frame
-from dpsketch.learn.products.draws import drawn_frame
-from dpsketch.learn.products.single import independent
-from dpsketch.learn.release_noise import released_totals
 from dpsketch.learn.saved import Arrays, Facts, Saved, real
 from dpsketch.maps.base import Sums
 from dpsketch.maps.hashed.hashes import Euclidean
