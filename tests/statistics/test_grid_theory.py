@@ -15,9 +15,9 @@ import pytest
 
 import dpsketch as dps
 from conftest import SEED
-from dpsketch.learn.grids.cells import GridCells
 from dpsketch.learn.grids.density import GridDensity, _summed
-from dpsketch.learn.grids.tables import GridTable
+from dpsketch.learn.population.grids.grid_cells import GridCells
+from dpsketch.learn.population.grids.level_counters import GridTable
 
 ALPHA = 1e-6
 TOO_FAR = 5.8  # standard deviations: of 64 cells one is this far off with a chance below ALPHA

@@ -34,7 +34,7 @@ from dpsketch.sketch.adaptive import column_summaries
 from dpsketch.sketch.released import ReleasedSketch
 
 if TYPE_CHECKING:
-    from dpsketch.learn.models.population import Population, Rows
+    from dpsketch.learn.population.weighted_rows import Population, Rows
 
 SAMPLERS = ("auto", "cells", "heap", "rejection")
 
@@ -187,8 +187,8 @@ class Sources:
         """The joint distribution as rows with weights, if the release tells one: that of the mixture, else of the sums
         that see the most columns: the heavy cells of a grid, or points whose weights explain the sums.
         """
-        from dpsketch.learn.grids.population import GridPopulation, searchable
-        from dpsketch.learn.models.population import PointPopulation, ProductPopulation
+        from dpsketch.learn.population.grid_population import GridPopulation, searchable
+        from dpsketch.learn.population.weighted_rows import PointPopulation, ProductPopulation
 
         parts = product_parts(self._released)
         if parts is not None and self.products is not None:
@@ -213,8 +213,8 @@ class Sources:
         """What `view.sample` draws from, by the name of its method; by itself the population, or the kernel density
         of hashed counters where that is nearer to the table.
         """
-        from dpsketch.learn.grids.rejection import KernelRows, narrow_kernel
-        from dpsketch.learn.models.population import nothing_to_learn_from
+        from dpsketch.learn.population.race_rejection import KernelRows, narrow_kernel
+        from dpsketch.learn.population.weighted_rows import nothing_to_learn_from
 
         if method == "rejection":
             return KernelRows(self._released, self._noise)
@@ -226,7 +226,7 @@ class Sources:
                 raise nothing_to_learn_from()
             return self.population
         if method in ("cells", "heap"):
-            from dpsketch.learn.grids.population import GridPopulation
+            from dpsketch.learn.population.grid_population import GridPopulation
 
             return GridPopulation(self._released, self._noise, method)
         raise QueryError(f"method must be one of {', '.join(SAMPLERS)}, got {method!r} instead")

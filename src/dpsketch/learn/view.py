@@ -42,7 +42,7 @@ from dpsketch.sketch.released import ReleasedSketch
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dpsketch.learn.models.population import Population
+    from dpsketch.learn.population.weighted_rows import Population
 
 _PAIRS = 64
 _Block = tuple[list[tuple[int, int]], Estimate, str]  # pairs of columns, an estimate for each, where it comes from
@@ -193,7 +193,7 @@ class View:
     @property
     def population(self) -> Population:
         """The joint distribution of the release as rows with weights: what `sample` and models are made of."""
-        from dpsketch.learn.models.population import nothing_to_learn_from
+        from dpsketch.learn.population.weighted_rows import nothing_to_learn_from
 
         found = self._sources.population
         if found is None:
@@ -207,7 +207,7 @@ class View:
         `method` is "auto", or asks for one way: "cells" (heavy cells of a grid, coarse to fine), "heap" (the heaviest
         cells of a grid's finest level) or "rejection" (of a RACE part's kernel density).
         """
-        from dpsketch.learn.models.sampling import sample
+        from dpsketch.learn.population.sampling import sample
 
         return sample(self.schema, self._sources.rows_by(method), n, seed)
 

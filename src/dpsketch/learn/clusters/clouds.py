@@ -8,7 +8,7 @@ import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.clusters.table import CellTable
-from dpsketch.learn.models.population import Population
+from dpsketch.learn.population.weighted_rows import Population
 from dpsketch.schema.schema import LOWEST, SPAN, Floats, Schema
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from dpsketch.learn.clusters.places import Places
 from dpsketch.learn.clusters.solver import LEAST_VARIANCE, MOST_VARIANCE
 from dpsketch.learn.clusters.sums import FourierSums, holds_sums
 from dpsketch.learn.clusters.table import released_table
-from dpsketch.learn.models.population import spread
+from dpsketch.learn.population.weighted_rows import spread
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
 from dpsketch.numerics.threads import one_thread
 from dpsketch.schema.schema import Floats

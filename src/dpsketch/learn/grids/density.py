@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
-from dpsketch.learn.grids.cells import GridCells
-from dpsketch.learn.grids.heap import HEAVIEST
-from dpsketch.learn.grids.population import CellModel, CellRows, GridPopulation
-from dpsketch.learn.grids.search import LevelCells
-from dpsketch.learn.grids.tables import GridTable, check_recovery, grid_tables
 from dpsketch.learn.models.design import frame_of
+from dpsketch.learn.population.grid_population import CellModel, CellRows, GridPopulation
+from dpsketch.learn.population.grids.grid_cells import GridCells
+from dpsketch.learn.population.grids.heap import HEAVIEST
+from dpsketch.learn.population.grids.heavy_cells import LevelCells
+from dpsketch.learn.population.grids.level_counters import GridTable, check_recovery, grid_tables
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, counters, finite, integers, real, whole
 from dpsketch.maps.registry import map_from_dict
 from dpsketch.maps.tables.grid import BoundGrid
@@ -94,7 +94,7 @@ class GridDensity:
 
     def sample(self, n: int, seed: int = 0) -> pa.Table:
         """`n` rows drawn from this density. Those of `view.sample` are nearer to the table in few columns at a time."""
-        from dpsketch.learn.models.sampling import sample
+        from dpsketch.learn.population.sampling import sample
 
         self._check_fitted()
         if self._table is not None:

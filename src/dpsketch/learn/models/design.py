@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.arrow import cells_array, encode_column
 from dpsketch.errors import QueryError
-from dpsketch.learn.models.population import Population, known_columns, spread
 from dpsketch.learn.points import Frame
+from dpsketch.learn.population.weighted_rows import Population, known_columns, spread
 from dpsketch.schema.schema import Boolean, Category, Column, Datetime, Floats, Integer, Number, Schema
 
 Labels = NDArray[Any]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.estimators.weights import WeightedPoints
-from dpsketch.learn.models.population import known_columns, spread
+from dpsketch.learn.population.weighted_rows import known_columns, spread
 from dpsketch.schema.schema import Floats
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from dpsketch.learn.models.design import (
     numbers_of,
 )
 from dpsketch.learn.models.linear_moments import fit_moments, moments_of
-from dpsketch.learn.models.population import Population, known_columns, spread
 from dpsketch.learn.models.scaling import Scaling
+from dpsketch.learn.population.weighted_rows import Population, known_columns, spread
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats
 from dpsketch.learn.sql.literals import find_column
 from dpsketch.learn.sql.selection import check_arithmetic

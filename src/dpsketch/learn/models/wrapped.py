@@ -10,8 +10,8 @@ import numpy as np
 from dpsketch.errors import QueryError
 from dpsketch.learn.estimators.weights import WeightedPoints
 from dpsketch.learn.models.design import Classes, Design, design, numbers_of
-from dpsketch.learn.models.population import Population, known_columns, spread
 from dpsketch.learn.models.scaling import Scaling
+from dpsketch.learn.population.weighted_rows import Population, known_columns, spread
 from dpsketch.learn.sql.literals import find_column
 from dpsketch.learn.sql.selection import check_numeric
 from dpsketch.schema.schema import Column, Floats

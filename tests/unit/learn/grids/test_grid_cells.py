@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch.learn.grids.cells import ColumnCells, GridCells
-from dpsketch.learn.grids.heap import heaviest
-from dpsketch.learn.grids.search import Ranks, search
+from dpsketch.learn.population.grids.grid_cells import ColumnCells, GridCells
+from dpsketch.learn.population.grids.heap import heaviest
+from dpsketch.learn.population.grids.heavy_cells import Ranks, search
 from dpsketch.maps.tables.grid import Grid
 from dpsketch.numerics.nonnegative import project_to_simplex
 from dpsketch.numerics.simplex import project_groups

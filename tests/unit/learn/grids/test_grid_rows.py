@@ -15,9 +15,9 @@ import pytest
 import dpsketch as dps
 from conftest import MIXED, mixed_table
 from dpsketch.errors import QueryError
-from dpsketch.learn.grids.population import GridPopulation
-from dpsketch.learn.grids.rejection import KernelRows
-from dpsketch.learn.models.population import PointPopulation
+from dpsketch.learn.population.grid_population import GridPopulation
+from dpsketch.learn.population.race_rejection import KernelRows
+from dpsketch.learn.population.weighted_rows import PointPopulation
 
 COLUMNS = ("age", "sex", "height", "joined")
 SQUARE = {"privacy": {"rows": 20_000}, "columns": {name: {"kind": "number", "lower": 0, "upper": 1} for name in "xyz"}}

@@ -54,8 +54,8 @@ def make_table(seed: int = 1) -> pa.Table:
 @pytest.fixture(scope="session", autouse=True)
 def fewer_rows() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpsketch.learn.models.population.ROWS", 1 << 14)
-        patch.setattr("dpsketch.learn.models.population.REFIT_ROWS", 1 << 12)
+        patch.setattr("dpsketch.learn.population.weighted_rows.ROWS", 1 << 14)
+        patch.setattr("dpsketch.learn.population.weighted_rows.REFIT_ROWS", 1 << 12)
         yield
 
 

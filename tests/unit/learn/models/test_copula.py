@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from dpsketch.learn.estimators.joint.product_mixture import Mixture
-from dpsketch.learn.models.copula import Copula, polychoric
+from dpsketch.learn.population.copula import Copula, polychoric
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.schema.schema import Number
 

@@ -42,7 +42,7 @@ def test_a_seed_decides_the_rows(view: dps.View) -> None:
 
 
 def test_many_rows_come_in_blocks(view: dps.View, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpsketch.learn.models.population._BLOCK_CELLS", 8 * 300)
+    monkeypatch.setattr("dpsketch.learn.population.weighted_rows._BLOCK_CELLS", 8 * 300)
     rows = view.sample(1000)
     assert rows.num_rows == 1000
     assert rows["age"].num_chunks == 4

@@ -12,11 +12,11 @@ from dpsketch.encoding.records import Records
 from dpsketch.errors import QueryError
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.estimators.weights import WeightedPoints
-from dpsketch.learn.grids.cells import GridCells, Ranks
-from dpsketch.learn.grids.heap import HEAVIEST, heaviest
-from dpsketch.learn.grids.search import MOST_CELLS, LevelCells, search
-from dpsketch.learn.grids.tables import GridTable, check_recovery, grid_tables, levels_of
 from dpsketch.learn.points import Frame
+from dpsketch.learn.population.grids.grid_cells import GridCells, Ranks
+from dpsketch.learn.population.grids.heap import HEAVIEST, heaviest
+from dpsketch.learn.population.grids.heavy_cells import MOST_CELLS, LevelCells, search
+from dpsketch.learn.population.grids.level_counters import GridTable, check_recovery, grid_tables, levels_of
 from dpsketch.learn.shared import Memo
 from dpsketch.schema.schema import MISSING, Codes, Floats, Schema
 from dpsketch.sketch.released import ReleasedSketch

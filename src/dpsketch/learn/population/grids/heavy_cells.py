@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.learn.grids.cells import GridCells, Ranks
+from dpsketch.learn.population.grids.grid_cells import GridCells, Ranks
 from dpsketch.numerics.simplex import project_groups
 from dpsketch.schema.schema import Floats
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.grids.cells import GridCells
-from dpsketch.learn.grids.search import Counts, LevelCells
+from dpsketch.learn.population.grids.grid_cells import GridCells
+from dpsketch.learn.population.grids.heavy_cells import Counts, LevelCells
 
 MOST_SCANNED = 1 << 26
 HEAVIEST = 5000

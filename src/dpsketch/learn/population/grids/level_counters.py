@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.grids.cells import GridCells
+from dpsketch.learn.population.grids.grid_cells import GridCells
 from dpsketch.maps.base import Sums
 from dpsketch.maps.tables.grid import BoundGrid
 from dpsketch.schema.schema import Floats, Schema

@@ -14,8 +14,8 @@ from dpsketch.learn.estimators.joint.joint_fit import Products
 from dpsketch.learn.estimators.joint.unseen import SMOOTH
 from dpsketch.learn.estimators.sum_regression import MomentEstimator
 from dpsketch.learn.estimators.weights import WeightedPoints
-from dpsketch.learn.models.copula import Copula
 from dpsketch.learn.points import Frame
+from dpsketch.learn.population.copula import Copula
 from dpsketch.learn.shared import Memo
 from dpsketch.schema.schema import Floats, Schema, nearest
 

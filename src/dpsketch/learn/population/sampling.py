@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.models.population import Rows
 from dpsketch.learn.points import Frame
+from dpsketch.learn.population.weighted_rows import Rows
 from dpsketch.schema.schema import Boolean, Category, Column, Datetime, Integer, Number, Schema
 
 MOST_ROWS = 10**9
