@@ -13,7 +13,7 @@ from benchmarks.compressive.options import Options, Say
 from benchmarks.compressive.sketches import Sketches, best_error, error_of, fitted, mini_batch_error, recipe_text
 from benchmarks.data import DATA
 from benchmarks.m2m import environments
-from dpsketch.learn.clusters.places import Places
+from dpsketch.learn.models.clusters.places import Places
 from dpsketch.recipe.sizes import MOST_TABLE_COLUMNS
 from dpsketch.schema.schema import Floats
 

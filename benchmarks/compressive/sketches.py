@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 import dpsketch as dps
-from dpsketch.learn.clusters.lloyd import nearest
+from dpsketch.learn.models.clusters.lloyd import nearest
 from dpsketch.schema.schema import Floats
 
 Model = TypeVar("Model", dps.KMeans, dps.GaussianMixture)

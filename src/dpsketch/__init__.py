@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from dpsketch.errors import DpsketchError, FitWarning
     from dpsketch.learn.answer import Answer
     from dpsketch.learn.bounds import tighten
-    from dpsketch.learn.clusters.kmeans import KMeans
-    from dpsketch.learn.clusters.mixture import GaussianMixture
-    from dpsketch.learn.density.anomaly import AnomalyScorer
-    from dpsketch.learn.density.estimate import KernelDensity
-    from dpsketch.learn.density.modes import Modes, find_modes
-    from dpsketch.learn.grids.density import GridDensity
     from dpsketch.learn.models.classifier import DensityClassifier
+    from dpsketch.learn.models.clusters.kmeans import KMeans
+    from dpsketch.learn.models.clusters.mixture import GaussianMixture
+    from dpsketch.learn.models.density.anomaly import AnomalyScorer
+    from dpsketch.learn.models.density.kernel_density import KernelDensity
+    from dpsketch.learn.models.density.modes import Modes, find_modes
+    from dpsketch.learn.models.grid_density import GridDensity
     from dpsketch.learn.models.hashed_linear import HashedLinear
     from dpsketch.learn.models.losses import fit_loss
     from dpsketch.learn.models.pca import PCA
@@ -121,7 +121,7 @@ __all__ = [
 
 # Where each name lives. They are imported at first use: asking a sketch needs neither Numba nor the ledger.
 _HOMES = {
-    "AnomalyScorer": "learn.density.anomaly",
+    "AnomalyScorer": "learn.models.density.anomaly",
     "Answer": "learn.answer",
     "Budget": "privacy.budget",
     "Contrasts": "maps.tables.contrasts",
@@ -135,20 +135,20 @@ _HOMES = {
     "Fourier": "maps.fourier.fourier",
     "GaussianMixture": "learn.clusters.mixture",
     "Grid": "maps.tables.grid",
-    "GridDensity": "learn.grids.density",
+    "GridDensity": "learn.models.grid_density",
     "Grouped": "maps.grouped",
     "HashedLinear": "learn.models.hashed_linear",
     "Histogram": "maps.tables.histogram",
     "InnerProduct": "maps.hashed.hashes",
     "KMeans": "learn.clusters.kmeans",
-    "KernelDensity": "learn.density.estimate",
+    "KernelDensity": "learn.models.density.kernel_density",
     "Ledger": "ledger.ledger",
     "LinearRegression": "learn.models.regression",
     "Local": "engines.local",
     "LogisticRegression": "learn.models.regression",
     "Marginals": "maps.tables.marginals",
     "MinHash": "maps.hashed.hashes",
-    "Modes": "learn.density.modes",
+    "Modes": "learn.models.density.modes",
     "OneBitFourier": "maps.fourier.one_bit",
     "Only": "recipe.recipe",
     "PCA": "learn.models.pca",
@@ -169,7 +169,7 @@ _HOMES = {
     "View": "learn.view",
     "accumulate": "engines.local",
     "density_plan": "planning.density_forecast",
-    "find_modes": "learn.density.modes",
+    "find_modes": "learn.models.density.modes",
     "fit_embedding": "engines.fit_embedding",
     "fit_loss": "learn.models.losses",
     "fit_sklearn": "learn.models.wrapped",

@@ -15,7 +15,7 @@ import pytest
 
 import dpsketch as dps
 from conftest import SEED
-from dpsketch.learn.grids.density import GridDensity, _summed
+from dpsketch.learn.models.grid_density import GridDensity, _summed
 from dpsketch.learn.population.grids.grid_cells import GridCells
 from dpsketch.learn.population.grids.level_counters import GridTable
 

@@ -13,8 +13,8 @@ from dpsketch.cli.fit_models import classifier, linear, logistic
 from dpsketch.cli.fitted import Columns, Format, Save, Seed, check, keep, print_rows
 
 if TYPE_CHECKING:
-    from dpsketch.learn.clusters.kmeans import KMeans
-    from dpsketch.learn.clusters.mixture import GaussianMixture
+    from dpsketch.learn.models.clusters.kmeans import KMeans
+    from dpsketch.learn.models.clusters.mixture import GaussianMixture
 
 fit_app = typer.Typer(
     help="Models of a released sketch; whatever is fitted costs no more privacy.",
@@ -44,7 +44,7 @@ def kmeans(
     force: Force = False,
 ) -> None:
     """Centres of clusters, largest first, in the table's units, with standard errors."""
-    from dpsketch.learn.clusters.kmeans import KMeans
+    from dpsketch.learn.models.clusters.kmeans import KMeans
 
     model = KMeans(k, method, seed)
     _fit(model, sketch, format_, plot, save, force)
@@ -68,7 +68,7 @@ def gmm(
     force: Force = False,
 ) -> None:
     """Components of a Gaussian mixture, largest first, with standard errors."""
-    from dpsketch.learn.clusters.mixture import GaussianMixture
+    from dpsketch.learn.models.clusters.mixture import GaussianMixture
 
     model = GaussianMixture(k, covariance, seed)
     _fit(model, sketch, format_, plot, save, force)

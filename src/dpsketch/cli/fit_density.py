@@ -12,7 +12,7 @@ from dpsketch.cli.fitted import Columns, Format, Save, Seed, check, keep, print_
 from dpsketch.errors import QueryError
 
 if TYPE_CHECKING:
-    from dpsketch.learn.density.estimate import KernelDensity
+    from dpsketch.learn.models.density.kernel_density import KernelDensity
 
 Sketch = Annotated[Path, typer.Argument(help="A release made with --for density, anomaly or graph.")]
 
@@ -37,7 +37,7 @@ def density(
     force: Force = False,
 ) -> None:
     """Kernel densities: prints what they are made of. Keep them with --save, ask them with `dpsketch score`."""
-    from dpsketch.learn.density.estimate import KernelDensity
+    from dpsketch.learn.models.density.kernel_density import KernelDensity
     from dpsketch.learn.view import open_view
 
     check(sketch, format_, plot, save, force)
@@ -68,7 +68,7 @@ def anomaly(
     force: Force = False,
 ) -> None:
     """Anomaly scores: prints the threshold. Keep them with --save, score rows with `dpsketch score`."""
-    from dpsketch.learn.density.anomaly import AnomalyScorer
+    from dpsketch.learn.models.density.anomaly import AnomalyScorer
     from dpsketch.learn.view import open_view
 
     check(sketch, format_, None, save, force)
@@ -93,7 +93,7 @@ def modes(
     seed: Seed = 0,
 ) -> None:
     """Places of the highest density, the densest first, in the table's units."""
-    from dpsketch.learn.density.modes import find_modes
+    from dpsketch.learn.models.density.modes import find_modes
     from dpsketch.learn.view import open_view
 
     check(sketch, format_, None, None, False)

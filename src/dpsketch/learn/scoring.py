@@ -10,12 +10,12 @@ from dpsketch.errors import QueryError
 from dpsketch.schema.schema import IdSet
 
 if TYPE_CHECKING:
-    from dpsketch.learn.clusters.kmeans import KMeans
-    from dpsketch.learn.clusters.mixture import GaussianMixture
-    from dpsketch.learn.density.anomaly import AnomalyScorer
-    from dpsketch.learn.density.estimate import KernelDensity
-    from dpsketch.learn.grids.density import GridDensity
     from dpsketch.learn.models.classifier import DensityClassifier
+    from dpsketch.learn.models.clusters.kmeans import KMeans
+    from dpsketch.learn.models.clusters.mixture import GaussianMixture
+    from dpsketch.learn.models.density.anomaly import AnomalyScorer
+    from dpsketch.learn.models.density.kernel_density import KernelDensity
+    from dpsketch.learn.models.grid_density import GridDensity
     from dpsketch.learn.models.pca import PCA
     from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
 

@@ -43,7 +43,7 @@ def test_planted_bugs_are_found(bug: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_counters_of_one_byte_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpsketch.learn.density import hashed
+    from dpsketch.learn.models.density import hashed
 
     monkeypatch.setattr(hashed, "counters", saved.integers)
     with pytest.raises(TypeError, match="No matching definition"):

@@ -72,6 +72,6 @@ def test_an_interrupt_before_all_components_are_there_is_an_interrupt(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dpsketch.learn.clusters.decoder.best_atoms", interrupted)
+    monkeypatch.setattr("dpsketch.learn.models.clusters.decoder.best_atoms", interrupted)
     with pytest.raises(KeyboardInterrupt):
         dps.GaussianMixture(2).fit(view)

@@ -9,8 +9,8 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import QueryError
-from dpsketch.learn.clusters.places import Places
-from dpsketch.learn.clusters.sums import FourierSums, fourier_sums
+from dpsketch.learn.models.clusters.places import Places
+from dpsketch.learn.models.clusters.sums import FourierSums, fourier_sums
 from dpsketch.sketch.released import ReleasedSketch
 from planted_clusters import FOURIER, ONE_BIT, SCHEMA, STRUCTURED, SUBSAMPLED, Released, planted
 

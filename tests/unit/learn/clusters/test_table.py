@@ -12,8 +12,8 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import QueryError
-from dpsketch.learn.clusters.places import Places
-from dpsketch.learn.clusters.table import CellTable, released_table, table_sums
+from dpsketch.learn.models.clusters.places import Places
+from dpsketch.learn.models.clusters.table import CellTable, released_table, table_sums
 from dpsketch.learn.saved import load_model, save_model
 from dpsketch.schema.schema import Floats
 

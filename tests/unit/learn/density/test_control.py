@@ -10,9 +10,9 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import FileError
-from dpsketch.learn.density.hashed import Hashed, hashed_counters
 from dpsketch.learn.estimators.control_variate import DRAWN, Control
 from dpsketch.learn.estimators.kernel_sums import KernelSums
+from dpsketch.learn.models.density.hashed import Hashed, hashed_counters
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.schema.schema import Floats
 

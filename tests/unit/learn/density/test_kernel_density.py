@@ -10,9 +10,9 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import QueryError
-from dpsketch.learn.density.convolved import Convolved
-from dpsketch.learn.density.full_table import Axis, FullTable
 from dpsketch.learn.estimators import radial_kernels as radial
+from dpsketch.learn.models.density.convolved import Convolved
+from dpsketch.learn.models.density.full_table import Axis, FullTable
 from dpsketch.schema.schema import Floats
 
 SCHEMA = dps.Schema.from_dict(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.learn.density.raking import raked
+from dpsketch.learn.models.density.raking import raked
 from dpsketch.schema.schema import Floats
 
 ROWS, WIDTH = 30, 200

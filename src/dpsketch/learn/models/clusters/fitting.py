@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dpsketch.errors import FitWarning, QueryError
-from dpsketch.learn.clusters.atoms import Atoms
-from dpsketch.learn.clusters.decoder import Decoded
-from dpsketch.learn.clusters.places import Places
-from dpsketch.learn.clusters.sums import FourierSums, fourier_sums, holds_sums
-from dpsketch.learn.clusters.table import released_table, table_sums
+from dpsketch.learn.models.clusters.atoms import Atoms
+from dpsketch.learn.models.clusters.decoder import Decoded
+from dpsketch.learn.models.clusters.places import Places
+from dpsketch.learn.models.clusters.sums import FourierSums, fourier_sums, holds_sums
+from dpsketch.learn.models.clusters.table import released_table, table_sums
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
 from dpsketch.schema.schema import Floats, Schema
 
@@ -101,7 +101,7 @@ class SketchModel:
     def plot(self, path: str | Path) -> None:
         """Centres over the density of the fit in the two columns in which they differ most, as a PNG file."""
         self._check_fitted()
-        from dpsketch.learn.clusters.plot import plot_clusters
+        from dpsketch.learn.models.clusters.plot import plot_clusters
 
         plot_clusters(path, self._places, self._atoms, self._centres, self._sizes)
 

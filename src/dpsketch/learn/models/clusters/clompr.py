@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsketch.learn.clusters.atoms import Atoms, Model
-from dpsketch.learn.clusters.decoder import Decoded, decoded
-from dpsketch.learn.clusters.lloyd import Progress
-from dpsketch.learn.clusters.solver import EDGE, Priors, Solver
-from dpsketch.learn.clusters.sums import Complex, FourierSums
+from dpsketch.learn.models.clusters.atoms import Atoms, Model
+from dpsketch.learn.models.clusters.decoder import Decoded, decoded
+from dpsketch.learn.models.clusters.lloyd import Progress
+from dpsketch.learn.models.clusters.solver import EDGE, Priors, Solver
+from dpsketch.learn.models.clusters.sums import Complex, FourierSums
 from dpsketch.numerics.threads import one_thread
 from dpsketch.schema.schema import Floats
 

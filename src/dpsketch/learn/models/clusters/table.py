@@ -10,8 +10,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.learn.clusters.sums import LEAST_SPREAD, TURN, Complex, FourierSums
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
+from dpsketch.learn.models.clusters.sums import LEAST_SPREAD, TURN, Complex, FourierSums
 from dpsketch.maps.fourier.fourier import Fourier
 from dpsketch.maps.tables.histogram import Binning, BoundHistogram
 from dpsketch.numerics.simplex import project_groups

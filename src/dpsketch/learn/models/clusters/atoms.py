@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.learn.clusters.sums import Complex, FourierSums, Harmonics
+from dpsketch.learn.models.clusters.sums import Complex, FourierSums, Harmonics
 from dpsketch.schema.schema import Floats
 
 SHAPES = ("spherical", "diag", "full")

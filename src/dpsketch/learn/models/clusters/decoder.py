@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpsketch.learn.clusters.atoms import SHAPES, Atoms, Model
-from dpsketch.learn.clusters.lloyd import Progress
-from dpsketch.learn.clusters.search import best_atoms
-from dpsketch.learn.clusters.solver import Fit, Priors, Solver
-from dpsketch.learn.clusters.sums import FourierSums
+from dpsketch.learn.models.clusters.atoms import SHAPES, Atoms, Model
+from dpsketch.learn.models.clusters.lloyd import Progress
+from dpsketch.learn.models.clusters.search import best_atoms
+from dpsketch.learn.models.clusters.solver import Fit, Priors, Solver
+from dpsketch.learn.models.clusters.sums import FourierSums
 from dpsketch.numerics.threads import one_thread
 
 SCHEDULES = ((0.6, 1.0), (1.0,), (0.4, 0.7, 1.0), (0.5, 1.0))  # shares of the frequencies, by restart

@@ -14,8 +14,8 @@ from itertools import product
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.density.full_table import Axis, FullTable
 from dpsketch.learn.estimators.radial_kernels import Radial
+from dpsketch.learn.models.density.full_table import Axis, FullTable
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, real, whole
 from dpsketch.recipe.sizes import MOST_TABLE_COLUMNS, WIDEST_CELLS
 from dpsketch.schema.schema import Floats

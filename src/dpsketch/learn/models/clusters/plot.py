@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from dpsketch.files.pictures import picture
-from dpsketch.learn.clusters.atoms import Atoms
-from dpsketch.learn.clusters.places import Places
+from dpsketch.learn.models.clusters.atoms import Atoms
+from dpsketch.learn.models.clusters.places import Places
 from dpsketch.schema.schema import Floats
 
 _STEPS = 200

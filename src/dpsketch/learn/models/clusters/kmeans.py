@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.clusters.atoms import Atoms
-from dpsketch.learn.clusters.clompr import clompr
-from dpsketch.learn.clusters.clouds import Cloud, TableCloud, population_cloud
-from dpsketch.learn.clusters.decoder import Decoded, Decoder
-from dpsketch.learn.clusters.fitting import SketchModel
-from dpsketch.learn.clusters.lloyd import Progress, best_start, lloyd, moved, nearest, settled
-from dpsketch.learn.clusters.places import Places
-from dpsketch.learn.clusters.solver import LEAST_VARIANCE, MOST_VARIANCE
-from dpsketch.learn.clusters.sums import FourierSums, holds_sums
-from dpsketch.learn.clusters.table import released_table
+from dpsketch.learn.models.clusters.atoms import Atoms
+from dpsketch.learn.models.clusters.clompr import clompr
+from dpsketch.learn.models.clusters.clouds import Cloud, TableCloud, population_cloud
+from dpsketch.learn.models.clusters.decoder import Decoded, Decoder
+from dpsketch.learn.models.clusters.fitting import SketchModel
+from dpsketch.learn.models.clusters.lloyd import Progress, best_start, lloyd, moved, nearest, settled
+from dpsketch.learn.models.clusters.places import Places
+from dpsketch.learn.models.clusters.solver import LEAST_VARIANCE, MOST_VARIANCE
+from dpsketch.learn.models.clusters.sums import FourierSums, holds_sums
+from dpsketch.learn.models.clusters.table import released_table
 from dpsketch.learn.population.weighted_rows import spread
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
 from dpsketch.numerics.threads import one_thread

@@ -11,12 +11,12 @@ import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
-from dpsketch.learn.density.convolved import Convolved
-from dpsketch.learn.density.full_table import FullTable, codes_at, full_table, named, places_of
-from dpsketch.learn.density.hashed import Hashed, corrected, hashed_counters
 from dpsketch.learn.estimators import radial_kernels as radial
 from dpsketch.learn.estimators.control_variate import CORRECTED
 from dpsketch.learn.estimators.radial_kernels import Bandwidth, Radial
+from dpsketch.learn.models.density.convolved import Convolved
+from dpsketch.learn.models.density.full_table import FullTable, codes_at, full_table, named, places_of
+from dpsketch.learn.models.density.hashed import Hashed, corrected, hashed_counters
 from dpsketch.learn.points import Frame
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, real
 from dpsketch.maps.base import check_columns
@@ -155,7 +155,7 @@ class KernelDensity:
 
     def plot(self, path: str | Path) -> None:
         """A PNG file of the density over one or two columns of numbers."""
-        from dpsketch.learn.density.plot import plot_density
+        from dpsketch.learn.models.density.density_plot import plot_density
 
         self._check_fitted()
         names = tuple(self.feature_names_in_)

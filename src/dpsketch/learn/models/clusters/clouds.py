@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.clusters.table import CellTable
+from dpsketch.learn.models.clusters.table import CellTable
 from dpsketch.learn.population.weighted_rows import Population
 from dpsketch.schema.schema import LOWEST, SPAN, Floats, Schema
 

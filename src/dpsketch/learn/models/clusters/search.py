@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsketch.learn.clusters.atoms import Atoms, Model, Waves
-from dpsketch.learn.clusters.solver import EDGE, LEAST_VARIANCE, MOST_VARIANCE
-from dpsketch.learn.clusters.sums import Complex
+from dpsketch.learn.models.clusters.atoms import Atoms, Model, Waves
+from dpsketch.learn.models.clusters.solver import EDGE, LEAST_VARIANCE, MOST_VARIANCE
+from dpsketch.learn.models.clusters.sums import Complex
 from dpsketch.schema.schema import Floats
 
 CANDIDATES, DRAWN, STEPS = 24, 192, 24

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.density.estimate import KernelDensity, units_at
-from dpsketch.learn.density.full_table import full_table
-from dpsketch.learn.density.hashed import Hashed, hashed_counters, made_up_records
-from dpsketch.learn.density.raking import raked
+from dpsketch.learn.models.density.full_table import full_table
+from dpsketch.learn.models.density.hashed import Hashed, hashed_counters, made_up_records
+from dpsketch.learn.models.density.kernel_density import KernelDensity, units_at
+from dpsketch.learn.models.density.raking import raked
 from dpsketch.learn.saved import Arrays, Facts, Saved, real
 from dpsketch.maps.base import check_columns
 from dpsketch.schema.schema import Floats

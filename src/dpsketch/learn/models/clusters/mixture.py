@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.clusters.atoms import SHAPES, Atoms
-from dpsketch.learn.clusters.decoder import Decoder
-from dpsketch.learn.clusters.fitting import SketchModel
-from dpsketch.learn.clusters.lloyd import Progress
+from dpsketch.learn.models.clusters.atoms import SHAPES, Atoms
+from dpsketch.learn.models.clusters.decoder import Decoder
+from dpsketch.learn.models.clusters.fitting import SketchModel
+from dpsketch.learn.models.clusters.lloyd import Progress
 from dpsketch.learn.saved import Arrays, Facts, Saved, floats, whole
 from dpsketch.schema.schema import Floats
 
