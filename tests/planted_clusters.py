@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import dpsketch as dps
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 ROWS = 20_000
 CENTRES = np.array([[-4.0, -3.0, 10.0], [4.0, 3.0, 20.0]])

@@ -26,7 +26,7 @@ from benchmarks.compressive import nsr, pca, phase, real, speed, synthetic
 from benchmarks.compressive.options import Options, Say
 from benchmarks.compressive.sketches import fitted
 from benchmarks.m2m import environments
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 
 def components(options: Options, say: Say) -> None:

@@ -13,10 +13,11 @@ import pyarrow as pa
 import dpsketch as dps
 from dpsketch.encoding.arrow import encode
 from dpsketch.maps.tables.count import BoundCount
+from dpsketch.numerics.arrays import Floats
 from dpsketch.planning.noise_to_signal import POPULATION, RECORDS, SumsNoise
 from dpsketch.planning.task_forecast import best_sums_share, made_up_columns, plan_task, plot_region
 from dpsketch.recipe.recipe import Part, Recipe, RowSampling
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.schema.schema import Schema
 
 GOAL = 0.10
 POOL, COLUMNS = 20_000, 8

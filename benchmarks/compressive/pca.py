@@ -22,8 +22,10 @@ import dpsketch as dps
 from benchmarks.data import DATA
 from dpsketch.encoding.arrow import encode
 from dpsketch.maps.moments.ball import clipped
+from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.recipe import Part, Recipe
-from dpsketch.schema.schema import HIGHEST, Floats, Schema
+from dpsketch.schema.columns import HIGHEST
+from dpsketch.schema.schema import Schema
 
 DELTA = 1e-6
 COMPONENTS = 5

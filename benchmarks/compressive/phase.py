@@ -14,9 +14,10 @@ import pyarrow as pa
 
 import dpsketch as dps
 from dpsketch.encoding.arrow import encode
+from dpsketch.numerics.arrays import Floats
 from dpsketch.planning.noise_to_signal import SumsNoise
 from dpsketch.recipe.recipe import Part, Recipe
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.schema.schema import Schema
 
 K, COLUMNS = 4, 8
 BOUND = 8.0

@@ -14,8 +14,8 @@ from benchmarks.compressive.sketches import Sketches, best_error, error_of, fitt
 from benchmarks.data import DATA
 from benchmarks.m2m import environments
 from dpsketch.learn.models.clusters.places import Places
+from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.sizes import MOST_TABLE_COLUMNS
-from dpsketch.schema.schema import Floats
 
 BUDGETS = ((1.0, 0.0), (0.1, 0.0), (0.1, 1e-6))
 

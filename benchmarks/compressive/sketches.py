@@ -11,7 +11,7 @@ import pyarrow as pa
 
 import dpsketch as dps
 from dpsketch.learn.models.clusters.lloyd import nearest
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 Model = TypeVar("Model", dps.KMeans, dps.GaussianMixture)
 

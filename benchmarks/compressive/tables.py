@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 ROWS = 1_000_000
 BOUND = 8.0  # of isotropic, diagonal and unbalanced mixtures: ± so much

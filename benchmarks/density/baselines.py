@@ -9,8 +9,8 @@ from itertools import combinations
 
 import numpy as np
 
+from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.analytic_gaussian import gaussian_deviation
-from dpsketch.schema.schema import Floats
 
 BINS = 32
 MOST_CELLS = 1 << 22

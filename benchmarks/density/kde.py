@@ -18,7 +18,8 @@ from benchmarks.density.goals import at_most, budget_text
 from benchmarks.density.kernel_sums import exact_sums
 from benchmarks.density.runs import DELTA, attempted
 from benchmarks.density.tables import public_rows, schema_of, table_of, unit_features
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.schema import Schema
 
 QUERIES = 2000
 BUDGETS = ((1.0, 0.0), (0.1, 0.0), (1.0, DELTA), (0.1, DELTA))

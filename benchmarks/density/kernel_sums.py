@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 import dpsketch as dps
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 CACHE = Path(os.environ.get("DPSKETCH_CACHE", Path(tempfile.gettempdir()) / "dpsketch-benchmarks"))
 _STEPS = 1 << 15  # of the table, which reaches as far as rows and queries are apart, in the fourth root of distance

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 import dpsketch as dps
 from benchmarks.density.tables import Anomalies, Split, labels_of
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.schema import Schema
 
 
 class NotThere(Exception):

@@ -16,8 +16,10 @@ from benchmarks.density import baselines, ours
 from benchmarks.density.goals import at_most, budget_text
 from benchmarks.density.runs import DELTA, attempted
 from benchmarks.density.tables import Split, labels_of, regression, unit_features
+from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.composition import plan_cost
-from dpsketch.schema.schema import HIGHEST, LOWEST, Floats, Schema
+from dpsketch.schema.columns import HIGHEST, LOWEST
+from dpsketch.schema.schema import Schema
 
 GOALS = {"california": 0.37, "gas": 0.40, "airfoil": 0.55}  # at ε=1, δ
 TABLES = ("california", "airfoil", "gas", "naval")

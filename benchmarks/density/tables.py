@@ -16,7 +16,9 @@ import pyarrow.parquet as pq
 import dpsketch as dps
 from benchmarks.data import DATA
 from dpsketch.learn.models.design import frame_of
-from dpsketch.schema.schema import LOWEST, SPAN, Category, Floats, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import LOWEST, SPAN, Category
+from dpsketch.schema.schema import Schema
 
 TEST_SHARE = 0.2
 DIGIT_COLUMNS, DIGIT_BOUND = 50, 1.0

@@ -12,7 +12,7 @@ import pyarrow as pa
 from benchmarks.fuzz.layouts import LISTS, SCALARS, Column, dictionary, run_ends, without_row, wrapped
 from dpsketch.encoding.arrow import encode_column, encode_sets, unit_ids
 from dpsketch.errors import SourceError
-from dpsketch.schema.schema import Boolean, Category, Datetime, IdSet, Integer, Number, as_moment
+from dpsketch.schema.columns import Boolean, Category, Datetime, IdSet, Integer, Number, as_moment
 
 SETS = IdSet("x", universe=20)
 EARLIEST, LATEST = as_moment("2020-01-01"), as_moment("2022-01-01")

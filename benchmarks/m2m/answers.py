@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.m2m.questions import Condition, Question, shares
 from benchmarks.m2m.tables import Column, Table
 from dpsketch.denoise.columns import Marginal
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.m2m.tables import Table
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 BINS = 32
 

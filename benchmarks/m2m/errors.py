@@ -32,7 +32,7 @@ from dpsketch.learn.estimators.joint.joint_estimator import ProductEstimator
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import merged
 from dpsketch.learn.sql.expressions import condition_factors, parse_condition
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 ALSO = ("skin", "naval")  # few values a column: what cells hide matters
 ONE_DEVIATION = 0.6827

@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.m2m.answers import Weighted
 from benchmarks.m2m.tables import Table
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 PENALTY = 1e-4  # of ½‖θ‖², beside the mean loss
 STEPS = 200

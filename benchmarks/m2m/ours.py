@@ -18,7 +18,7 @@ from benchmarks.m2m.tables import Column, Table, load
 from dpsketch.errors import QueryError
 from dpsketch.learn.factors import Factor
 from dpsketch.learn.points import Frame
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 REFUSED = 0.5
 

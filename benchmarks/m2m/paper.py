@@ -19,8 +19,8 @@ import dpsketch as dps
 from benchmarks.m2m.answers import Points
 from benchmarks.m2m.marginals import marginals_only
 from benchmarks.m2m.tables import Table
+from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.analytic_gaussian import gaussian_deviation
-from dpsketch.schema.schema import Floats
 
 SHARE_SUMS = 0.98
 FREQUENCIES = 100  # pairs of cos and sin: m = 200

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.m2m.tables import Table
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 QUESTIONS = 300
 WAYS = 3

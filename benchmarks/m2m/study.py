@@ -12,7 +12,7 @@ from benchmarks.m2m.models import score
 from benchmarks.m2m.ours import Ours
 from benchmarks.m2m.questions import draw_questions, shares
 from benchmarks.m2m.tables import Table, load
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 CDF_POINTS = 20
 FIGURES = ("means", "cov", "cdf", "3-way", "3-way-u", "coverage", "model", "seconds", "total")

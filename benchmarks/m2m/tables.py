@@ -13,7 +13,8 @@ import pyarrow as pa
 
 import dpsketch as dps
 from benchmarks.data import DATA
-from dpsketch.schema.schema import Category, Floats, Integer, Number
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import Category, Integer, Number
 
 TUNED = ("lifesci", "occupancy", "adult", "htru2", "california_housing")
 HELD_OUT = ("covtype", "cod_rna")

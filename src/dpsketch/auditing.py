@@ -24,12 +24,14 @@ from dpsketch.engines.row_sampling import kept_rows
 from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.noise.keystream import Keystream, Stream
+from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Mechanism, Noise, Release
 from dpsketch.privacy.mechanisms import triangle_dimension
 from dpsketch.recipe.recipe import Recipe, declared_rows
+from dpsketch.schema.columns import HIGHEST, LOWEST, MISSING
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import HIGHEST, LOWEST, MISSING, Floats, Schema
+from dpsketch.schema.schema import Schema
 from dpsketch.sketch.raw import empty_sums
 from dpsketch.sketch.release import noisy_sums
 

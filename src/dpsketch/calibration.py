@@ -13,6 +13,7 @@ from dpsketch.errors import BudgetError
 from dpsketch.maps.base import Body, BoundMap, Sensitivity, Shape
 from dpsketch.maps.tables.contrasts import shown_of
 from dpsketch.maps.tables.pairs import BoundPairs
+from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.accounting import inner_budget
 from dpsketch.privacy.analytic_gaussian import gaussian_delta, gaussian_deviation, rho_deviation
 from dpsketch.privacy.budget import Budget
@@ -20,7 +21,7 @@ from dpsketch.privacy.events import Mechanism, Noise, Release
 from dpsketch.privacy.mechanisms import sum_variances
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.schema.schema import Schema
 
 CHOICES = ("auto", "laplace", "gaussian")
 _SHAPES = {Shape.DISC: Mechanism.DISC, Shape.CUBE: Mechanism.CUBE, Shape.BALL: Mechanism.BALL}

@@ -15,7 +15,7 @@ from dpsketch.encoding.arrow import encode_column, encode_sets, unit_ids
 from dpsketch.encoding.records import Records
 from dpsketch.engines.units import UnitSelection
 from dpsketch.errors import SourceError
-from dpsketch.schema.schema import Boolean, Category, Datetime, IdSet, Integer, Number, as_moment
+from dpsketch.schema.columns import Boolean, Category, Datetime, IdSet, Integer, Number, as_moment
 
 IDS = [[1, 2], [50, 51, 52], [3], None, [4, 99, 4], [5, 6], [7], None, [8, 9]]
 CELLS = [b"7", b"a", None, b"7.5", b" true", b"", b"2021-01-01", b"\xc3\xa9", b"other", b"7"]

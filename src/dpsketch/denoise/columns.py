@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.nonnegative import nonnegative_minimum, project_to_simplex
-from dpsketch.schema.schema import Floats
 
 SMOOTHING = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)  # penalties, the largest first
 RIDGE = 1e-5  # more leaves mass in tails that have none

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 FEWEST, MOST = 4, 16
 RESOLUTION = 0.08

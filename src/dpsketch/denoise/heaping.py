@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpsketch.denoise.columns import ColumnSummary
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 LUMPY = 6.0  # times the variance of mean positions over that of single values: 1 where bins have one or two values
 USUAL, USUAL_SD = 0.01, 0.1  # of that ratio, before looking

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 
 def spread(shares: Floats) -> float:

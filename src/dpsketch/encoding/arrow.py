@@ -23,21 +23,20 @@ from dpsketch.encoding.layouts import Cells, buffer_values, cells_of, filled, is
 from dpsketch.encoding.levels import number_levels, spread
 from dpsketch.encoding.records import IdSets, Records, joined
 from dpsketch.errors import SourceError
-from dpsketch.schema.schema import (
+from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.schema.columns import (
     OTHER,
     Boolean,
     Category,
-    Codes,
     Column,
     Datetime,
-    Floats,
     IdSet,
     Integer,
     Number,
-    Schema,
     as_moment,
     microseconds,
 )
+from dpsketch.schema.schema import Schema
 
 _DECIMAL = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _IS_DECIMAL = re.compile(_DECIMAL)

@@ -8,8 +8,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.precision import precise
-from dpsketch.schema.schema import SPAN, Floats, Number
+from dpsketch.schema.columns import SPAN, Number
 
 
 def number_levels(column: Number, numbers: Floats) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.schema.schema import Codes
+from dpsketch.numerics.arrays import Codes
 
 
 class Words(Protocol):

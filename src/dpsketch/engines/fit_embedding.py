@@ -14,7 +14,9 @@ from dpsketch.engines.readers import read_batches
 from dpsketch.errors import SourceError
 from dpsketch.maps.base import check_whole
 from dpsketch.maps.hashed.embedding import Embedding
-from dpsketch.schema.schema import HIGHEST, MISSING, Floats, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import HIGHEST, MISSING
+from dpsketch.schema.schema import Schema
 
 _KEPT = 99.9  # percent of the public records whose numbers are not clamped inside the network
 

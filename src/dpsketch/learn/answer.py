@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 
 @dataclass(frozen=True)

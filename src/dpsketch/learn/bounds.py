@@ -13,7 +13,9 @@ import numpy as np
 from dpsketch.errors import QueryError
 from dpsketch.learn.sql.literals import find_column
 from dpsketch.maps.base import check_columns
-from dpsketch.schema.schema import LONGEST_NOTE, Column, Datetime, Integer, Number, Schema, as_moment
+from dpsketch.schema.columns import Column, Datetime, Integer, Number, as_moment
+from dpsketch.schema.parsing import LONGEST_NOTE
+from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

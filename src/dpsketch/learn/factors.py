@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpsketch.learn.points import Frame
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 
 @dataclass(frozen=True)

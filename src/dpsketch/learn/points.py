@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from dpsketch.maps.tables.cells import POSITION_GRID, Cells
 from dpsketch.maps.tables.histogram import Binning
-from dpsketch.schema.schema import MISSING, SPAN, Category, Codes, Column, Datetime, Floats, Schema
+from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.schema.columns import MISSING, SPAN, Category, Column, Datetime
+from dpsketch.schema.schema import Schema
 
 COLUMN_POINTS = 1 << 14
 _GOLDEN = (0.6180339887498949, 0.7548776662466927, 0.8191725133961645, 0.8566748838545029)

@@ -22,7 +22,9 @@ from dpsketch.learn.sql.grouping import MOST_GROUPS, Key, key_of, text_of
 from dpsketch.learn.sql.quantities import empty_record
 from dpsketch.learn.sql.selection import Selection, answer_in_units
 from dpsketch.learn.sql.statement import parse_select, whole_number
-from dpsketch.schema.schema import OTHER, Column, Datetime, Floats, Number, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import OTHER, Column, Datetime, Number
+from dpsketch.schema.schema import Schema
 
 _BLOCK = 32
 __all__ = ["MOST_GROUPS", "Table", "run"]

@@ -14,7 +14,8 @@ from dpsketch.errors import DpsketchError, FileError, QueryError, visible
 from dpsketch.files.outputs import written
 from dpsketch.maps.base import BoundMap, FeatureMap, check_work
 from dpsketch.maps.registry import map_from_dict
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.schema import Schema
 from dpsketch.sketch import container
 from dpsketch.sketch.container import Array
 from dpsketch.sketch.privacy_statement import statement_text

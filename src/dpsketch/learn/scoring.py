@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.errors import QueryError
-from dpsketch.schema.schema import IdSet
+from dpsketch.schema.columns import IdSet
 
 if TYPE_CHECKING:
     from dpsketch.learn.models.classifier import DensityClassifier

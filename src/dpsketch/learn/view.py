@@ -35,8 +35,10 @@ from dpsketch.learn.sql.selection import (
 from dpsketch.maps.base import BoundMap
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.hashed.race import BoundRace
+from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.recipe import declared_rows
-from dpsketch.schema.schema import Column, Datetime, Floats, Schema
+from dpsketch.schema.columns import Column, Datetime
+from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedSketch
 
 if TYPE_CHECKING:

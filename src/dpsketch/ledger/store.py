@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from dpsketch.errors import LedgerError
-from dpsketch.ledger import sql_tables as ledger_tables
+from dpsketch.ledger import sql_tables
 from dpsketch.ledger.chain import Head, begin_chain, check_chain, damaged
 from dpsketch.ledger.postgres import postgresql_engine
 from dpsketch.ledger.sqlite_file import (
@@ -220,7 +220,7 @@ def _is_current(connection: sa.Connection) -> bool:
     return (
         there.has_table("alembic_version")
         and there.has_table("spends")
-        and list(connection.scalars(sa.select(ledger_tables.version.c.version_num))) == [ledger_tables.VERSION]
+        and list(connection.scalars(sa.select(sql_tables.version.c.version_num))) == [sql_tables.VERSION]
     )
 
 
@@ -232,7 +232,7 @@ def _open(connection: sa.Connection, create: bool, place: str, file: bool) -> bo
     ours = there.has_table("spends")
     versions: list[str] = []
     if there.has_table("alembic_version"):
-        versions = list(connection.scalars(sa.select(ledger_tables.version.c.version_num)))
+        versions = list(connection.scalars(sa.select(sql_tables.version.c.version_num)))
         if not ours:
             raise LedgerError("the database belongs to another program", "give the ledger a database of its own")
     if len(versions) > 1:
@@ -243,8 +243,8 @@ def _open(connection: sa.Connection, create: bool, place: str, file: bool) -> bo
         if not create:
             raise _no_ledger(f"in {place}")
         make_tables(connection)
-    elif versions != [ledger_tables.VERSION]:
-        later = {"plans": ledger_tables.FIRST_VERSION, "entries": "0002"}  # tables that no version up to it had
+    elif versions != [sql_tables.VERSION]:
+        later = {"plans": sql_tables.FIRST_VERSION, "entries": "0002"}  # tables that no version up to it had
         if any((versions or [""])[0] <= last and there.has_table(name) for name, last in later.items()):
             raise damaged()
         try:
@@ -258,9 +258,9 @@ def _open(connection: sa.Connection, create: bool, place: str, file: bool) -> bo
 
 
 def make_tables(connection: sa.Connection) -> None:
-    ledger_tables.tables.create_all(connection)
-    ledger_tables.version.create(connection)
-    connection.execute(ledger_tables.version.insert().values(version_num=ledger_tables.VERSION))
+    sql_tables.tables.create_all(connection)
+    sql_tables.version.create(connection)
+    connection.execute(sql_tables.version.insert().values(version_num=sql_tables.VERSION))
     begin_chain(connection)
 
 

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError, SchemaError
+from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.schema.schema import Schema
 
 Sums = NDArray[np.int64] | NDArray[np.int32]
 MOST_COUNTERS = 2**31

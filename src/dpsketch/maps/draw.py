@@ -12,7 +12,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 _DOMAIN = b"dpsketch-draw-1\0"
 _LN2 = 0.6931471805599453

@@ -10,8 +10,9 @@ import numpy as np
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Sums
+from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import Codes, Floats, Schema
+from dpsketch.schema.schema import Schema
 
 MOST_GROUPS = 10_000
 

@@ -15,8 +15,9 @@ from dpsketch.encoding.records import Records, Words
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Sums, cannot_be_subsampled, check_whole
 from dpsketch.maps.grouped import Grouped
+from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.schema.schema import Schema
 
 SCHEMES = ("block", "uniform", "poisson")
 MOST_BLOCKS = 10_000

@@ -90,7 +90,7 @@ def cache_folder() -> Path | None:
 
 def _folder_name() -> str | None:
     """A name that changes with the code; None if there are no sources, or if they changed after they were imported."""
-    package = Path(__file__).parent
+    package = Path(__file__).parents[1]
     versions = (version("dpsketch"), numba.__version__, llvmlite.__version__, np.__version__, sys.version)
     digest = hashlib.sha256(repr(versions).encode())
     sources = _kernel_sources(package)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 _EXACT = 2.0**40  # shares above it leave too few bits below one
 PATIENCE = 5  # exchanges of whole sets that may fail to shrink the violations, before single exchanges

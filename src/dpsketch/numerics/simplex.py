@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 
 def project_groups(values: Floats, groups: NDArray[np.int64], totals: Floats) -> Floats:

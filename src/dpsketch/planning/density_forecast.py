@@ -67,7 +67,7 @@ def density_plan(
     """Predicted relative errors of both ways to a density; the other arguments are those of `Recipe.density`.
 
     Nothing is read and nothing is spent. `density` is the mean kernel value at the places that matter: public
-    knowledge, or the typical one. Both errors rest on constants that were measured on few tables (`dpsketch.recipe.sizes`).
+    knowledge, or the typical one. Both errors rest on constants that were measured on few tables: `recipe.sizes`.
     """
     if budget is None:
         raise RecipeError("density_plan needs a budget", "pass budget=Budget(epsilon=1.0)")

@@ -20,10 +20,12 @@ from dpsketch.learn.sql.statement import parse_select
 from dpsketch.learn.view import View
 from dpsketch.ledger.ledger import Ledger
 from dpsketch.maps.base import check_whole
+from dpsketch.numerics.arrays import Floats
 from dpsketch.planning.simulation import MadeUp, made_up_table
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.recipe import Recipe, declared_rows
-from dpsketch.schema.schema import Category, Column, Datetime, Floats, Schema
+from dpsketch.schema.columns import Category, Column, Datetime
+from dpsketch.schema.schema import Schema
 from dpsketch.sketch.raw import RawSketch
 from dpsketch.sketch.release import planned, release
 

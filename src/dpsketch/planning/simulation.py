@@ -15,8 +15,10 @@ from dpsketch.learn.choice import Chosen
 from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame
 from dpsketch.learn.sql.selection import Selection
+from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.recipe import Only
-from dpsketch.schema.schema import OTHER, Boolean, Category, Column, Datetime, Floats, IdSet, Schema
+from dpsketch.schema.columns import OTHER, Boolean, Category, Column, Datetime, IdSet
+from dpsketch.schema.schema import Schema
 
 RARE, SOME = 0.01, 0.3  # the share of missing cells, and of unlisted values, and of the columns that have them
 _BUMPS = (0.4, 0.3, 0.2, 0.1)  # shares of a number's bumps, in any order

@@ -23,7 +23,8 @@ from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.ready import cluster_tables
 from dpsketch.recipe.recipe import Part, Recipe, RowSampling, declared_rows
 from dpsketch.recipe.sizes import LEAST_FREQUENCIES, MOST_FREQUENCIES, count_share, sums_share
-from dpsketch.schema.schema import Number, Schema
+from dpsketch.schema.columns import Number
+from dpsketch.schema.schema import Schema
 
 GOOD = 1e-3  # of NSR_max = GOOD·m/(k·d), and the share of variance that components may lose
 GOOD_OF_A_CLUSTER = 0.02  # the noise of a table's cells over the squared records of a cluster: measured

@@ -9,7 +9,8 @@ from math import ceil, exp, log, log2, prod, sqrt
 from dpsketch.maps.tables.grid import Grid
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.sizes import counter_noise
-from dpsketch.schema.schema import Column, Schema
+from dpsketch.schema.columns import Column
+from dpsketch.schema.schema import Schema
 
 GRID_SHARE = 0.98
 START = 3  # the coarsest level

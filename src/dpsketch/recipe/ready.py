@@ -65,7 +65,8 @@ from dpsketch.recipe.sizes import (
     table_bins,
     whole_number_bins,
 )
-from dpsketch.schema.schema import Boolean, Category, Datetime, Integer, Schema
+from dpsketch.schema.columns import Boolean, Category, Datetime, Integer
+from dpsketch.schema.schema import Schema
 
 Shares = list[tuple[FeatureMap, float]]
 

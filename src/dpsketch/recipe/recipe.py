@@ -24,7 +24,8 @@ from dpsketch.maps.tables.contrasts import marginals_for
 from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe import ready
-from dpsketch.schema.schema import Boolean, Category, Schema, nearest
+from dpsketch.schema.columns import Boolean, Category
+from dpsketch.schema.schema import Schema, nearest
 
 MOST_PARTS = 100
 _MOST_LETTERS = 200  # of a snapshot's name

@@ -12,8 +12,9 @@ from dpsketch.maps.tables.cells import cells_of
 from dpsketch.maps.tables.pairs import MOST_PAIRS
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.mechanisms import disc_variance
+from dpsketch.schema.columns import Column, Integer
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import Column, Integer, Schema
+from dpsketch.schema.schema import Schema
 
 MARGINALS_SHARE, PAIRS_SHARE = 0.42, 0.55  # of tables without numbers; bins follow from the first
 FOURIER_SHARE = 0.3  # of the pairs' share, where Fourier sums are asked for

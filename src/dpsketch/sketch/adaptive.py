@@ -25,8 +25,9 @@ from dpsketch.maps.tables.count import BoundCount
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.maps.tables.totals import BoundTotals
+from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.threads import one_thread
-from dpsketch.schema.schema import LOWEST, SPAN, Floats
+from dpsketch.schema.columns import LOWEST, SPAN
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from dpsketch.errors import DpsketchError, FileError, MergeError, visible
 from dpsketch.files.outputs import written
 from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.maps.tables.count import BoundCount
+from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Mechanism, Noise, Release, exact_number
 from dpsketch.recipe.recipe import Recipe, declared_rows
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.schema.schema import Schema
 from dpsketch.sketch import container, counters, file
 from dpsketch.sketch.container import ASK
 from dpsketch.sketch.merging import checked_lineage, merged_schema

@@ -13,7 +13,7 @@ from dpsketch.encoding.arrow import encode_sets, unit_ids
 from dpsketch.encoding.records import Records
 from dpsketch.engines.units import UnitSelection
 from dpsketch.errors import MergeError
-from dpsketch.schema.schema import IdSet
+from dpsketch.schema.columns import IdSet
 
 FACTS = {
     "privacy": {"rows": 100, "unit": "id", "max_rows_per_unit": 2},

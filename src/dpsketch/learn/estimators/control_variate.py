@@ -19,7 +19,9 @@ from dpsketch.maps.base import Sums
 from dpsketch.maps.hashed.hashes import Euclidean
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.maps.tables.marginals import BoundMarginals
-from dpsketch.schema.schema import MISSING, SPAN, Codes, Floats, Schema
+from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.schema.columns import MISSING, SPAN
+from dpsketch.schema.schema import Schema
 from dpsketch.sketch.adaptive import column_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 

@@ -23,7 +23,9 @@ from dpsketch.learn.answer import Answer
 from dpsketch.learn.estimators.release_noise import blockwise_total
 from dpsketch.maps.base import Sums
 from dpsketch.maps.hashed.race import BoundRace
-from dpsketch.schema.schema import LOWEST, MISSING, Codes, Floats, IdSet, Number, Schema
+from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.schema.columns import LOWEST, MISSING, IdSet, Number
+from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.estimators.control_variate import Control

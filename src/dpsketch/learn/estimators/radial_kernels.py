@@ -13,7 +13,9 @@ import numpy as np
 from dpsketch.errors import QueryError
 from dpsketch.maps.hashed.hashes import Euclidean
 from dpsketch.maps.hashed.race import bandwidth_spans
-from dpsketch.schema.schema import HIGHEST, LOWEST, Datetime, Floats, Number, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import HIGHEST, LOWEST, Datetime, Number
+from dpsketch.schema.schema import Schema
 
 GAUSSIAN = "gaussian"
 EUCLIDEAN = Euclidean.family

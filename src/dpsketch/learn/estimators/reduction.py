@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.maps.base import Sums
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 _LEAST = 1e-9  # of the largest squared length; shorter directions are rounding
 

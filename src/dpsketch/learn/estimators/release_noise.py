@@ -19,9 +19,9 @@ from dpsketch.maps.tables.count import BoundCount
 from dpsketch.maps.tables.histogram import BoundHistogram
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.maps.tables.pairs import BoundPairs
+from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.recipe import declared_rows
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import Floats
 from dpsketch.sketch.adaptive import NoisyTotals, noisy_totals
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 

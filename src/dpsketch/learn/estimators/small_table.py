@@ -12,8 +12,9 @@ from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame, cell_points
 from dpsketch.maps.tables.histogram import Binning, BoundHistogram
+from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.nonnegative import project_to_simplex
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedPart
 
 

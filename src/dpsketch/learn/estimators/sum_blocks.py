@@ -28,7 +28,9 @@ from dpsketch.maps.tables.histogram import BoundHistogram
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.maps.tables.totals import BoundTotals
-from dpsketch.schema.schema import MISSING, Floats, IdSet, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import MISSING, IdSet
+from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedPart
 
 MOST_FREQUENCIES = 2000

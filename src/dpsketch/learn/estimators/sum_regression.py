@@ -31,9 +31,10 @@ from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame, bin_codes
 from dpsketch.learn.shared import Memo, made_once
 from dpsketch.maps.tables.histogram import Binning
+from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.nonnegative import project_to_simplex
 from dpsketch.numerics.threads import one_thread
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.schema.schema import Schema
 
 METHODS = ("auto", "ridge-paper")
 POINTS = 1 << 14

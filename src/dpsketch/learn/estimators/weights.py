@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpsketch.learn.points import Frame
+from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.threads import one_thread
-from dpsketch.schema.schema import Floats
 
 STAGES, STEPS = 6, 40
 LEAST_EFFECTIVE = 0.01  # of the points

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 _LEAST_RATIO = 0.02  # of a class's density in a cell to that of all classes: no single table says more against a class
 _LEAST_SPREAD = 1e-4

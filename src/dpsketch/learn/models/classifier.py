@@ -18,7 +18,8 @@ from dpsketch.learn.saved import Arrays, Facts, Saved, counters, finite, read_ma
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.hashed.race import BoundRace, Race
 from dpsketch.maps.tables.count import BoundCount
-from dpsketch.schema.schema import Floats, Schema, nearest
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.schema import Schema, nearest
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

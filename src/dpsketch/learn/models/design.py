@@ -12,7 +12,9 @@ from dpsketch.encoding.arrow import cells_array, encode_column
 from dpsketch.errors import QueryError
 from dpsketch.learn.points import Frame
 from dpsketch.learn.population.weighted_rows import Population, known_columns, spread
-from dpsketch.schema.schema import Boolean, Category, Column, Datetime, Floats, Integer, Number, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import Boolean, Category, Column, Datetime, Integer, Number
+from dpsketch.schema.schema import Schema
 
 Labels = NDArray[Any]
 _DAY = 86_400e6  # microseconds

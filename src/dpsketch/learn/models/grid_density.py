@@ -19,7 +19,8 @@ from dpsketch.learn.population.grids.level_counters import GridTable, check_reco
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, counters, finite, integers, real, whole
 from dpsketch.maps.registry import map_from_dict
 from dpsketch.maps.tables.grid import BoundGrid
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,7 +17,9 @@ from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.hashed.hashes import InnerProduct
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.maps.hashed.ramps import with_one
-from dpsketch.schema.schema import Boolean, Category, Column, Floats, Number, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import Boolean, Category, Column, Number
+from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

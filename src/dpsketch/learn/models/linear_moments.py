@@ -13,7 +13,9 @@ from dpsketch.learn.models.design import Design
 from dpsketch.learn.models.moment_matrix import COVARIANCE, moment_matrix
 from dpsketch.learn.points import Frame
 from dpsketch.maps.moments.second_moments import BoundSecondMoments
-from dpsketch.schema.schema import HIGHEST, LOWEST, Floats, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import HIGHEST, LOWEST
+from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpsketch.errors import QueryError
 from dpsketch.learn.estimators.weights import WeightedPoints
 from dpsketch.learn.population.weighted_rows import known_columns, spread
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

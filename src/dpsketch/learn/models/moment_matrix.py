@@ -19,8 +19,9 @@ from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.moments.quadratic import BoundQuadratic
 from dpsketch.maps.moments.second_moments import BoundSecondMoments
 from dpsketch.maps.subsampled import BoundSubsampled
+from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.mechanisms import triangle_dimension
-from dpsketch.schema.schema import HIGHEST, MISSING, Category, Column, Datetime, Floats, IdSet
+from dpsketch.schema.columns import HIGHEST, MISSING, Category, Column, Datetime, IdSet
 from dpsketch.sketch.released import ReleasedPart
 
 if TYPE_CHECKING:

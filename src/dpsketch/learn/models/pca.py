@@ -16,7 +16,9 @@ from dpsketch.learn.models.moment_matrix import COVARIANCE, WHAT, moment_matrix
 from dpsketch.learn.models.spectrum import axes
 from dpsketch.learn.points import Frame
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
-from dpsketch.schema.schema import HIGHEST, LOWEST, Floats, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import HIGHEST, LOWEST
+from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 MOST_UNKNOWNS = 3000  # of least squares: a triangle of 76 columns
 _LEAST_CONDITION = 1e-6

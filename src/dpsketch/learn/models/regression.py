@@ -25,7 +25,9 @@ from dpsketch.learn.population.weighted_rows import Population, known_columns, s
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats
 from dpsketch.learn.sql.literals import find_column
 from dpsketch.learn.sql.selection import check_arithmetic
-from dpsketch.schema.schema import Column, Floats, Number, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import Column, Number
+from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

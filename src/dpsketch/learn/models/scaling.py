@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 
 @dataclass(frozen=True)

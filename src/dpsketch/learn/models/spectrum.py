@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 Redraw = Callable[[Floats, np.random.Generator], Floats]
 _SEED = 11

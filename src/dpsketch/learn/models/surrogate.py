@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dpsketch.maps.hashed.race import BoundRace
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 _DIRECTIONS, _STEPS = 48, 25
 _SMOOTHING = 0.2  # of the longest place: wider means reach past it, where they mislead; narrower ones follow jumps

@@ -14,7 +14,8 @@ from dpsketch.learn.models.scaling import Scaling
 from dpsketch.learn.population.weighted_rows import Population, known_columns, spread
 from dpsketch.learn.sql.literals import find_column
 from dpsketch.learn.sql.selection import check_numeric
-from dpsketch.schema.schema import Column, Floats
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import Column
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

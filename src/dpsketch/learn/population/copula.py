@@ -16,7 +16,8 @@ from scipy.special import ndtr, ndtri
 
 from dpsketch.learn.estimators.joint.product_mixture import Mixture
 from dpsketch.maps.tables.cells import Cells
-from dpsketch.schema.schema import MISSING, Boolean, Category, Codes, Floats
+from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.schema.columns import MISSING, Boolean, Category
 
 SWEEPS = 3
 LEAST_EIGENVALUE = 0.02  # of the latent correlations: nearer to singular, sweeps would take long to mix

@@ -18,7 +18,9 @@ from dpsketch.learn.population.grids.heap import HEAVIEST, heaviest
 from dpsketch.learn.population.grids.heavy_cells import MOST_CELLS, LevelCells, search
 from dpsketch.learn.population.grids.level_counters import GridTable, check_recovery, grid_tables, levels_of
 from dpsketch.learn.shared import Memo
-from dpsketch.schema.schema import MISSING, Codes, Floats, Schema
+from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.schema.columns import MISSING
+from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedSketch
 
 ROWS, REFIT_ROWS, REFITS = 1 << 16, 1 << 14, 8

@@ -16,7 +16,8 @@ from dpsketch.maps.hashed.hashes import Euclidean
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.marginals import BoundMarginals
-from dpsketch.schema.schema import MISSING, Codes, Floats, IdSet
+from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.schema.columns import MISSING, IdSet
 from dpsketch.sketch.adaptive import column_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 

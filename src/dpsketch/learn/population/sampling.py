@@ -10,7 +10,8 @@ import pyarrow as pa
 from dpsketch.errors import QueryError
 from dpsketch.learn.points import Frame
 from dpsketch.learn.population.weighted_rows import Rows
-from dpsketch.schema.schema import Boolean, Category, Column, Datetime, Integer, Number, Schema
+from dpsketch.schema.columns import Boolean, Category, Column, Datetime, Integer, Number
+from dpsketch.schema.schema import Schema
 
 MOST_ROWS = 10**9
 _TYPES: dict[str, pa.DataType] = {

@@ -17,7 +17,8 @@ from dpsketch.learn.estimators.weights import WeightedPoints
 from dpsketch.learn.points import Frame
 from dpsketch.learn.population.copula import Copula
 from dpsketch.learn.shared import Memo
-from dpsketch.schema.schema import Floats, Schema, nearest
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.schema import Schema, nearest
 
 ROWS = 1 << 16
 REFIT_ROWS = 1 << 14

@@ -16,7 +16,9 @@ from dpsketch.learn.sql.expressions import column_names, condition_factors, not_
 from dpsketch.learn.sql.literals import decimals, literal_number
 from dpsketch.learn.sql.quantities import Quantity, quantity_of
 from dpsketch.learn.sql.selection import Selection, check_arithmetic, check_numeric
-from dpsketch.schema.schema import Column, Datetime, Floats, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import Column, Datetime
+from dpsketch.schema.schema import Schema
 
 AGGREGATES = (
     "avg, sum, count, count_if, var, stddev, median, quantile(column, q), covar_pop, corr, regr_slope(y, x), "

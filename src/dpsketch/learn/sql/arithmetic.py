@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from sqlglot import exp
 
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 KNOWN = (
     "+, -, *, /, %, power, abs, sign, sqrt, exp, ln, log, round, floor, ceil, least, greatest, coalesce, nullif, "

@@ -8,7 +8,8 @@ from sqlglot import exp
 from dpsketch.errors import QueryError
 from dpsketch.learn.points import COLUMN_POINTS
 from dpsketch.learn.sql.literals import find_column, is_constant, literal_value
-from dpsketch.schema.schema import HIGHEST, LOWEST, Column, Datetime, Schema
+from dpsketch.schema.columns import HIGHEST, LOWEST, Column, Datetime
+from dpsketch.schema.schema import Schema
 
 _PLAIN = (exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div)
 

@@ -17,7 +17,9 @@ from dpsketch.learn.points import Frame
 from dpsketch.learn.sql import arithmetic
 from dpsketch.learn.sql.equality import check_equalities
 from dpsketch.learn.sql.literals import decimals, find_column, is_constant, literal_number, literal_value
-from dpsketch.schema.schema import Boolean, Column, Datetime, Floats, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import Boolean, Column, Datetime
+from dpsketch.schema.schema import Schema
 
 Mask = NDArray[np.bool_]
 _COMPARISONS: dict[type[exp.Expr], Any] = {

@@ -11,7 +11,8 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.factors import Factor
 from dpsketch.learn.points import Frame
 from dpsketch.learn.sql.literals import find_column
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.schema import Schema
 
 
 def function_factor(schema: Schema, function: Callable[[dict[str, Any]], Any], columns: Sequence[str] | str) -> Factor:

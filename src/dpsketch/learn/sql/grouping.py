@@ -16,7 +16,9 @@ from dpsketch.learn.sql.expressions import CONDITIONS, branches, column_names, c
 from dpsketch.learn.sql.literals import find_column
 from dpsketch.learn.sql.quantities import every_record
 from dpsketch.learn.sql.statement import whole_number
-from dpsketch.schema.schema import Boolean, Category, Column, Floats, Number, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import Boolean, Category, Column, Number
+from dpsketch.schema.schema import Schema
 
 MOST_GROUPS = 1000
 _HINT = "group by a category, boolean or integer column, or by an expression of one column with few values"

@@ -8,7 +8,8 @@ import numpy as np
 from sqlglot import exp
 
 from dpsketch.errors import QueryError
-from dpsketch.schema.schema import Boolean, Category, Column, Datetime, IdSet, Schema, as_moment, microseconds, nearest
+from dpsketch.schema.columns import Boolean, Category, Column, Datetime, IdSet, as_moment, microseconds
+from dpsketch.schema.schema import Schema, nearest
 
 
 def find_column(schema: Schema, name: str) -> Column:

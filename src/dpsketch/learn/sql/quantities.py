@@ -21,7 +21,9 @@ from dpsketch.learn.sql.expressions import (
     number,
 )
 from dpsketch.learn.sql.literals import find_column
-from dpsketch.schema.schema import MISSING, Codes, Column, Floats, Schema
+from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.schema.columns import MISSING, Column
+from dpsketch.schema.schema import Schema
 
 Terms = tuple[tuple[Factor, ...], ...]  # a sum of products
 MOST_TERMS = 16

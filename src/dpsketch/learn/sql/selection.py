@@ -15,7 +15,9 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer, Estimate, same_coordinates
 from dpsketch.learn.factors import Factor
 from dpsketch.learn.sql.quantities import Numbers, Quantity, Terms, column_quantity, times
-from dpsketch.schema.schema import Boolean, Column, Datetime, Floats, Schema, as_moment, microseconds
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import Boolean, Column, Datetime, as_moment, microseconds
+from dpsketch.schema.schema import Schema
 
 _GRID = 128
 _LONGEST = 2.0**62  # microseconds

@@ -27,9 +27,11 @@ from dpsketch.maps.base import (
 )
 from dpsketch.maps.draw import PublicStream
 from dpsketch.maps.fourier import hadamard
+from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.numerics.precision import precise
+from dpsketch.schema.columns import SPAN
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import SPAN, Codes, Floats, Schema
+from dpsketch.schema.schema import Schema
 
 GRID = 32768
 # Largest |cos|, |cos|+|sin| and cos²+sin² of the frozen kernel: tests/unit/maps/test_fourier.py goes through

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpsketch.maps.base import Sums
 from dpsketch.maps.draw import PublicStream
-from dpsketch.schema.schema import Codes, Floats
+from dpsketch.numerics.arrays import Codes, Floats
 
 LEAST_WIDTH = 64  # a narrower block has few distinct rows: its directions are far from isotropic
 MOST_COLUMNS = 1 << 14  # more lose precision: see `precision`

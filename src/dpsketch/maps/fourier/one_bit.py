@@ -20,8 +20,9 @@ from dpsketch.maps.fourier.fourier import (
     frequencies_length,
     frequencies_work,
 )
+from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.schema.schema import Schema
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import check_whole
-from dpsketch.schema.schema import HIGHEST, Codes
+from dpsketch.numerics.arrays import Codes
+from dpsketch.schema.columns import HIGHEST
 
 MOST_LAYERS = 8
 MOST_NUMBERS = 2**17

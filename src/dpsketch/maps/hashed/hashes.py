@@ -16,7 +16,7 @@ import numpy as np
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import check_columns, check_whole
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 MOST_FACTORS = 16
 

@@ -27,8 +27,10 @@ from dpsketch.maps.hashed.hashes import (
     hash_from_dict,
 )
 from dpsketch.maps.moments.ball import clipped
+from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.schema.columns import HIGHEST, MISSING, SPAN, Datetime, IdSet, Number
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import HIGHEST, MISSING, SPAN, Codes, Datetime, Floats, IdSet, Number, Schema
+from dpsketch.schema.schema import Schema
 
 MOST_PARAMETERS = 2**24
 MOST_WEIGHT = HIGHEST

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpsketch.maps.hashed.embedding import MOST_NUMBERS, Embedding
-from dpsketch.schema.schema import Boolean, Category, Schema
+from dpsketch.schema.columns import Boolean, Category
+from dpsketch.schema.schema import Schema
 
 _Ramp = tuple[float, float]  # its slope, and the place in −1 … 1 where it is in the middle
 

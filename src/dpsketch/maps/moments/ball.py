@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import RecipeError
-from dpsketch.schema.schema import MISSING, Codes
+from dpsketch.numerics.arrays import Codes
+from dpsketch.schema.columns import MISSING
 
 MOST_COLUMNS = 4096
 

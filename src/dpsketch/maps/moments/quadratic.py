@@ -17,8 +17,10 @@ from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_co
 from dpsketch.maps.draw import PublicStream
 from dpsketch.maps.moments.ball import check_dimension, check_radius, clipped
 from dpsketch.maps.moments.spectral import FOURTHS_BLOCK, MOST_FOURTHS, fourths_bound, squared_lengths, squares_bound
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import HIGHEST
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import HIGHEST, Floats, Schema
+from dpsketch.schema.schema import Schema
 
 DIRECTIONS = ("gaussian", "hadamard")
 MOST_PARAMETERS = 2**25

@@ -13,8 +13,10 @@ from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, Sums, check_columns, chosen_columns
 from dpsketch.maps.moments.ball import check_dimension, check_radius, clipped
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import HIGHEST
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import HIGHEST, Floats, Schema
+from dpsketch.schema.schema import Schema
 
 
 @dataclass(frozen=True)

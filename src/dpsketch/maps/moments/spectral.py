@@ -11,7 +11,7 @@ from math import ceil, frexp, ldexp
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 # Bounds have 12 significant bits. A factorisation proves a bound that is this share smaller: all rounding errors
 # together stay below 2^-26 of it (docs/proofs/quadratic.md).

@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.schema.schema import HIGHEST, LOWEST, MISSING, Codes, Column, Floats
+from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.schema.columns import HIGHEST, LOWEST, MISSING, Column
 
 # One unit a code: a code's distance from the middle of the bounds is a whole number of units, and 2^63 units still
 # hold 10^14 records.

@@ -14,8 +14,9 @@ from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, S
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.maps.tables.pairs import BoundPairs, Groups, Pairs
+from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.schema.schema import Schema
 
 
 @dataclass(frozen=True)

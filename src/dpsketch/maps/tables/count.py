@@ -9,8 +9,9 @@ import numpy as np
 
 from dpsketch.encoding.records import Records
 from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums
+from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.schema.schema import Schema
 
 
 @dataclass(frozen=True)

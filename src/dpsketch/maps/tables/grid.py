@@ -21,8 +21,9 @@ from dpsketch.maps.base import (
     chosen_columns,
 )
 from dpsketch.maps.draw import PublicStream
+from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import Codes, Floats, Schema
+from dpsketch.schema.schema import Schema
 
 _SEED, _M1, _M2, _M3 = (
     np.uint64(word) for word in (0x9E3779B97F4A7C15, 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 0x9FB21C651E98DF25)

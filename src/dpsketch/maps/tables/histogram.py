@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
+from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.schema.columns import HIGHEST, MISSING, Column
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import HIGHEST, MISSING, Codes, Column, Floats, Schema
+from dpsketch.schema.schema import Schema
 
 MOST_CELLS = 2**31
 

@@ -14,8 +14,10 @@ from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
 from dpsketch.maps.tables.cells import EVERY_CODE, GRID, MOST_BINS, Cells, cells_of, distinct
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import MISSING
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import MISSING, Floats, Schema
+from dpsketch.schema.schema import Schema
 
 
 @dataclass(frozen=True)

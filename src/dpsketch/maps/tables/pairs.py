@@ -16,8 +16,10 @@ from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
 from dpsketch.maps.tables.cells import EVERY_CODE, MOST_BINS, Cells, cells_of, distinct
+from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.schema.columns import MISSING
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import MISSING, Codes, Floats, Schema
+from dpsketch.schema.schema import Schema
 
 MOST_PAIRS = 100_000
 MOST_CELLS = 1 << 31

@@ -11,8 +11,10 @@ from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, Sums, check_columns
 from dpsketch.maps.tables.cells import GRID
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import HIGHEST, MISSING
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import HIGHEST, MISSING, Floats, Schema
+from dpsketch.schema.schema import Schema
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpsketch.denoise.columns import ColumnSummary, Marginal, places_in_parents
 from dpsketch.learn.estimators.joint.denoised_pairs import contrast_of
 from dpsketch.learn.estimators.joint.joint_fit import NoisySums, Products
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 REFITS = 8
 SEED = 7

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.learn.estimators.joint.table_matrix import Blocks
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 COMMON_STEPS, SMOOTH_STEPS = 30, 15
 BORROWED = 3.0  # coefficients' worth of belief that a pair is like the others

@@ -10,7 +10,8 @@ from dpsketch.denoise.columns import Marginal
 from dpsketch.learn.estimators.joint.joint_fit import Products
 from dpsketch.learn.points import Frame, codes_in_cells
 from dpsketch.maps.tables.cells import Cells
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.schema import Schema
 
 
 def drawn_frame(schema: Schema, cells: Sequence[Cells], products: Products, rows: int, seed: int) -> Frame:

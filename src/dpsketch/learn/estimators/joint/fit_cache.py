@@ -20,8 +20,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-import dpsketch.fitting
-import dpsketch.learn.products
+from dpsketch.denoise import columns
 from dpsketch.denoise.columns import SMOOTHING, Marginal
 from dpsketch.files.user_cache import user_folder
 from dpsketch.learn.estimators import release_noise
@@ -30,8 +29,9 @@ from dpsketch.learn.estimators.joint.from_release import ReleasedProducts, fit_r
 from dpsketch.learn.estimators.joint.joint_fit import Products
 from dpsketch.learn.estimators.joint.product_mixture import Mixture
 from dpsketch.maps.tables.cells import Cells
-from dpsketch.schema.schema import Floats
-from dpsketch.sketch import adaptive as pooling
+from dpsketch.numerics import nonnegative
+from dpsketch.numerics.arrays import Floats
+from dpsketch.sketch import adaptive
 from dpsketch.sketch.container import INVALID
 from dpsketch.sketch.released import ReleasedSketch
 
@@ -115,9 +115,9 @@ def _shares(values: Floats) -> bool:
 def _code() -> bytes:
     """Digest of the modules that a fit depends on."""
     digest = hashlib.sha256()
-    packages = [Path(next(iter(package.__path__))) for package in (dpsketch.fitting, dpsketch.learn.products)]
+    packages = (Path(columns.__file__).parent, Path(__file__).parent, Path(nonnegative.__file__).parent)
     sources = [source for folder in packages for source in sorted(folder.glob("*.py"))]
-    for source in (*sources, Path(pooling.__file__), Path(release_noise.__file__)):
+    for source in (*sources, Path(adaptive.__file__), Path(release_noise.__file__)):
         digest.update(source.read_bytes())
     return digest.digest()
 

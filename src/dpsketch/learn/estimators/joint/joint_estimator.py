@@ -20,7 +20,8 @@ from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, columns_of, merged, product_at
 from dpsketch.learn.points import ColumnPoints, Frame, codes_in_cells, lumped
 from dpsketch.learn.shared import Latest, Memo, made_once
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.schema import Schema
 
 DRAWS = 1 << 17  # rows for functions that are no product of functions of single columns
 REFIT_DRAWS = 1 << 15

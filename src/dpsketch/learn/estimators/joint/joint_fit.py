@@ -14,7 +14,7 @@ from dpsketch.learn.estimators.joint.descent import fit_mixture
 from dpsketch.learn.estimators.joint.product_mixture import Mixture
 from dpsketch.learn.estimators.joint.refine import refine, shares_inside
 from dpsketch.learn.estimators.joint.table_matrix import Blocks
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 COMPONENTS = 200
 SMALLEST_SHARE = 1e-5

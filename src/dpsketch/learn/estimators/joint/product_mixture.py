@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 SAMPLE_SEED = 20_250_101
 

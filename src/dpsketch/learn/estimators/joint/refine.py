@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.denoise.columns import Marginal
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 PARTS = 2
 COARSE = 12  # groups, at most, that are worth splitting

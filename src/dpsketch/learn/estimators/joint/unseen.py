@@ -11,7 +11,7 @@ from functools import reduce
 import numpy as np
 
 from dpsketch.learn.estimators.joint.product_mixture import Mixture
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 # How much further off answers about several columns are than refits, which start from a distribution that is smooth
 # already.

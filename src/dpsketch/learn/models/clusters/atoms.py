@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.learn.models.clusters.sums import Complex, FourierSums, Harmonics
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 SHAPES = ("spherical", "diag", "full")
 

@@ -14,8 +14,8 @@ from dpsketch.learn.models.clusters.decoder import Decoded, decoded
 from dpsketch.learn.models.clusters.lloyd import Progress
 from dpsketch.learn.models.clusters.solver import EDGE, Priors, Solver
 from dpsketch.learn.models.clusters.sums import Complex, FourierSums
+from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.threads import one_thread
-from dpsketch.schema.schema import Floats
 
 POINT = -40.0  # log variance of an atom that is a point
 TRIES = 8  # starts of a new point

@@ -9,7 +9,9 @@ import numpy as np
 from dpsketch.errors import QueryError
 from dpsketch.learn.models.clusters.table import CellTable
 from dpsketch.learn.population.weighted_rows import Population
-from dpsketch.schema.schema import LOWEST, SPAN, Floats, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import LOWEST, SPAN
+from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

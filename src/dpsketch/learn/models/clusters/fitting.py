@@ -15,7 +15,8 @@ from dpsketch.learn.models.clusters.places import Places
 from dpsketch.learn.models.clusters.sums import FourierSums, fourier_sums, holds_sums
 from dpsketch.learn.models.clusters.table import released_table, table_sums
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

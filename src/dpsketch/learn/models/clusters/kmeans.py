@@ -21,8 +21,8 @@ from dpsketch.learn.models.clusters.sums import FourierSums, holds_sums
 from dpsketch.learn.models.clusters.table import released_table
 from dpsketch.learn.population.weighted_rows import spread
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
+from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.threads import one_thread
-from dpsketch.schema.schema import Floats
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 Progress = Callable[[float], None]
 

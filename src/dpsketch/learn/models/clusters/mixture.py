@@ -13,7 +13,7 @@ from dpsketch.learn.models.clusters.decoder import Decoder
 from dpsketch.learn.models.clusters.fitting import SketchModel
 from dpsketch.learn.models.clusters.lloyd import Progress
 from dpsketch.learn.saved import Arrays, Facts, Saved, floats, whole
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

@@ -9,7 +9,9 @@ import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.models.design import frame_of
-from dpsketch.schema.schema import HIGHEST, LOWEST, SPAN, Column, Datetime, Floats, Number, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import HIGHEST, LOWEST, SPAN, Column, Datetime, Number
+from dpsketch.schema.schema import Schema
 
 _DAY = 86_400e6  # microseconds
 

@@ -9,7 +9,7 @@ import numpy as np
 from dpsketch.files.pictures import picture
 from dpsketch.learn.models.clusters.atoms import Atoms
 from dpsketch.learn.models.clusters.places import Places
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 _STEPS = 200
 _LEAST_DEVIATION = 0.004  # of an atom as drawn: a point would fall between the pixels

@@ -7,7 +7,7 @@ import numpy as np
 from dpsketch.learn.models.clusters.atoms import Atoms, Model, Waves
 from dpsketch.learn.models.clusters.solver import EDGE, LEAST_VARIANCE, MOST_VARIANCE
 from dpsketch.learn.models.clusters.sums import Complex
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 CANDIDATES, DRAWN, STEPS = 24, 192, 24
 LEAST_SHARE, MOST_SHARE = 0.02, 0.6

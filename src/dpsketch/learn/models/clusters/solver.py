@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpsketch.learn.models.clusters.atoms import Atoms, Model
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 LEAST_VARIANCE, MOST_VARIANCE = 1e-6, 0.12  # of an atom; a uniform column has 1/12
 MOST_LOGIT = 12.0

@@ -12,7 +12,8 @@ from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.maps.fourier.fourier import BoundFourier
 from dpsketch.maps.fourier.one_bit import BoundOneBitFourier
 from dpsketch.maps.subsampled import BoundSubsampled
-from dpsketch.schema.schema import SPAN, Floats
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import SPAN
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 Complex = NDArray[np.complex128]

@@ -14,9 +14,11 @@ from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.models.clusters.sums import LEAST_SPREAD, TURN, Complex, FourierSums
 from dpsketch.maps.fourier.fourier import Fourier
 from dpsketch.maps.tables.histogram import Binning, BoundHistogram
+from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.simplex import project_groups
 from dpsketch.recipe.sizes import MOST_FREQUENCIES, MOST_TABLE_COLUMNS, RADII
-from dpsketch.schema.schema import SPAN, Floats, Schema
+from dpsketch.schema.columns import SPAN
+from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedSketch
 
 STANDING_OUT = 3.0  # standard deviations that a block of cells must be above 0 beside one that is

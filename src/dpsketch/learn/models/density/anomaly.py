@@ -16,7 +16,7 @@ from dpsketch.learn.models.density.kernel_density import KernelDensity, units_at
 from dpsketch.learn.models.density.raking import raked
 from dpsketch.learn.saved import Arrays, Facts, Saved, real
 from dpsketch.maps.base import check_columns
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

@@ -16,7 +16,8 @@ from dpsketch.maps.base import BoundTable, Sums
 from dpsketch.maps.hashed.hashes import HashFamily, Product
 from dpsketch.maps.hashed.race import BoundRace, Race
 from dpsketch.maps.tables.count import BoundCount
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedSketch
 
 if TYPE_CHECKING:

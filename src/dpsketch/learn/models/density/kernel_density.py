@@ -21,8 +21,9 @@ from dpsketch.learn.points import Frame
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, real
 from dpsketch.maps.base import check_columns
 from dpsketch.maps.hashed.hashes import Euclidean, HashFamily, hash_from_dict
+from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.sizes import default_bandwidth
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

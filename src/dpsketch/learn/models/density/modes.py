@@ -15,8 +15,9 @@ from dpsketch.learn.models.density.full_table import full_table, places_of
 from dpsketch.learn.models.density.hashed import hashed_counters, made_up_records
 from dpsketch.learn.models.density.kernel_density import KernelDensity, units_at
 from dpsketch.maps.hashed.hashes import Euclidean, SignedProjection
+from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.sizes import default_bandwidth
-from dpsketch.schema.schema import Floats, IdSet
+from dpsketch.schema.columns import IdSet
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View

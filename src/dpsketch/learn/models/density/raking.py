@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.schema.schema import Floats
+from dpsketch.numerics.arrays import Floats
 
 _ROUNDS = 10
 _CLEAR = 3.0  # standard deviations of noise, from which on the records of a group of counters can be told

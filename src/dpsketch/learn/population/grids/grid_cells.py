@@ -8,7 +8,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.schema.schema import Codes, Column, Datetime, Floats, Integer, Number, Schema
+from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.schema.columns import Column, Datetime, Integer, Number
+from dpsketch.schema.schema import Schema
 
 Ranks = NDArray[np.int32]  # one matrix row a column, one column a cell
 _DAY = 86_400e6  # microseconds

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.learn.population.grids.grid_cells import GridCells, Ranks
+from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.simplex import project_groups
-from dpsketch.schema.schema import Floats
 
 MOST_CELLS = 1 << 21  # looked at at one level
 ALWAYS_SPLIT = 3  # levels coarser than this tell too little to stop at

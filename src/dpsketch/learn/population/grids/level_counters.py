@@ -13,7 +13,8 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.population.grids.grid_cells import GridCells
 from dpsketch.maps.base import Sums
 from dpsketch.maps.tables.grid import BoundGrid
-from dpsketch.schema.schema import Floats, Schema
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedSketch
 
 RECOVERIES = ("mean", "median")

@@ -1,0 +1,208 @@
+"""Kinds of columns: their values, levels and codes.
+
+Every scalar column has `levels` distinct values, spread evenly over the codes -32767 .. 32767; -32768 means missing.
+One scale for all kinds lets every feature map work on plain int16 codes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.numerics.arrays import Codes, Floats
+
+LOWEST, HIGHEST, MISSING = -32767, 32767, -32768
+SPAN = HIGHEST - LOWEST  # 65534 steps, 65535 levels
+OTHER = "other"
+TRANSFORMS = ("log", "asinh")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One declared column. `levels` distinct values, all public."""
+
+    name: str
+    kind: ClassVar[str] = ""
+    numeric: ClassVar[bool] = False
+
+    @property
+    def levels(self) -> int:
+        raise TypeError(f"a {self.kind} column has no levels")
+
+    def codes_of(self, levels: NDArray[np.int64]) -> Codes:
+        """Levels 0 .. levels-1 to codes; a negative level is missing. Exact integers."""
+        if self.levels == SPAN + 1:
+            return np.where(levels < 0, MISSING, levels + LOWEST).astype(np.int16)
+        return self._codes[levels]
+
+    @cached_property
+    def _codes(self) -> Codes:
+        """Code of every level; the last entry, which level -1 finds, is missing."""
+        steps = max(self.levels - 1, 1)
+        levels = np.arange(self.levels, dtype=np.int64)
+        return np.append((2 * SPAN * levels + steps) // (2 * steps) + LOWEST, MISSING).astype(np.int16)
+
+    def levels_of(self, codes: NDArray[Any]) -> NDArray[np.int64]:
+        """Inverse of `codes_of`; codes between two levels go to the nearer one, missing to -1."""
+        steps = max(self.levels - 1, 1)
+        shifted = np.asarray(codes).astype(np.int64) - LOWEST
+        return np.where(shifted < 0, -1, (2 * shifted * steps + SPAN) // (2 * SPAN))
+
+    def values_of(self, codes: NDArray[Any]) -> Floats:
+        """Codes to numbers in the user's units (category and boolean: the level); missing is NaN."""
+        levels = self.levels_of(codes)
+        return np.where(levels < 0, np.nan, self._values(levels.astype(np.float64)))
+
+    def _values(self, levels: Floats) -> Floats:
+        return levels
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind}
+
+
+@dataclass(frozen=True)
+class Number(Column):
+    """A real number in [lower, upper], clamped; `missing` replaces unreadable cells if given."""
+
+    lower: float = 0.0
+    upper: float = 1.0
+    transform: str | None = None
+    missing: float | None = None
+    kind: ClassVar[str] = "number"
+    numeric: ClassVar[bool] = True
+
+    @property
+    def levels(self) -> int:
+        return SPAN + 1
+
+    def _values(self, levels: Floats) -> Floats:
+        share = levels / SPAN
+        if self.transform == "log":
+            low, high = math.log(self.lower), math.log(self.upper)
+            return np.exp(low + share * (high - low))
+        if self.transform == "asinh":
+            low, high = math.asinh(self.lower), math.asinh(self.upper)
+            return np.sinh(low + share * (high - low))
+        return self.lower + share * (self.upper - self.lower)
+
+    def to_dict(self) -> dict[str, Any]:
+        facts = {"lower": self.lower, "upper": self.upper, "transform": self.transform, "missing": self.missing}
+        return super().to_dict() | {key: fact for key, fact in facts.items() if fact is not None}
+
+
+@dataclass(frozen=True)
+class Integer(Column):
+    """A whole number in [lower, upper]; exact up to 65535 distinct values, else nearest of as many."""
+
+    lower: int = 0
+    upper: int = 1
+    missing: int | None = None
+    kind: ClassVar[str] = "integer"
+    numeric: ClassVar[bool] = True
+
+    @property
+    def levels(self) -> int:
+        return min(self.upper - self.lower, SPAN) + 1
+
+    def _values(self, levels: Floats) -> Floats:
+        return np.rint(self.lower + levels * ((self.upper - self.lower) / (self.levels - 1)))
+
+    def to_dict(self) -> dict[str, Any]:
+        facts = {"lower": self.lower, "upper": self.upper, "missing": self.missing}
+        return super().to_dict() | {key: fact for key, fact in facts.items() if fact is not None}
+
+
+@dataclass(frozen=True)
+class Datetime(Column):
+    """A moment in [lower, upper]; values are microseconds since 1970 in UTC."""
+
+    lower: datetime = _EPOCH
+    upper: datetime = _EPOCH
+    kind: ClassVar[str] = "datetime"
+    numeric: ClassVar[bool] = True
+
+    @property
+    def levels(self) -> int:
+        return SPAN + 1
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return float(microseconds(self.lower)), float(microseconds(self.upper))
+
+    def _values(self, levels: Floats) -> Floats:
+        low, high = self.bounds
+        return low + levels / SPAN * (high - low)
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | {"lower": self.lower.isoformat(), "upper": self.upper.isoformat()}
+
+
+@dataclass(frozen=True)
+class Category(Column):
+    """One of the listed values; anything else falls into `other`."""
+
+    values: tuple[str | int, ...] = ()
+    kind: ClassVar[str] = "category"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        listed = tuple(str(value) for value in self.values)
+        return listed if OTHER in listed else (*listed, OTHER)
+
+    @property
+    def levels(self) -> int:
+        return len(self.labels)
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | {"values": list(self.values)}
+
+
+@dataclass(frozen=True)
+class Boolean(Column):
+    """True or false."""
+
+    kind: ClassVar[str] = "boolean"
+    labels: ClassVar[tuple[str, str]] = ("false", "true")
+
+    @property
+    def levels(self) -> int:
+        return 2
+
+
+@dataclass(frozen=True)
+class IdSet(Column):
+    """A set of ids 0 .. universe-1; others become the one overflow id `universe`."""
+
+    universe: int = 1
+    kind: ClassVar[str] = "set"
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | {"universe": self.universe}
+
+
+def microseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def as_moment(value: object) -> datetime | None:
+    """An ISO text, a date or a datetime as a moment in UTC; naive ones are taken as UTC."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    if not isinstance(value, datetime):
+        return None
+    try:
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except OverflowError:
+        return None

@@ -1,0 +1,22 @@
+"""The code of docs/densities.md runs, block after block."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAGE = Path(__file__).parents[5] / "docs" / "densities.md"
+
+
+@pytest.mark.usefixtures("seeded")
+def test_the_blocks_run() -> None:
+    names: dict[str, Any] = {}
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(blocks) == 5
+    for block in blocks:
+        exec(block, names)
+    assert names["scorer"].predict([[40_000, 30], [40_000, 85]]).tolist() == [1, -1]
+    assert len(names["modes"]) == 2
