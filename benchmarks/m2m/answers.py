@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.m2m.questions import Condition, Question, shares
 from benchmarks.m2m.tables import Column, Table
-from dpsketch.denoise.columns import Marginal
+from dpsketch.denoise.column_fit import Marginal
 from dpsketch.numerics.arrays import Floats
 
 

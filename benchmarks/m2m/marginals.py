@@ -8,7 +8,7 @@ import dpsketch as dps
 from benchmarks.m2m.answers import Independent
 from benchmarks.m2m.ours import released_by
 from benchmarks.m2m.tables import Table
-from dpsketch.denoise.columns import fit_marginal
+from dpsketch.denoise.column_fit import fit_marginal
 from dpsketch.learn.estimators.release_noise import ReleaseNoise, released_totals
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.recipe.sizes import marginal_bins

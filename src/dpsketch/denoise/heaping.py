@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpsketch.denoise.columns import ColumnSummary
+from dpsketch.denoise.column_fit import ColumnSummary
 from dpsketch.numerics.arrays import Floats
 
 LUMPY = 6.0  # times the variance of mean positions over that of single values: 1 where bins have one or two values

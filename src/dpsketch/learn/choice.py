@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpsketch.denoise.columns import ColumnSummary, GroupTotals
+from dpsketch.denoise.column_fit import ColumnSummary, GroupTotals
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.estimators.joint.fit_cache import cached_fit

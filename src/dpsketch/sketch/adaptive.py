@@ -15,7 +15,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.denoise.columns import ColumnSummary, Finer, fit_marginal
+from dpsketch.denoise.column_fit import ColumnSummary, Finer, fit_marginal
 from dpsketch.denoise.groups import choose_groups, choose_halves, groups_wanted, pooling_threshold
 from dpsketch.denoise.pair_choice import choose_pairs, spread
 from dpsketch.maps.base import BoundMap, Sums

@@ -40,7 +40,11 @@ STORED = layouts._stored_lists
 BUGS = {
     "arrow_layouts": (layouts, "_stored_lists", views_without_sizes),
     "csv_bytes": (csv, "_line_breaks", csv._quoted_breaks(ord(","))),
-    "toml_schema": (schema, "_whole", lambda facts, path, key, *limits: int(facts[key])),  # without a check of its type
+    "toml_schema": (
+        schema,
+        "whole_of",
+        lambda facts, path, key, *limits: int(facts[key]),
+    ),  # without a check of its type
 }
 
 

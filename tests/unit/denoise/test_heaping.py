@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dpsketch.denoise.columns import ColumnSummary, Finer
+from dpsketch.denoise.column_fit import ColumnSummary, Finer
 from dpsketch.denoise.heaping import lumpiness
 
 BINS = 64

@@ -11,7 +11,7 @@ import dpsketch as dps
 from dpsketch.errors import QueryError
 from dpsketch.learn.bounds import NOTE
 from dpsketch.schema.columns import Datetime, Integer, Number
-from dpsketch.schema.schema import LONGEST_NOTE
+from dpsketch.schema.parsing import LONGEST_NOTE
 from dpsketch.schema.template import schema_text
 
 ROWS = 20_000

@@ -195,7 +195,7 @@ def test_quadratic_blocks_have_the_bounds_of_their_directions(directions: str, s
 def test_bounds_of_many_directions_are_direct(monkeypatch: pytest.MonkeyPatch) -> None:
     """A single direction needs no certificate: only the full map's is computed."""
     calls = []
-    honest = dps.maps.quadratic.squares_bound  # type: ignore[attr-defined]
+    honest = dps.maps.moments.quadratic.squares_bound  # type: ignore[attr-defined]
     monkeypatch.setattr("dpsketch.maps.moments.quadratic.squares_bound", lambda m: calls.append(len(m)) or honest(m))
     bound = dps.Subsampled(dps.Quadratic(size=500), 20, "uniform").bind(SCHEMA)
     assert bound.sensitivity(Relation.ADD_REMOVE).l1 > 0

@@ -46,7 +46,7 @@ def test_names_have_no_character_that_cannot_be_seen(text: str) -> None:
             dps.Schema.from_dict(wrong)
         assert caught.value.fact.isprintable()
     with pytest.raises(SchemaError, match="cannot be seen"):
-        dps.Schema((dps.schema.Boolean(f"a{text}b"),))
+        dps.Schema((dps.schema.columns.Boolean(f"a{text}b"),))
 
 
 @pytest.mark.parametrize("text", ORDINARY)

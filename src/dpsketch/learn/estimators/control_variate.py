@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsketch.denoise.columns import fit_marginal
+from dpsketch.denoise.column_fit import fit_marginal
 from dpsketch.encoding.records import Records
 from dpsketch.learn.estimators.joint.draws import drawn_frame
 from dpsketch.learn.estimators.joint.single import independent

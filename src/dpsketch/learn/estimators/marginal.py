@@ -7,7 +7,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from dpsketch.denoise.columns import ColumnSummary
+from dpsketch.denoise.column_fit import ColumnSummary
 from dpsketch.denoise.heaping import CERTAIN, Lumps, lumpiness
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.estimators.release_noise import ReleaseNoise

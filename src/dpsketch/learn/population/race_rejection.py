@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dpsketch.denoise.columns import fit_marginal
+from dpsketch.denoise.column_fit import fit_marginal
 from dpsketch.encoding.records import Records
 from dpsketch.errors import QueryError
 from dpsketch.learn.estimators.release_noise import ReleaseNoise, blockwise_total

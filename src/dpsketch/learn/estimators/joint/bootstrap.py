@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.denoise.columns import ColumnSummary, Marginal, places_in_parents
+from dpsketch.denoise.column_fit import ColumnSummary, Marginal, places_in_parents
 from dpsketch.learn.estimators.joint.denoised_pairs import contrast_of
 from dpsketch.learn.estimators.joint.joint_fit import NoisySums, Products
 from dpsketch.numerics.arrays import Floats

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpsketch.denoise.columns import Marginal
+from dpsketch.denoise.column_fit import Marginal
 from dpsketch.learn.estimators.joint.joint_fit import Products
 from dpsketch.learn.points import Frame, codes_in_cells
 from dpsketch.maps.tables.cells import Cells

@@ -20,8 +20,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from dpsketch.denoise import columns
-from dpsketch.denoise.columns import SMOOTHING, Marginal
+from dpsketch.denoise import column_fit as columns
+from dpsketch.denoise.column_fit import SMOOTHING, Marginal
 from dpsketch.files.user_cache import user_folder
 from dpsketch.learn.estimators import release_noise
 from dpsketch.learn.estimators.joint.bootstrap import REFITS

@@ -9,7 +9,7 @@ from math import sqrt
 
 import numpy as np
 
-from dpsketch.denoise.columns import ColumnSummary
+from dpsketch.denoise.column_fit import ColumnSummary
 from dpsketch.denoise.heaping import Lumps, lumpiness
 from dpsketch.learn.estimators.joint.bootstrap import refits
 from dpsketch.learn.estimators.joint.joint_fit import NoisySums, Products

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.denoise.columns import ColumnSummary, GroupTotals, Marginal, fit_marginal
+from dpsketch.denoise.column_fit import ColumnSummary, GroupTotals, Marginal, fit_marginal
 from dpsketch.learn.estimators.joint.denoised_pairs import find_dependence, table_of
 from dpsketch.learn.estimators.joint.descent import fit_mixture
 from dpsketch.learn.estimators.joint.product_mixture import Mixture

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.denoise.columns import Marginal
+from dpsketch.denoise.column_fit import Marginal
 from dpsketch.numerics.arrays import Floats
 
 PARTS = 2

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpsketch.denoise.columns import ColumnSummary, GroupTotals, Marginal, fit_marginal
+from dpsketch.denoise.column_fit import ColumnSummary, GroupTotals, Marginal, fit_marginal
 from dpsketch.denoise.heaping import lumpiness
 from dpsketch.learn.estimators.joint.bootstrap import REFITS, SEED, redrawn_summary
 from dpsketch.learn.estimators.joint.from_release import ReleasedProducts

@@ -3,7 +3,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dpsketch.denoise.columns import ColumnSummary
+from dpsketch.denoise.column_fit import ColumnSummary
 from dpsketch.learn.estimators.joint.descent import fit_mixture
 from dpsketch.learn.estimators.joint.joint_fit import NoisySums, fit_products
 from dpsketch.learn.estimators.joint.table_matrix import Blocks

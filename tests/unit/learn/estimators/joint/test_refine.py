@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dpsketch.denoise.columns import Marginal
+from dpsketch.denoise.column_fit import Marginal
 from dpsketch.learn.estimators.joint.refine import COARSE, refine
 
 BINS = 40

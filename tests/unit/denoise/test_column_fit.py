@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dpsketch.denoise.columns import ColumnSummary, Finer, GroupTotals, Marginal, fit_marginal
+from dpsketch.denoise.column_fit import ColumnSummary, Finer, GroupTotals, Marginal, fit_marginal
 from dpsketch.numerics.nonnegative import nonnegative_minimum
 
 BINS = 32
