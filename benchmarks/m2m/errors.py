@@ -74,7 +74,9 @@ def measure(name: str, epsilon: float, delta: float, seed: int) -> Errors:
 
 def _row(estimator: ProductEstimator, schema: dps.Schema, condition: str) -> list[float]:
     """The answer, the variances that constants scale, and that of what cells hide."""
-    singles = [estimator._single(factor) for factor in merged(condition_factors(schema, parse_condition(condition)))]
+    singles = [
+        estimator._single(factor) for factor in merged(condition_factors(schema, parse_condition(condition, schema)))
+    ]
     weights = estimator._weights
     found = np.prod([single.means[:, 0] for single in singles], axis=0) * weights[:, 0]
     values = found.sum(1)

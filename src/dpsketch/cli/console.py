@@ -68,6 +68,9 @@ err = _Messages(stderr=True, soft_wrap=True, highlight=False, markup=False)
 for _console in (out, err):
     _console.push_render_hook(_Escape())
 
+HELP = {"help_option_names": ["-h", "--help"]}
+OutputPath = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SchemaPath = Annotated[Path, typer.Option("--schema", help="TOML file with the table's public facts.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 Rows = Annotated[int | None, typer.Option(help="Public order of magnitude of the rows; overrides the schema.")]
@@ -102,6 +105,16 @@ def progress_bar(doing: str = "reading") -> Iterator[Any]:
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task(doing, total=1.0)
         yield lambda share: bar.update(task, completed=share)
+
+
+@contextmanager
+def waiting(message: str) -> Iterator[None]:
+    """A moving sign on a terminal, for work of unknown length."""
+    if not err.is_terminal or err.quiet:
+        yield
+        return
+    with err.status(message):
+        yield
 
 
 @contextmanager

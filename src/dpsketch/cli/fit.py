@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsketch.cli.console import Force, err, listed, out, progress_bar, warnings_told
+from dpsketch.cli.console import HELP, Force, err, listed, out, progress_bar, warnings_told
 from dpsketch.cli.fit_density import anomaly, density, modes
 from dpsketch.cli.fit_models import classifier, linear, logistic
 from dpsketch.cli.fitted import Columns, Format, Save, Seed, check, keep, print_rows
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from dpsketch.learn.models.clusters.mixture import GaussianMixture
 
 fit_app = typer.Typer(
-    help="Models of a released sketch; whatever is fitted costs no more privacy.",
+    help="Fit a model to a released sketch. Fitting costs no more privacy.",
     no_args_is_help=True,
     rich_markup_mode=None,
+    context_settings=HELP,
 )
 
 Sketch = Annotated[

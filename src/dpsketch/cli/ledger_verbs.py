@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from dpsketch.cli.console import SchemaPath, err, out
+from dpsketch.cli.console import HELP, SchemaPath, err, out
 from dpsketch.errors import BudgetError
 from dpsketch.privacy.budget import MOST_EPSILON, Budget, decimal_text
 
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from dpsketch.ledger.account import Account, Cap, Plan, Spend, Standing
     from dpsketch.ledger.ledger import Ledger
 
-ledger_app = typer.Typer(help="What each dataset may spend and has spent.", no_args_is_help=True, rich_markup_mode=None)
+LEDGER_VARIABLE = "DPSKETCH_LEDGER"
+ledger_app = typer.Typer(
+    help="Caps and spends of each dataset.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP
+)
 _MOST_TIMES = 10_000  # of the releases in a declared plan
-LedgerPlace = Annotated[str, typer.Argument(help="Ledger file or postgresql:// URL.")]
+LedgerPlace = Annotated[str, typer.Argument(envvar=LEDGER_VARIABLE, help="Ledger file or postgresql:// URL.")]
 
 
 @ledger_app.command("show")

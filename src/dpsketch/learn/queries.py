@@ -19,6 +19,7 @@ from dpsketch.learn.points import Frame
 from dpsketch.learn.sql.aggregates import AGGREGATES, Formula, formula_of, is_aggregate
 from dpsketch.learn.sql.expressions import Mask, condition_factors, evaluate
 from dpsketch.learn.sql.grouping import MOST_GROUPS, Key, key_of, text_of
+from dpsketch.learn.sql.names import with_schema_names
 from dpsketch.learn.sql.quantities import empty_record
 from dpsketch.learn.sql.selection import Selection, answer_in_units
 from dpsketch.learn.sql.statement import parse_select, whole_number
@@ -113,6 +114,7 @@ class _Query:
     def __init__(self, view: Asked, select: exp.Select) -> None:
         self._view, self._schema, self._select = view, view.schema, select
         named = {node.alias: node.this for node in select.expressions if isinstance(node, exp.Alias)}
+        with_schema_names(select, view.schema, named)
         nodes = (select.args.get("group") or exp.Group()).expressions
         keys = [key_of(self._schema, node, select.expressions, named) for node in nodes]
         self._keys: list[Key] = list({key.text: key for key in keys}.values())

@@ -16,6 +16,7 @@ from dpsketch.errors import QueryError
 from dpsketch.learn import queries as sql
 from dpsketch.learn.answer import Answer, Estimate, stacked
 from dpsketch.learn.choice import Chosen, Sources
+from dpsketch.learn.contents import COLUMNS, SAMPLE_HINT, asks_for_contents, column_rows, good_for
 from dpsketch.learn.estimators.kernel_sums import KernelSums
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, columns_of
@@ -122,7 +123,7 @@ class View:
         docs/answers.md says what the arrays hold.
         """
         factor = function_factor(self.schema, function, columns)
-        factors = condition_factors(self.schema, None if where is None else parse_condition(where))
+        factors = condition_factors(self.schema, None if where is None else parse_condition(where, self.schema))
         return _answer(
             self.best(factors, lambda chosen: chosen.expectation(factor) / chosen.share(), columns=factor.columns)
         )
@@ -214,7 +215,10 @@ class View:
         return sample(self.schema, self._sources.rows_by(method), n, seed)
 
     def sql(self, text: str) -> sql.Table:
-        """Answer a select statement; see docs/answers.md for what it may hold."""
+        """Answer a select statement; see docs/answers.md for what it may hold. `describe sketch` lists the columns."""
+        if asks_for_contents(text):
+            how = ("columns as declared", *(f"good for {what}" for what in good_for(self.released)), SAMPLE_HINT)
+            return sql.Table(COLUMNS, tuple(column_rows(self.schema)), how)
         return sql.run(self, text)
 
     def best(
@@ -276,7 +280,7 @@ class View:
         return KernelSums(self.schema, race, sums, part.noise_variance)
 
     def _about(self, column: str | None, where: str | None, statistic: Callable[[Selection], Estimate]) -> Chosen:
-        factors = condition_factors(self.schema, None if where is None else parse_condition(where))
+        factors = condition_factors(self.schema, None if where is None else parse_condition(where, self.schema))
         return self.best(factors, statistic, columns=() if column is None else (column,))
 
     def _in_rows(self, answer: Answer) -> Answer:

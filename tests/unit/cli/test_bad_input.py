@@ -619,7 +619,7 @@ CASES = [
         "max is one person's value and cannot be released\nHint: ask for a quantile such as 0.01 or 0.99 instead",
     ),
     sql("select age from sketch", f"column 'age' is neither aggregated nor in group by\nHint: use {AGGREGATES}"),
-    sql("select * from sketch", f"'*' is not supported in the select list\nHint: use {AGGREGATES}"),
+    sql("select *, count(*) from sketch", f"'*' is not supported in the select list\nHint: use {AGGREGATES}"),
     sql(
         "select sex from sketch group by sex",
         f"the select list has no aggregate\nHint: use {AGGREGATES}: single records cannot be read",

@@ -17,6 +17,7 @@ from dpsketch.learn.points import Frame
 from dpsketch.learn.sql import arithmetic
 from dpsketch.learn.sql.equality import check_equalities
 from dpsketch.learn.sql.literals import decimals, find_column, is_constant, literal_number, literal_value
+from dpsketch.learn.sql.names import with_schema_names
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import Boolean, Column, Datetime
 from dpsketch.schema.schema import Schema
@@ -70,10 +71,10 @@ class Truth:
         return self.opposite().both(other.opposite()).opposite()
 
 
-def parse_condition(text: str) -> exp.Expr:
+def parse_condition(text: str, schema: Schema) -> exp.Expr:
     """A condition such as "age > 40 and sex = 'Female'"."""
     try:
-        return checked(sqlglot.parse_one(text, dialect="duckdb"))
+        return with_schema_names(checked(sqlglot.parse_one(text, dialect="duckdb")), schema)
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
         raise QueryError(
             f"the condition cannot be read: {_first_line(error)}", f"conditions use {_SUPPORTED}"

@@ -1,0 +1,303 @@
+"""`dpsketch accumulate`, `release`, `graph` and `merge`: the verbs that read tables, spend and write sketches."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpsketch.cli.console import (
+    Delta,
+    Epsilon,
+    Force,
+    Mechanism,
+    OutputPath,
+    RecipePath,
+    Rho,
+    Rows,
+    SchemaPath,
+    check_free,
+    err,
+    progress_bar,
+    warnings_told,
+)
+from dpsketch.cli.ledger_verbs import LEDGER_VARIABLE, spent_text
+from dpsketch.cli.process import check_stopped, ignore_signals
+from dpsketch.cli.recipe_choice import (
+    Clusters,
+    Columns,
+    Frequencies,
+    OnlyRows,
+    Purpose,
+    Snapshot,
+    chosen_recipe,
+    next_steps,
+)
+from dpsketch.errors import BudgetError, FileError, MergeError
+from dpsketch.files.outputs import Output, written
+from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
+
+if TYPE_CHECKING:
+    from dpsketch.ledger.ledger import Ledger
+    from dpsketch.recipe.recipe import Recipe
+    from dpsketch.schema.schema import Schema
+    from dpsketch.sketch.raw import RawSketch
+    from dpsketch.sketch.released import ReleasedSketch
+
+Plan = Annotated[str | None, typer.Option(help="Make this release an entry of a plan declared in the ledger.")]
+GroupsFrom = Annotated[
+    Path | None,
+    typer.Option(
+        "--groups-from",
+        metavar="SKETCH",
+        help="Another site's release to merge with later: use its recipe, its pairs and its groups of cells.",
+    ),
+]
+LedgerPath = Annotated[
+    str | None,
+    typer.Option(envvar=LEDGER_VARIABLE, help="Ledger file, created if absent, or postgresql:// URL."),
+]
+Dataset = Annotated[str | None, typer.Option(help="Name in the ledger. Default: the table's file name.")]
+NotPrivate = Annotated[bool, typer.Option("--not-private", help="For studies: no noise; needs --epsilon inf.")]
+
+
+def accumulate(
+    table: Path,
+    schema: SchemaPath,
+    output: OutputPath,
+    epsilon: Epsilon = None,
+    delta: Delta = 0.0,
+    rho: Rho = None,
+    recipe: RecipePath = None,
+    rows: Rows = None,
+    frequencies: Frequencies = None,
+    purpose: Purpose = None,
+    clusters: Clusters = None,
+    columns: Columns = None,
+    only: OnlyRows = None,
+    snapshot: Snapshot = None,
+    force: Force = False,
+) -> None:
+    """Read a table into a raw sketch: exact, secret, mergeable. Nothing is spent: the budget chooses the sizes of the
+    general recipe, and tells now whether a release with it will fit.
+    """
+    from dpsketch.schema.schema import Schema
+    from dpsketch.sketch.release import planned
+
+    check_free(output, force, table, schema, recipe)
+    facts = Schema.load(schema)
+    unknown = epsilon is None and rho is None and not delta
+    budget = None if unknown and recipe is not None else Budget(epsilon, delta, rho)
+    chosen = chosen_recipe(facts, budget, recipe, rows, frequencies, only, snapshot, None, purpose, clusters, columns)
+    if budget is not None:
+        planned(facts, chosen, budget)
+    with written(output, force, secret=True) as file:
+        _accumulated(table, facts, chosen).write(file)
+    err.print(f"{output}: raw sketch, NOT PRIVATE. Keep it secret; release it with: dpsketch release {output} …")
+
+
+def release(
+    table: Annotated[Path, typer.Argument(help="CSV or Parquet file, a folder of them, or a raw sketch.")],
+    output: OutputPath,
+    epsilon: Epsilon = None,
+    delta: Delta = 0.0,
+    rho: Rho = None,
+    mechanism: Mechanism = "auto",
+    schema: Annotated[Path | None, typer.Option("--schema", help="TOML file with the table's public facts.")] = None,
+    recipe: RecipePath = None,
+    only: OnlyRows = None,
+    snapshot: Snapshot = None,
+    ledger: LedgerPath = None,
+    dataset: Dataset = None,
+    plan: Plan = None,
+    rows: Rows = None,
+    frequencies: Frequencies = None,
+    purpose: Purpose = None,
+    clusters: Clusters = None,
+    columns: Columns = None,
+    groups_from: GroupsFrom = None,
+    not_private: NotPrivate = False,
+    force: Force = False,
+) -> None:
+    """Sketch a table, add noise once, and write the released sketch."""
+    from dpsketch.schema.schema import Schema
+    from dpsketch.sketch.raw import RawSketch
+    from dpsketch.sketch.release import partition, planned
+    from dpsketch.sketch.released import ReleasedSketch
+
+    check_free(output, force, table, schema, recipe, ledger, groups_from)
+    other = None if groups_from is None else ReleasedSketch.load(groups_from)
+    budget, book = _spending(Budget(epsilon, delta, rho), ledger, not_private)
+    name = dataset or table.name.split(".")[0]
+    with Output(output, force) as claimed:
+        if table.suffix == ".raw":
+            described = (schema, recipe, rows, frequencies, purpose, clusters, columns, only, snapshot)
+            if any(option is not None for option in described):
+                raise FileError(
+                    "a raw sketch brings its own schema and recipe", "leave out the options that describe them"
+                )
+            raw = RawSketch.load(table)
+        else:
+            if schema is None:
+                raise FileError("a table needs --schema", "dpsketch init TABLE > schema.toml writes a template")
+            facts = Schema.load(schema)
+            chosen = chosen_recipe(
+                facts, budget, recipe, rows, frequencies, only, snapshot, other, purpose, clusters, columns
+            )
+            event = planned(facts, chosen, budget, mechanism)
+            if book is not None and event is not None:
+                book.check(name, facts.accounted, event, partition(facts, chosen), plan)
+            raw = _accumulated(table, facts, chosen)
+        _release(raw, budget, book, name, claimed, mechanism, plan, other)
+    _tell_released(claimed.path, budget, book, name, next_steps(claimed.path, purpose))
+
+
+def graph(
+    edges: Annotated[Path, typer.Argument(help="CSV or Parquet edge list, or a folder of them.")],
+    nodes: Annotated[int, typer.Option(help="Public number of nodes; ids are 0 to NODES-1.")],
+    output: OutputPath,
+    epsilon: Epsilon = None,
+    delta: Delta = 0.0,
+    rho: Rho = None,
+    mechanism: Mechanism = "auto",
+    repetitions: Annotated[
+        int | None,
+        typer.Option(help="Rows of the table of counters; by default by nodes and budget: up to 2000, of 400 kB each."),
+    ] = None,
+    width: Annotated[int, typer.Option(help="Counters in a row of the table.")] = 100_000,
+    seed: Annotated[int, typer.Option(help="Public seed of the hashes.")] = 0,
+    source: Annotated[str, typer.Option(help="Column of the node whose list an edge belongs to.")] = "src",
+    target: Annotated[str, typer.Option(help="Column of the neighbour.")] = "dst",
+    undirected: Annotated[bool, typer.Option("--undirected", help="Count every edge in both directions.")] = False,
+    ledger: LedgerPath = None,
+    dataset: Dataset = None,
+    plan: Plan = None,
+    not_private: NotPrivate = False,
+    force: Force = False,
+) -> None:
+    """Release the neighbour sets of a graph, for Jaccard densities. One neighbour list is protected, not a node."""
+    from dpsketch.engines.graph import COLUMN, check_nodes, graph_schema, neighbour_sets
+    from dpsketch.engines.local import accumulate as accumulate_table
+    from dpsketch.maps.hashed.hashes import MinHash
+    from dpsketch.maps.hashed.race import Race
+    from dpsketch.recipe.recipe import Part, Recipe
+    from dpsketch.recipe.sizes import graph_rows
+    from dpsketch.schema.schema import Schema
+    from dpsketch.sketch.release import planned
+
+    check_free(output, force, edges, ledger)
+    budget, book = _spending(Budget(epsilon, delta, rho), ledger, not_private)
+    name = dataset or edges.name.split(".")[0]
+    check_nodes(nodes)
+    facts = Schema.from_dict(graph_schema(nodes, undirected))
+    if repetitions is None:
+        repetitions = graph_rows(facts, nodes, budget)
+    recipe = Recipe([Part(Race((COLUMN,), repetitions, width, seed, MinHash()), 1.0)])
+    event = planned(facts, recipe, budget, mechanism)
+    if book is not None and event is not None:
+        book.check(name, facts.accounted, event, None, plan)
+    with Output(output, force) as claimed:
+        with progress_bar() as report:
+            sets = neighbour_sets(edges, nodes, source, target, undirected, report)
+            raw = accumulate_table(sets, facts, recipe)
+        _release(raw, budget, book, name, claimed, mechanism, plan, None)
+    _tell_released(claimed.path, budget, book, name, next_steps(claimed.path, "graph"))
+
+
+def merge(
+    sketches: Annotated[list[Path], typer.Argument(help="Two or more sketches of the same schema and recipe.")],
+    output: OutputPath,
+    disjoint_units: Annotated[bool, typer.Option("--disjoint-units", help="No unit has rows in two of them.")] = False,
+    force: Force = False,
+) -> None:
+    """Add sketches: all raw (still secret) or all released (noises add up)."""
+    from dpsketch.sketch.file import read_header
+    from dpsketch.sketch.raw import RawSketch
+    from dpsketch.sketch.released import ReleasedSketch
+
+    if len(sketches) < 2:
+        raise MergeError("merge needs at least two sketches", "dpsketch merge A.sketch B.sketch -o BOTH.sketch")
+    check_free(output, force, *sketches)
+    kinds = {read_header(path)["kind"] for path in sketches}
+    if kinds == {"raw"}:
+        raw = RawSketch.load(sketches[0])
+        for path in sketches[1:]:
+            raw = raw.merge(RawSketch.load(path), disjoint_units)
+        raw.save(output, force)
+    elif kinds == {"released"}:
+        released = ReleasedSketch.load(sketches[0])
+        for path in sketches[1:]:
+            released = released.merge(ReleasedSketch.load(path), disjoint_units)
+        released.save(output, force)
+    else:
+        raise MergeError("raw and released sketches do not merge", "release the raw one first")
+    err.print(f"{output}: merged from {len(sketches)} {kinds.pop()} sketches.")
+
+
+def _accumulated(table: Path, facts: Schema, recipe: Recipe) -> RawSketch:
+    from dpsketch.engines.local import accumulate as accumulate_table
+    from dpsketch.engines.readers import holds_csv
+
+    with progress_bar() as report:
+        raw = accumulate_table(table, facts, recipe, progress=report)
+    if not facts.csv.multiline and holds_csv(table):
+        err.print(
+            "CSV: every line was read as one row, also inside of quotes. To change that: csv.multiline in the schema."
+        )
+    return raw
+
+
+def _spending(budget: Budget, ledger: str | None, not_private: bool) -> tuple[Budget, Ledger | None]:
+    """The budget and the ledger, if the release may take place with them."""
+    from dpsketch.ledger.ledger import Ledger
+
+    if not_private == budget.private:
+        raise BudgetError(
+            "a file without privacy needs both --epsilon inf and --not-private",
+            "pass both, or neither for a private release",
+        )
+    if not budget.private and ledger == os.environ.get(LEDGER_VARIABLE):
+        ledger = None  # a default for private releases
+    if not budget.private and ledger is not None:
+        raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
+    if budget.private and ledger is None:
+        raise BudgetError("a private release needs a ledger", "pass --ledger ledger.db; it is created if absent")
+    return budget, None if ledger is None else Ledger(ledger)
+
+
+def _release(
+    raw: RawSketch,
+    budget: Budget,
+    book: Ledger | None,
+    name: str,
+    output: Output,
+    mechanism: str,
+    plan: str | None,
+    other: ReleasedSketch | None,
+) -> None:
+    """Release into a claimed file. What goes wrong after the spend says that the spend stands."""
+    from dpsketch.sketch.release import release as release_raw
+
+    check_stopped()
+    output.make_room(raw.most_bytes)
+    with warnings_told():
+        released = release_raw(raw, budget, book, name, mechanism, plan, other)
+    try:
+        released.write(output.file)
+        ignore_signals()
+        output.keep()
+    except BaseException as error:
+        if released.private:
+            error.add_note(spend_stands(name, budget))
+        raise
+
+
+def _tell_released(output: Path, budget: Budget, book: Ledger | None, name: str, then: str) -> None:
+    standing = None if book is None else book.standing(name)
+    if standing is not None:
+        err.print(f"{output}: released with {budget}; dataset '{name}' has spent {spent_text(standing)}.")
+        err.print(f"Next: dpsketch show {output}, {then}")
+    else:
+        err.print(f"{output}: NOT PRIVATE, for studies only.")

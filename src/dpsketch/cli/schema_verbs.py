@@ -1,0 +1,50 @@
+"""`dpsketch init` and `tighten`: schemas to fill in, and schemas with tighter bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpsketch.cli.console import Force, check_free, err, listed
+from dpsketch.files.outputs import written
+
+
+def init(
+    table: Path,
+    header: Annotated[
+        bool | None,
+        typer.Option("--header/--no-header", help="The first line of a CSV file names its columns, or is a record."),
+    ] = None,
+) -> None:
+    """Print a schema to fill in, from column names and types only; values are never looked at."""
+    from dpsketch.engines.readers import source_columns
+    from dpsketch.schema.template import schema_template
+
+    print(schema_template(*source_columns(table, header)), end="")
+
+
+def tighten(
+    sketch: Annotated[Path, typer.Argument(help="A released sketch that tells quantiles: --for bounds, or a general.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Schema to write.")],
+    share: Annotated[float, typer.Option(help="Records that may be outside, at each end of a column.")] = 0.02,
+    columns: Annotated[str | None, typer.Option(help="Columns, with commas between them; by default all.")] = None,
+    force: Force = False,
+) -> None:
+    """Write a schema with tighter bounds, for a second release of the same table with less noise. Values outside will
+    count as the bound. The first release has cost privacy; the new bounds cost no more.
+    """
+    from dpsketch.learn.bounds import tighten as tightened
+    from dpsketch.learn.view import open_view
+    from dpsketch.schema.template import schema_text
+
+    check_free(output, force, sketch)
+    view = open_view(sketch)
+    schema = tightened(view, share, listed(columns))
+    changed = sum(one != other for one, other in zip(schema.columns, view.schema.columns, strict=True))
+    head = f"Bounds at shares of {share:g} and {1 - share:g}, by a private release."
+    with written(output, force) as file:
+        file.write(schema_text(schema, head).encode())
+    err.print(f"{output}: tighter bounds of {changed} of {len(schema.columns)} columns")
+    err.print(f"Next: dpsketch release TABLE --schema {output} … with the same --ledger and --dataset, which add up")

@@ -1,0 +1,77 @@
+"""What a release holds: its columns as declared, and which questions its parts answer well."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from dpsketch.schema.columns import Category, Column, Datetime, IdSet, Integer, Number
+from dpsketch.schema.schema import Schema
+from dpsketch.sketch.released import ReleasedSketch
+
+COLUMNS = ("column", "kind", "values")
+SAMPLE_HINT = "a sketch holds no rows; for synthetic ones: dpsketch sample (view.sample)"
+_MOST_LABELS = 12
+_ASKS_FOR_CONTENTS = re.compile(
+    r"\s*(describe\s+(table\s+)?sketch|desc\s+sketch|show\s+columns(\s+(from|in)\s+sketch)?|select\s+\*\s+from\s+sketch"
+    r"(\s+limit\s+\d+)?)\s*;?\s*",
+    re.IGNORECASE,
+)
+# What to ask a part for, by the map's name.
+_GOOD_FOR = {
+    "marginals": "questions about one column",
+    "histogram": "counts of the cells of its tables",
+    "pairs": "questions about several columns, models, synthetic rows",
+    "contrasts": "questions about several columns, models",
+    "totals": "means and sums",
+    "fourier": "clusters, mixtures and smooth functions",
+    "one_bit_fourier": "clusters and smooth functions",
+    "second_moments": "principal components, linear regression",
+    "quadratic": "principal components",
+    "race": "densities, classes and anomalies",
+    "grid": "densities and synthetic rows of all columns together",
+}
+
+
+def asks_for_contents(text: str) -> bool:
+    """Whether a statement is about the sketch itself: describe sketch, show columns, select * from sketch."""
+    return _ASKS_FOR_CONTENTS.fullmatch(text) is not None
+
+
+def column_rows(schema: Schema) -> list[tuple[str, str, str]]:
+    """Name, kind and declared values of every column."""
+    return [(column.name, column.kind, _values(column)) for column in schema.columns]
+
+
+def good_for(released: ReleasedSketch) -> list[str]:
+    """Which questions the release was made for, by its parts."""
+    names = dict.fromkeys(_core_name(part.map.to_dict()) for part in released.recipe.parts)
+    return list(dict.fromkeys(_GOOD_FOR[name] for name in names if name in _GOOD_FOR))
+
+
+def contents(released: ReleasedSketch) -> dict[str, Any]:
+    """Columns, declared rows and what the release is good for, as plain facts."""
+    columns = [dict(zip(COLUMNS, row, strict=True)) for row in column_rows(released.schema)]
+    return {"declared_rows": released.schema.rows, "columns": columns, "good_for": good_for(released)}
+
+
+def _core_name(facts: dict[str, Any]) -> str:
+    """The map's name; of a wrapper, that of the map inside."""
+    return _core_name(facts["of"]) if "of" in facts else str(facts["map"])
+
+
+def _values(column: Column) -> str:
+    match column:
+        case Number():
+            scale = f", {column.transform} scale" if column.transform else ""
+            return f"{column.lower:g} to {column.upper:g}{scale}"
+        case Integer():
+            return f"{column.lower} to {column.upper}"
+        case Datetime():
+            return f"{column.lower:%Y-%m-%d} to {column.upper:%Y-%m-%d}"
+        case Category():
+            more = f", … ({len(column.labels)} in all)" if len(column.labels) > _MOST_LABELS else ""
+            return ", ".join(column.labels[:_MOST_LABELS]) + more
+        case IdSet():
+            return f"sets of ids below {column.universe}"
+    return "false, true"
