@@ -1,4 +1,4 @@
-"""The privacy statement: facts for machines, and as text first for a lawyer, then for an engineer."""
+"""The privacy statement: plain facts, and a text for the curator who signs and for the engineer who checks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ NOT_PROTECTED = (
 )
 _NORMS = {Mechanism.LAPLACE: "L1", Mechanism.GAUSSIAN: "squared L2"}
 _ONLY_RELEASE = (
-    "The numbers above hold if nothing else was released of the same random sample of the rows. Several releases of "
-    "one sample tell more than the sum of their budgets; the curator's ledger counts them together."
+    "The numbers above hold if nothing else was released from the same random sample of the rows. Several releases of "
+    "one sample reveal more than the sum of their budgets; the curator's ledger counts them together."
 )
 _CLOSED_QUOTES = (
     "every quote in the CSV files is closed. An open quote joins the lines after it into one record, so that one "
@@ -130,10 +130,11 @@ def statement_text(facts: dict[str, Any]) -> str:
         "PRIVACY STATEMENT",
         _line("Who is protected", f"{who}."),
         _line(
-            "Against what", f"Whoever reads this file, whatever else they know, learns almost the same as if {change}."
+            "Against what",
+            f"Anyone who reads this file, whatever else they know, learns almost the same as if {change}.",
         ),
         *_how_much(facts),
-        _line("How long", "For ever; any number of questions to this file costs nothing more."),
+        _line("How long", "Permanently. Any number of questions to this file costs no more privacy."),
     ]
     if len(facts["budgets"]) > 1:
         each = "; ".join(_budget_text(budget) for budget in facts["budgets"])
@@ -185,19 +186,22 @@ def _promise(budget: dict[str, Any]) -> str:
         return f"rho = {budget['rho']}: zero-concentrated differential privacy, kept by Gaussian noise."
     epsilon, delta = budget["epsilon"], float(Fraction(budget["delta"]))
     odds = exp(float(Fraction(epsilon)))
-    rare = f", but for outcomes of probability delta = {delta:g}" if delta else ""
-    return f"epsilon = {epsilon}: no outcome gets more than e^{epsilon} = {odds:.4g} times as likely{rare}."
+    rare = f", plus a probability of delta = {delta:g}" if delta else ""
+    return f"epsilon = {epsilon}: no outcome becomes more than e^{epsilon} = {odds:.4g} times as likely{rare}."
 
 
 def _attack(facts: dict[str, Any]) -> str:
     share, most = facts["attack"]["false_positives"], facts["attack"]["most_true_positives"]
-    record = facts["record"] if facts["unit"] == "row" else "person"
-    guess = f"whether a given {record} is in the table"
+    records = f"{facts['record']}s" if facts["unit"] == "row" else "people"
+    most_text = f"at most {_rounded_up(most, 3):.1%}"
     if facts["relation"] == Relation.REPLACE_ONE.value:
-        guess = f"which of two given {record}s is in the table"
+        return (
+            f"An attacker who must tell which of two given {records} is in the table, and accepts to be wrong about "
+            f"{share:.0%} of the first, is right about {most_text} of the second ({share:.0%} by guessing alone)."
+        )
     return (
-        f"Someone who guesses {guess}, and wrongly says yes to {share:.0%}, "
-        f"is right on at most {_rounded_up(most, 3):.1%} of those that are; without this file on {share:.0%}."
+        f"An attacker who accepts {share:.0%} false accusations can correctly identify {most_text} of the "
+        f"{records} in the table ({share:.0%} by guessing alone)."
     )
 
 
@@ -234,7 +238,9 @@ def _sampling(facts: dict[str, Any]) -> str:
     else:
         text = f"each row, or unit, in secret with probability {facts['rate']} (= {facts['exact_rate']})"
     if facts["amplification"] == "claimed":
-        return f"{text}; the budget above counts that a record may not be in it, the noises below are for the sample"
+        return (
+            f"{text}; the budget above accounts for records that are not sampled, the noise below is that of the sample"
+        )
     return f"{text}; no amplification is claimed"
 
 

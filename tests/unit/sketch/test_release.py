@@ -205,7 +205,7 @@ def test_every_budget_and_noise_makes_a_file_that_says_so(
     if budget.rho is not None:
         assert "rho = 0.25: zero-concentrated differential privacy" in text
     elif budget.delta:
-        assert "but for outcomes of probability delta = 1e-06" in text
+        assert "plus a probability of delta = 1e-06" in text
 
 
 def test_each_group_has_noise_of_its_own(table: pa.Table, schema: dps.Schema) -> None:
@@ -330,7 +330,7 @@ def test_a_statement_never_says_less_than_the_risk(raw: dps.RawSketch) -> None:
 def test_a_statement_of_a_sample_warns_of_other_releases(table: pa.Table, schema: dps.Schema) -> None:
     recipe = dps.Recipe([dps.Part(dps.Count(), 1.0)], sampling=dps.RowSampling(rate=0.9))
     raw = dps.accumulate(table, schema, recipe)
-    assert "Several releases of one sample tell more" in statement_text(released(raw).statement)
+    assert "Several releases of one sample reveal more" in statement_text(released(raw).statement)
     concentrated = dps.release(raw, dps.Budget(rho=0.1), dps.Ledger("sqlite://"), "a")
     assert "no amplification is claimed" in statement_text(concentrated.statement)
 
