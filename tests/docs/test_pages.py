@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from dpsketch.cli.demo import SCHEMA, make_table
-
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -21,31 +19,22 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.table(make_table(20_000)), tmp_path / "hospital.parquet")
-    (tmp_path / "hospital.toml").write_text(SCHEMA)
-    return tmp_path
+def test_the_readme_is_short() -> None:
+    lines = README.splitlines()
+    assert len(lines) <= 120
+    assert [line for line in lines if len(line) > 140] == []
 
 
-def test_the_shell_commands_run(folder: Path) -> None:
-    commands = [line[2:] for block in blocks("console") for line in block.splitlines() if line.startswith("$ dpsketch")]
+def test_the_transcript_and_the_python_example_run(tmp_path: Path) -> None:
+    """As pasted: one line after the other, in one folder."""
+    commands = [line for block in blocks("sh") for line in block.splitlines()]
     assert len(commands) >= 5
     for command in commands:
-        command, _, target = command.partition(" > ")
         words = [str(Path(sys.executable).with_name("dpsketch")), *shlex.split(command)[1:]]
-        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, (command, done.stderr)
-        if target:
-            (folder / target).write_text(done.stdout)
-
-
-def test_the_python_example_runs(folder: Path) -> None:
     (code,) = blocks("python")
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
