@@ -73,18 +73,20 @@ OutputPath = Annotated[Path, typer.Option("-o", "--output", help="File to write.
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SchemaPath = Annotated[Path, typer.Option("--schema", help="TOML file with the table's public facts.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
-Rows = Annotated[int | None, typer.Option(help="Public order of magnitude of the rows; overrides the schema.")]
-Epsilon = Annotated[float | None, typer.Option(help="Privacy budget of this release.")]
-Delta = Annotated[float, typer.Option(help="Probability of outcomes that epsilon does not hold for, such as 1e-6.")]
-Rho = Annotated[float | None, typer.Option(help="Zero-concentrated budget, instead of epsilon and delta.")]
-Mechanism = Annotated[str, typer.Option(help="Noise: auto (whichever is less), laplace or gaussian.")]
+Rows = Annotated[
+    int | None, typer.Option(help="Public order of magnitude of the number of rows. Default: the schema's.")
+]
+Epsilon = Annotated[float | None, typer.Option(help="Privacy budget of this release (epsilon).")]
+Delta = Annotated[float, typer.Option(help="Delta of approximate differential privacy, such as 1e-6.")]
+Rho = Annotated[float | None, typer.Option(help="Zero-concentrated privacy budget, instead of epsilon and delta.")]
+Mechanism = Annotated[str, typer.Option(help="Noise: auto (the least), laplace or gaussian.")]
 RecipePath = Annotated[
-    Path | None, typer.Option("--recipe", help="TOML file with the maps and their shares; by default a general recipe.")
+    Path | None, typer.Option("--recipe", help="TOML file with maps and their shares. Default: the general recipe.")
 ]
 
 
 def listed(names: str | None) -> list[str] | None:
-    """Names with commas between them."""
+    """Comma-separated names."""
     return None if names is None else [name.strip() for name in names.split(",")]
 
 

@@ -1,4 +1,4 @@
-"""A made-up hospital, released and questioned, with the truth beside every answer."""
+"""A simulated hospital, released and questioned, with the truth beside every answer."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ upper = 2025-01-01
 
 @dataclass(frozen=True)
 class Question:
-    """A question as SQL, and its true answer, known because the table is made up."""
+    """A question as SQL, and its true answer, known because the table is simulated."""
 
     sql: str
     truth: Callable[[dict[str, np.ndarray]], float]
@@ -127,7 +127,7 @@ def run_demo(folder: Path, console: Console) -> None:
     with written(table_path, force=True) as file:
         pq.write_table(pa.table(table), file)
     ledger_path.unlink(missing_ok=True)
-    console.print(f"1. A made-up hospital: {ROWS:,} patients, {len(table)} columns in {table_path}.")
+    console.print(f"1. A simulated hospital: {ROWS:,} patients, {len(table)} columns in {table_path}.")
     console.print(f"   Its curator declares public facts, such as bounds and wards, in {schema_path}.\n")
 
     schema, budget = Schema.load(schema_path), Budget(epsilon=1.0)
@@ -144,7 +144,7 @@ def run_demo(folder: Path, console: Console) -> None:
 
     view = open_view(sketch_path)
     console.print(
-        "3. Anyone may now ask the file, as often as they like. Only because this table is made up can the true"
+        "3. Anyone may now ask the file, as often as they like. Only because this table is simulated can the true"
     )
     console.print("   answers stand beside the private ones (± one standard error):\n")
     answers = RichTable("question", "answer", "truth", "error / stderr", title=None)
@@ -199,12 +199,12 @@ def plot_marginals(view: View, table: dict[str, np.ndarray], path: Path) -> None
                     middle, value - 2 * stderr, value + 2 * stderr, step="mid", alpha=0.4, label="± 2 stderr"
                 )
                 axis.step(middle, value, where="mid", linewidth=1, label="private answer")
-                axis.plot(middle, exact, "k.", markersize=3, label="truth (made-up data)")
+                axis.plot(middle, exact, "k.", markersize=3, label="truth (simulated data)")
                 axis.tick_params(axis="x", rotation=30)
             else:
                 labels = list((answer.labels or ())[:-1])
                 axis.bar(labels, value, yerr=2 * stderr, alpha=0.5, capsize=4, label="private answer ± 2 stderr")
-                axis.plot(labels, exact, "k.", label="truth (made-up data)")
+                axis.plot(labels, exact, "k.", label="truth (simulated data)")
             axis.set_title(column.name)
             axis.set_ylim(bottom=0)
         for axis in axes.flat[len(columns) :]:

@@ -23,11 +23,9 @@ fit_app = typer.Typer(
     context_settings=HELP,
 )
 
-Sketch = Annotated[
-    Path, typer.Argument(help="A release for clusters, made with --clusters; k-means also of a general one.")
-]
-Count = Annotated[int, typer.Option("--k", help="How many clusters or components.")]
-Plot = Annotated[Path | None, typer.Option(help="PNG file to write: centres over the density of the fit.")]
+Sketch = Annotated[Path, typer.Argument(help="A release made with --clusters; for k-means also a general one.")]
+Count = Annotated[int, typer.Option("--k", help="Number of clusters or components.")]
+Plot = Annotated[Path | None, typer.Option(help="PNG file to write: centres over the fitted density.")]
 
 for _verb in (density, anomaly, modes, classifier, linear, logistic):
     fit_app.command()(_verb)
@@ -37,14 +35,14 @@ for _verb in (density, anomaly, modes, classifier, linear, logistic):
 def kmeans(
     sketch: Sketch,
     k: Count,
-    method: Annotated[str, typer.Option(help="gaussian, or clompr, the paper's, for comparison.")] = "gaussian",
+    method: Annotated[str, typer.Option(help="gaussian, or clompr (the paper's, for comparison).")] = "gaussian",
     format_: Format = "table",
     plot: Plot = None,
     save: Save = None,
     seed: Seed = 0,
     force: Force = False,
 ) -> None:
-    """Centres of clusters, largest first, in the table's units, with standard errors."""
+    """Fit k-means: cluster centres in the table's units, largest cluster first, with standard errors."""
     from dpsketch.learn.models.clusters.kmeans import KMeans
 
     model = KMeans(k, method, seed)
@@ -68,7 +66,7 @@ def gmm(
     seed: Seed = 0,
     force: Force = False,
 ) -> None:
-    """Components of a Gaussian mixture, largest first, with standard errors."""
+    """Fit a Gaussian mixture: its components, largest first, with standard errors."""
     from dpsketch.learn.models.clusters.mixture import GaussianMixture
 
     model = GaussianMixture(k, covariance, seed)
@@ -87,7 +85,7 @@ def pca(
     sketch: Annotated[
         Path, typer.Argument(help="A release with second moments, made with --for pca:K, or a general one.")
     ],
-    k: Annotated[int, typer.Option("--k", help="How many components.", min=1)],
+    k: Annotated[int, typer.Option("--k", help="Number of components.", min=1)],
     columns: Columns = None,
     of: Annotated[
         str,
@@ -96,11 +94,11 @@ def pca(
         ),
     ] = "covariance",
     format_: Format = "table",
-    plot: Annotated[Path | None, typer.Option(help="PNG file to write: the share of variance of each.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="PNG file to write: explained variance of each component.")] = None,
     save: Save = None,
     force: Force = False,
 ) -> None:
-    """Principal components, with standard errors."""
+    """Fit principal components, with standard errors."""
     from dpsketch.learn.models.pca import PCA
     from dpsketch.learn.view import open_view
 

@@ -22,7 +22,7 @@ def density(
     columns: Columns = None,
     kernel: Annotated[
         str | None,
-        typer.Option(help="euclidean or gaussian; by default that of the hashed counters, of a table euclidean."),
+        typer.Option(help="euclidean or gaussian. Default: that of the hashed counters; euclidean for a table."),
     ] = None,
     bandwidth: Annotated[
         str | None,
@@ -36,7 +36,7 @@ def density(
     save: Save = None,
     force: Force = False,
 ) -> None:
-    """Kernel densities: prints what they are made of. Keep them with --save, ask them with `dpsketch score`."""
+    """Fit a kernel density and print how it is estimated. Keep it with --save, evaluate it with `dpsketch score`."""
     from dpsketch.learn.models.density.kernel_density import KernelDensity
     from dpsketch.learn.view import open_view
 
@@ -60,14 +60,14 @@ def density(
 def anomaly(
     sketch: Annotated[Path, typer.Argument(help="A release made with --for anomaly, or with --for density.")],
     contamination: Annotated[
-        float, typer.Option(help="The share of anomalies that you expect: public knowledge, not found in the data.")
+        float, typer.Option(help="Expected share of anomalies: public knowledge, not taken from the data.")
     ] = 0.01,
     columns: Columns = None,
     format_: Format = "table",
     save: Save = None,
     force: Force = False,
 ) -> None:
-    """Anomaly scores: prints the threshold. Keep them with --save, score rows with `dpsketch score`."""
+    """Fit an anomaly scorer and print its threshold. Keep it with --save, score rows with `dpsketch score`."""
     from dpsketch.learn.models.density.anomaly import AnomalyScorer
     from dpsketch.learn.view import open_view
 
@@ -86,13 +86,13 @@ def anomaly(
 
 def modes(
     sketch: Sketch,
-    k: Annotated[int, typer.Option("--k", help="How many at most.")] = 1,
+    k: Annotated[int, typer.Option("--k", help="Maximum number of modes.")] = 1,
     columns: Columns = None,
     method: Annotated[str, typer.Option(help="restart, or cells: from the heaviest hash cells.")] = "restart",
     format_: Format = "table",
     seed: Seed = 0,
 ) -> None:
-    """Places of the highest density, the densest first, in the table's units."""
+    """Find modes of the density in the table's units, densest first."""
     from dpsketch.learn.models.density.modes import find_modes
     from dpsketch.learn.view import open_view
 

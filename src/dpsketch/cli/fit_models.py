@@ -16,13 +16,13 @@ Target = Annotated[str, typer.Option(help="The column to predict.")]
 def classifier(
     sketch: Annotated[Path, typer.Argument(help="A release made with --for classify:TARGET.")],
     target: Target,
-    prior: Annotated[str, typer.Option(help="map: classes weigh as many as their records; ml: all the same.")] = "map",
-    method: Annotated[str, typer.Option(help="log-odds, or likelihood, the paper's, for comparison.")] = "log-odds",
+    prior: Annotated[str, typer.Option(help="map: classes weighted by their records; ml: equal weights.")] = "map",
+    method: Annotated[str, typer.Option(help="log-odds, or likelihood (the paper's, for comparison).")] = "log-odds",
     format_: Format = "table",
     save: Save = None,
     force: Force = False,
 ) -> None:
-    """A classifier from one sketch for each class: prints the classes and their shares."""
+    """Fit a classifier from one sketch for each class; print the classes and their shares."""
     from dpsketch.learn.models.classifier import DensityClassifier
     from dpsketch.learn.view import open_view
 
@@ -48,12 +48,12 @@ def linear(
     sketch: Annotated[Path, typer.Argument(help="A release made with --for linear:TARGET, or a general one.")],
     target: Target,
     columns: Columns = None,
-    penalty: Annotated[float | None, typer.Option(help="Of large coefficients; by default as the noise asks.")] = None,
+    penalty: Annotated[float | None, typer.Option(help="L2 penalty. Default: chosen from the noise level.")] = None,
     format_: Format = "table",
     save: Save = None,
     force: Force = False,
 ) -> None:
-    """Linear regression: coefficients in the table's units, with standard errors."""
+    """Fit a linear regression: coefficients in the table's units, with standard errors."""
     from dpsketch.learn.models.regression import LinearRegression
     from dpsketch.learn.view import open_view
 
@@ -72,15 +72,17 @@ def linear(
 
 
 def logistic(
-    sketch: Annotated[Path, typer.Argument(help="A general release, or another that rows can be drawn from.")],
+    sketch: Annotated[
+        Path, typer.Argument(help="A general release, or another that synthetic rows can be drawn from.")
+    ],
     target: Target,
     columns: Columns = None,
-    penalty: Annotated[float | None, typer.Option(help="Of large coefficients; by default as the noise asks.")] = None,
+    penalty: Annotated[float | None, typer.Option(help="L2 penalty. Default: chosen from the noise level.")] = None,
     format_: Format = "table",
     save: Save = None,
     force: Force = False,
 ) -> None:
-    """Logistic regression of a category, boolean or integer of two values: log odds, with standard errors."""
+    """Fit a logistic regression of a binary category, boolean or integer: log odds, with standard errors."""
     from dpsketch.learn.models.regression import LogisticRegression
     from dpsketch.learn.view import open_view
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from dpsketch.learn.saved import SavedModel
 
 Columns = Annotated[
-    str | None, typer.Option(help="Columns, with commas between them; by default those that the release is for.")
+    str | None, typer.Option(help="Comma-separated columns. Default: those that the release was made for.")
 ]
 Format = Annotated[str, typer.Option("--format", help="table, csv or json.")]
-Seed = Annotated[int, typer.Option(help="Of the search; another may find a better fit.", min=0)]
-Save = Annotated[Path | None, typer.Option(help="File to keep the model in, for `dpsketch score`.")]
+Seed = Annotated[int, typer.Option(help="Seed of the search; another may give a better fit.", min=0)]
+Save = Annotated[Path | None, typer.Option(help="File to write the model to, for `dpsketch score`.")]
 FORMATS = ("table", "csv", "json")
 _UNBOUNDED = 1 << 20  # characters
 

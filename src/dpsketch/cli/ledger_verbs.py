@@ -36,7 +36,7 @@ def ledger_show(
         typer.Option(
             "--as-plan",
             metavar="DELTA",
-            help="Also the epsilon at DELTA that the releases would have cost, had they been declared as one plan.",
+            help="Also print the epsilon at DELTA that the releases would cost as one declared plan.",
         ),
     ] = None,
 ) -> None:
@@ -73,7 +73,7 @@ def ledger_grant(
     delta: Annotated[float, typer.Option(help="Cap on the sum of delta.")] = 0.0,
     rho: Annotated[float | None, typer.Option(help="Cap on the sum of rho, instead of epsilon.")] = None,
 ) -> None:
-    """Set how much a dataset may spend in total."""
+    """Set the cap of a dataset: how much it may spend in total."""
     from dpsketch.ledger.ledger import Ledger
 
     if epsilon is None and rho is None:
@@ -93,7 +93,7 @@ def ledger_verify(
     checksum: Annotated[
         str | None,
         typer.Option(
-            "--head", metavar="CHECKSUM", help="What verify printed before: also refuse a copy from before then."
+            "--head", metavar="CHECKSUM", help="Checksum that verify printed earlier: refuse a copy from before then."
         ),
     ] = None,
 ) -> None:
@@ -119,7 +119,7 @@ def ledger_declare(
         typer.Option("--release", help="A release's budget: epsilon=0.1, or epsilon=0.1,delta=1e-7, or rho=0.01."),
     ],
     delta: Annotated[float, typer.Option(help="Delta of the plan; its epsilon follows.")],
-    times: Annotated[int, typer.Option(help="How many times all these releases.")] = 1,
+    times: Annotated[int, typer.Option(help="Number of times that all these releases are made.")] = 1,
 ) -> None:
     """Reserve a plan: releases declared up front cost less together. SCHEMA says whom the ledger counts."""
     from dpsketch.ledger.ledger import Ledger

@@ -11,6 +11,7 @@ import typer
 from rich.table import Table as RichTable
 
 from dpsketch.cli.console import (
+    AsJson,
     Delta,
     Epsilon,
     Force,
@@ -38,15 +39,17 @@ def audit(
     rho: Rho = None,
     mechanism: Mechanism = "auto",
     schema: Annotated[
-        Path | None, typer.Option("--schema", help="TOML file with a table's public facts; by default made-up columns.")
+        Path | None, typer.Option("--schema", help="TOML file with a table's public facts. Default: simulated columns.")
     ] = None,
-    relation: Annotated[str | None, typer.Option(help="Of the made-up columns: add-remove or replace-one.")] = None,
-    draws: Annotated[int, typer.Option(help="Releases to attack; more prove more.", min=1000)] = 20_000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    relation: Annotated[
+        str | None, typer.Option(help="Neighbouring relation of the simulated columns: add-remove or replace-one.")
+    ] = None,
+    draws: Annotated[int, typer.Option(help="Releases to attack. More give a tighter bound.", min=1000)] = 20_000,
+    as_json: AsJson = False,
 ) -> None:
     """Attack releases of a recipe on its worst neighbouring tables; no data is read, nothing is spent.
 
-    Prints a lower bound of the budget that the attack proves to be spent. Exits with 1 if it is above the claim.
+    Prints a lower bound on the privacy loss that the attack proves. Exits with 1 if it exceeds the claim.
     """
     from dpsketch.auditing import audit as attack
     from dpsketch.auditing import made_up_schema
@@ -74,16 +77,18 @@ def audit(
 
 def plan(
     schema: Annotated[Path | None, typer.Option("--schema", help="TOML file with the table's public facts.")] = None,
-    epsilon: Annotated[str, typer.Option(help="Budgets to try, with commas between them.")] = "0.1,1,10",
+    epsilon: Annotated[str, typer.Option(help="Comma-separated budgets to try.")] = "0.1,1,10",
     delta: Delta = 0.0,
     query: Annotated[
         list[str] | None,
-        typer.Option(help="A select statement on the table `sketch`; may be repeated. By default some usual ones."),
+        typer.Option(help="A select statement on the table `sketch`; repeatable. Default: a few common ones."),
     ] = None,
     recipe: RecipePath = None,
     rows: Rows = None,
-    simulations: Annotated[int, typer.Option(help="Made-up tables; more predict better and take longer.")] = 5,
-    seed: Annotated[int, typer.Option(help="Another seed makes up other tables.", min=0)] = 0,
+    simulations: Annotated[
+        int, typer.Option(help="Simulated tables. More give a more accurate forecast and take longer.")
+    ] = 5,
+    seed: Annotated[int, typer.Option(help="Seed of the simulated tables.", min=0)] = 0,
     task: Annotated[
         str | None,
         typer.Option(
@@ -91,19 +96,19 @@ def plan(
             "(density:0.05 names a bandwidth) or synthetic rows will be."
         ),
     ] = None,
-    k: Annotated[int | None, typer.Option("--k", help="Of a task: clusters or components.")] = None,
+    k: Annotated[int | None, typer.Option("--k", help="For a task: number of clusters or components.")] = None,
     columns: Annotated[
-        str | None, typer.Option(help="Of a task: names with commas between them; without a schema, how many.")
+        str | None, typer.Option(help="For a task: comma-separated columns; without a schema, their number.")
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(help="PNG file to write: relative error against epsilon; of a task, where it can succeed."),
+        typer.Option(help="PNG file to write: relative error against epsilon; for a task, where it can succeed."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     force: Force = False,
 ) -> None:
-    """Predict how far off answers will be, by releases of made-up tables, or whether a task can succeed; no data is
-    read, nothing is spent.
+    """Predict the errors of answers from releases of simulated tables, or whether a task can succeed. No data is read,
+    nothing is spent.
     """
     from dpsketch.planning.forecast import plan as predicted
     from dpsketch.planning.forecast import usual_queries
@@ -141,7 +146,7 @@ def plan(
             continue
         least = "with none of these budgets" if budget is None else f"from {budget} on"
         out.print(f"Below 10 % of a typical answer {least}: {label}")
-    out.print(f"Predicted by {simulations} made-up tables that obey the schema. Nothing was read or spent.")
+    out.print(f"Predicted by {simulations} simulated tables that obey the schema. Nothing was read or spent.")
 
 
 def _plan_table(plan: Forecast) -> RichTable:

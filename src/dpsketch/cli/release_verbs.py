@@ -80,8 +80,8 @@ def accumulate(
     snapshot: Snapshot = None,
     force: Force = False,
 ) -> None:
-    """Read a table into a raw sketch: exact, secret, mergeable. Nothing is spent: the budget chooses the sizes of the
-    general recipe, and tells now whether a release with it will fit.
+    """Read a table into a raw sketch: exact, secret, mergeable. Nothing is spent. The budget determines the sizes of
+    the general recipe and is checked now against what a release will need.
     """
     from dpsketch.schema.schema import Schema
     from dpsketch.sketch.release import planned
@@ -164,9 +164,11 @@ def graph(
     mechanism: Mechanism = "auto",
     repetitions: Annotated[
         int | None,
-        typer.Option(help="Rows of the table of counters; by default by nodes and budget: up to 2000, of 400 kB each."),
+        typer.Option(
+            help="Repetitions of the hashed counters, 400 kB each. Default: up to 2000, from nodes and budget."
+        ),
     ] = None,
-    width: Annotated[int, typer.Option(help="Counters in a row of the table.")] = 100_000,
+    width: Annotated[int, typer.Option(help="Counters in each repetition.")] = 100_000,
     seed: Annotated[int, typer.Option(help="Public seed of the hashes.")] = 0,
     source: Annotated[str, typer.Option(help="Column of the node whose list an edge belongs to.")] = "src",
     target: Annotated[str, typer.Option(help="Column of the neighbour.")] = "dst",
@@ -212,7 +214,7 @@ def merge(
     disjoint_units: Annotated[bool, typer.Option("--disjoint-units", help="No unit has rows in two of them.")] = False,
     force: Force = False,
 ) -> None:
-    """Add sketches: all raw (still secret) or all released (noises add up)."""
+    """Add up sketches: all raw (the sum is still secret) or all released (their noise adds up)."""
     from dpsketch.sketch.file import read_header
     from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.released import ReleasedSketch
@@ -244,7 +246,7 @@ def _accumulated(table: Path, facts: Schema, recipe: Recipe) -> RawSketch:
         raw = accumulate_table(table, facts, recipe, progress=report)
     if not facts.csv.multiline and holds_csv(table):
         err.print(
-            "CSV: every line was read as one row, also inside of quotes. To change that: csv.multiline in the schema."
+            "CSV: every line was read as one row, even inside quotes. To change that: csv.multiline in the schema."
         )
     return raw
 

@@ -31,10 +31,12 @@ def score(
             help="The table is an edge list with these two columns, and its nodes' neighbour lists are scored.",
         ),
     ] = None,
-    undirected: Annotated[bool, typer.Option("--undirected", help="Of an edge list: edges count both ways.")] = False,
+    undirected: Annotated[
+        bool, typer.Option("--undirected", help="For an edge list: count every edge in both directions.")
+    ] = False,
     force: Force = False,
 ) -> None:
-    """Write what a model says of each row of a table, in the table's order: clusters, predictions, densities or scores,
+    """Apply a model to every row of a table, in the table's order: clusters, predictions, densities or scores,
     with standard errors where the model has them.
 
     The model keeps the promise of its release; the output tells about the rows that you pass, and is yours to protect.
@@ -71,12 +73,12 @@ def score(
 
 def sample(
     sketch: Path,
-    rows: Annotated[int, typer.Option("-n", "--rows", help="How many rows.")],
+    rows: Annotated[int, typer.Option("-n", "--rows", help="Number of rows.")],
     output: OutputRows,
-    seed: Annotated[int, typer.Option(help="Another seed gives other rows.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the sampled rows.")] = 0,
     force: Force = False,
 ) -> None:
-    """Write synthetic rows that obey the schema. They cost no privacy, and they are not people."""
+    """Write synthetic rows that obey the schema. They cost no privacy and are not records of people."""
     from dpsketch.learn.view import open_view
 
     _check_rows(output, force, sketch)

@@ -26,10 +26,12 @@ def init(
 
 
 def tighten(
-    sketch: Annotated[Path, typer.Argument(help="A released sketch that tells quantiles: --for bounds, or a general.")],
+    sketch: Annotated[Path, typer.Argument(help="A release made with --for bounds, or a general one.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Schema to write.")],
-    share: Annotated[float, typer.Option(help="Records that may be outside, at each end of a column.")] = 0.02,
-    columns: Annotated[str | None, typer.Option(help="Columns, with commas between them; by default all.")] = None,
+    share: Annotated[
+        float, typer.Option(help="Share of records that may lie outside, at each end of a column.")
+    ] = 0.02,
+    columns: Annotated[str | None, typer.Option(help="Comma-separated columns. Default: all.")] = None,
     force: Force = False,
 ) -> None:
     """Write a schema with tighter bounds, for a second release of the same table with less noise. Values outside will
