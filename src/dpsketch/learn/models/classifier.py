@@ -42,7 +42,7 @@ class DensityClassifier(Model):
     `feature_names_in_` and `how_`. Source: race §4, RESEARCH "Classifiers (race)"; docs/models.md.
     """
 
-    estimator_type = "classifier"
+    _estimator_type = "classifier"
 
     def __init__(self, target: str, prior: str = "map", method: str = "log-odds") -> None:
         self.target, self.prior, self.method = target, prior, method

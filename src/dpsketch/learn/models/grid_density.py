@@ -51,7 +51,7 @@ class GridDensity(Model):
     Source: density sec. 3 (Density Sketch), Theorems 3 to 5.
     """
 
-    estimator_type = "density_estimator"
+    _estimator_type = "density_estimator"
 
     def __init__(
         self, method: str = "cells", level: int | None = None, recovery: str = "mean", heavy: int = HEAVIEST

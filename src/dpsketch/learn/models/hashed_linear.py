@@ -46,6 +46,10 @@ class HashedLinear(Model):
     def __init__(self, target: str, loss: str = "squared") -> None:
         self.target, self.loss = target, loss
 
+    @property
+    def _estimator_type(self) -> str:  # type: ignore[override]
+        return "classifier" if self.loss == "hinge" else "regressor"
+
     def fit(self, view: View) -> HashedLinear:
         self._check_view(view)
         self._check()

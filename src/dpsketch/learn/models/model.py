@@ -35,7 +35,7 @@ class Model:
     columns that X must have) and `statement_`, the privacy statement of the release.
     """
 
-    estimator_type: ClassVar[str | None] = None  # "classifier", "regressor", … as scikit-learn calls it
+    _estimator_type: ClassVar[str | None] = None  # "classifier", "regressor", … as scikit-learn calls it
     statement_: dict[str, Any]
     feature_names_in_: Labels
     n_features_in_: int
@@ -126,7 +126,7 @@ class Model:
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags
 
-        kind = self.estimator_type
+        kind = self._estimator_type
         return Tags(
             estimator_type=kind,
             target_tags=TargetTags(required=kind in ("classifier", "regressor")),

@@ -50,7 +50,7 @@ class PCA(Model):
     fit over the variance of the noise, about 1 or below.
     """
 
-    estimator_type = "transformer"
+    _estimator_type = "transformer"
 
     def __init__(self, n_components: int, columns: Sequence[str] | None = None, of: str = COVARIANCE) -> None:
         self.n_components, self.columns, self.of = n_components, columns, of

@@ -126,7 +126,7 @@ class LinearRegression(_Regression):
     and `predict` turns its values back. `how_` says which.
     """
 
-    estimator_type = "regressor"
+    _estimator_type = "regressor"
 
     def fit(self, view: View, uncertainty: bool = True) -> LinearRegression:
         self._check(view)
@@ -195,7 +195,7 @@ class LogisticRegression(_Regression):
     Units and standard errors as in `LinearRegression`.
     """
 
-    estimator_type = "classifier"
+    _estimator_type = "classifier"
 
     def fit(self, view: View, uncertainty: bool = True) -> LogisticRegression:
         column, population, found, penalty = self._start(view)

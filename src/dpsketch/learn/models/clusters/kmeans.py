@@ -50,7 +50,7 @@ class KMeans(SketchModel):
     clusters; for comparison.
     """
 
-    estimator_type = "clusterer"
+    _estimator_type = "clusterer"
 
     def __init__(self, n_clusters: int = 8, method: str = "gaussian", random_state: int = 0) -> None:
         self.n_clusters, self.method, self.random_state = n_clusters, method, random_state

@@ -31,7 +31,7 @@ class GaussianMixture(SketchModel):
     `goodness_of_fit_` is χ² over its degrees of freedom, about 1 or less for a good fit.
     """
 
-    estimator_type = "density_estimator"
+    _estimator_type = "density_estimator"
 
     def __init__(self, n_components: int = 1, covariance_type: str = "spherical", random_state: int = 0) -> None:
         self.n_components, self.covariance_type, self.random_state = n_components, covariance_type, random_state

@@ -41,7 +41,7 @@ class AnomalyScorer(Model):
     Source: race §4; RESEARCH "Anomaly scores".
     """
 
-    estimator_type = "outlier_detector"
+    _estimator_type = "outlier_detector"
     offset_: float | None
 
     def __init__(self, contamination: float = 0.01, columns: Sequence[str] | None = None) -> None:

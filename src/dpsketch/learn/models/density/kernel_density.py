@@ -64,7 +64,7 @@ class KernelDensity(Model):
     were with their mean standard errors.
     """
 
-    estimator_type = "density_estimator"
+    _estimator_type = "density_estimator"
     kernel_: HashFamily | Radial
     how_: str
     considered_: tuple[tuple[str, float], ...]
