@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 import dpsketch as dps
 from benchmarks.data import DATA
-from dpsketch.learn.models.design import frame_of
+from dpsketch.learn.points import Frame
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import LOWEST, SPAN, Category
 from dpsketch.schema.schema import Schema
@@ -67,7 +67,7 @@ def public_rows(rows: int) -> int:
 
 def unit_features(schema: Schema, columns: Sequence[str], table: pa.Table) -> Floats:
     """Between 0 and 1 by the declared bounds; one feature a label; missing cells in the middle."""
-    frame = frame_of(schema, columns, table)
+    frame = Frame.read(schema, columns, table)
     found = []
     for name in columns:
         column, codes = schema.column(name), frame.codes(name)

@@ -13,7 +13,6 @@ import dpsketch as dps
 from benchmarks.fuzz import sketch_files
 from benchmarks.fuzz.files import attempt, damaged, distorted, lie, limits, sealed
 from dpsketch.errors import DpsketchError
-from dpsketch.learn.scoring import input_columns, scores
 from dpsketch.sketch import container
 from dpsketch.sketch.privacy_statement import statement_text
 
@@ -55,9 +54,9 @@ def use(model: Any) -> None:
     text = statement_text(model.statement_)
     if not text.replace("\n", "").isprintable():
         raise ValueError(f"a statement that a terminal obeys: {text!r}")
-    columns = attempt(lambda: input_columns(model))
+    columns = attempt(lambda: model.input_columns)
     if not isinstance(columns, DpsketchError):
-        attempt(lambda: scores(model, {name: POINTS.get(name, POINTS["x"]) for name in columns}))
+        attempt(lambda: model.scores({name: POINTS.get(name, POINTS["x"]) for name in columns}))
 
 
 @cache

@@ -115,12 +115,11 @@ def models() -> Iterator[Any]:
 
 def predicted(model: Any) -> list[float]:
     """What `dpsketch score` would write of two rows."""
-    from dpsketch.learn.scoring import input_columns, scores
     from pinned.cases import table
 
-    names = input_columns(model)
+    names = model.input_columns
     source = next(name for name in ("mixed", "two", "ten") if set(names) <= set(table(name, 2).column_names))
-    columns = scores(model, table(source, 2).select(names)).values()
+    columns = model.scores(table(source, 2).select(names)).values()
     return [float(cell) for column in columns for cell in pa.array(column).to_pylist() if isinstance(cell, int | float)]
 
 

@@ -46,16 +46,15 @@ def score(
     from dpsketch.engines.graph import NODE
     from dpsketch.engines.readers import read_batches
     from dpsketch.learn.saved import load_model
-    from dpsketch.learn.scoring import input_columns, scores
 
     _check_rows(output, force, model, table)
     loaded = load_model(model)
-    columns = input_columns(loaded)
+    columns = loaded.input_columns
     nodes = pa.table({} if edges is None else {NODE: pa.array([], pa.int64())})
 
     def scored(rows: pa.Table) -> pa.Table:
         own = {name: rows[name] for name in nodes.column_names}
-        return pa.table(own | scores(loaded, rows))
+        return pa.table(own | loaded.scores(rows))
 
     empty = pa.table({name: nodes[name] for name in nodes.column_names} | {n: pa.nulls(0) for n in columns})
     with progress_bar("scoring") as report, _written(output, force, scored(empty).schema) as write:
@@ -93,16 +92,15 @@ def _neighbours(model: Any, table: Path, edges: str, undirected: bool, report: A
     import pyarrow as pa
 
     from dpsketch.engines.graph import NODE, neighbour_sets
-    from dpsketch.learn.scoring import input_columns, universe
 
     source, comma, target = (part.strip() for part in edges.partition(","))
     if not (source and comma and target):
         raise FileError(f"--edges needs two columns, got '{edges}' instead", "write --edges src,dst")
-    nodes = universe(model)
+    nodes = model.id_universe
     if nodes is None:
         raise FileError("this model does not score sets of ids", "fit one to a release made by dpsketch graph")
     for batch in neighbour_sets(table, nodes, source, target, undirected, report, named=True):
-        yield pa.RecordBatch.from_arrays(batch.columns, names=[NODE, *input_columns(model)])
+        yield pa.RecordBatch.from_arrays(batch.columns, names=[NODE, *model.input_columns])
 
 
 def _check_rows(output: Path, force: bool, *inputs: Path) -> None:

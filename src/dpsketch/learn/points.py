@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.encoding.frames import read_codes
 from dpsketch.maps.tables.cells import POSITION_GRID, Cells
 from dpsketch.maps.tables.histogram import Binning
 from dpsketch.numerics.arrays import Codes, Floats
@@ -28,6 +29,11 @@ class Frame:
         self.schema = schema
         self._codes = codes
         self._values: dict[str, Floats] = dict(values or {})
+
+    @classmethod
+    def read(cls, schema: Schema, columns: Sequence[str], X: Any) -> Frame:
+        """Some columns of a user's table, or of a matrix with these columns."""
+        return cls(schema, read_codes(schema, columns, X))
 
     @cached_property
     def size(self) -> int:

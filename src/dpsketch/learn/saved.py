@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from math import inf
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -26,11 +26,12 @@ LARGEST = 1e100  # number in a model: what is computed from it stays finite
 Facts = dict[str, Any]
 Arrays = dict[str, Array]
 Saved = tuple[Facts, Arrays]
+AnyModel = TypeVar("AnyModel")
 
 _MOST_COUNTED = 2**53
 
-# Every model that a file may name: public names of the library, which are imported at first use.
-MODELS = (
+# Every model that a file may name. The library's own are public names, which are imported at first use.
+_PUBLIC = (
     "AnomalyScorer",
     "DensityClassifier",
     "GaussianMixture",
@@ -42,6 +43,29 @@ MODELS = (
     "LogisticRegression",
     "PCA",
 )
+_registered: dict[str, type] = {}
+
+
+def register(model: type[AnyModel]) -> type[AnyModel]:
+    """Let `save_model` and `load_model` know a model of your own: a class decorator.
+
+    Guarantee: a file can name registered classes and the library's own, and makes nothing else be imported.
+    """
+    name = model.__name__
+    if _registered.get(name, model) is not model or name in _PUBLIC:
+        raise QueryError(f"there is a model {name} already", "give the class another name")
+    _registered[name] = model
+    return model
+
+
+def model_names() -> tuple[str, ...]:
+    """The names of all models that can be saved."""
+    return (*_PUBLIC, *_registered)
+
+
+def model_class(name: str) -> Any:
+    """The model of one of the `model_names`."""
+    return _registered[name] if name in _registered else getattr(import_module("dpsketch"), name)
 
 
 class SavedModel(Protocol):
@@ -66,10 +90,8 @@ def save_model(model: SavedModel, path: str | Path, force: bool = False) -> None
     Guarantee: the file holds what follows from the release alone.
     """
     name = type(model).__name__
-    if name not in MODELS:
-        raise QueryError(f"a {name} cannot be saved", f"models that can: {', '.join(MODELS)}")
-    if not hasattr(model, "statement_"):
-        raise QueryError(f"this {name} is not fitted", "call fit(view) first")
+    if name not in model_names() or model_class(name) is not type(model):
+        raise QueryError(f"a {name} cannot be saved", f"models that can: {', '.join(model_names())}")
     facts, arrays = model.to_saved()
     header = {
         "format": FORMAT,
@@ -100,7 +122,7 @@ def load_model(path: str | Path) -> Any:
             f"{path}: this library reads models up to format {FORMAT}", "use the library version that wrote the file"
         )
     name = header.get("model")
-    if not isinstance(name, str) or name not in MODELS:
+    if not isinstance(name, str) or name not in model_names():
         raise FileError(
             f"{path}: this library has no model of the kind that the file names",
             "use the library version that wrote the file",
@@ -109,7 +131,7 @@ def load_model(path: str | Path) -> Any:
         _check_texts(header["statement"])
         statement_text(header["statement"])
         arrays = {_own(key): place.load() for key, place in found.places().items()}
-        model = getattr(import_module("dpsketch"), name).from_saved(dict(header["facts"]), arrays)
+        model = model_class(name).from_saved(dict(header["facts"]), arrays)
     except OSError as error:
         raise container.unreadable(path, error) from None
     except (DpsketchError, AssertionError, *container.INVALID) as error:

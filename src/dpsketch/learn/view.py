@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsketch.encoding.arrow import cells_array, encode_column
+from dpsketch.encoding.frames import read_column
 from dpsketch.errors import QueryError
 from dpsketch.learn import queries as sql
 from dpsketch.learn.answer import Answer, Estimate, stacked
@@ -269,7 +269,7 @@ class View:
             return self._kernels((place, 0))
         if group is None:
             raise QueryError(f"this part has counters for each label of '{bound.column.name}'", "pass group='label'")
-        return self._kernels((place, int(bound.group_of(encode_column(bound.column, cells_array([group])))[0])))
+        return self._kernels((place, int(bound.group_of(read_column(bound.column, [group]))[0])))
 
     def _kernels_of(self, key: tuple[int, int]) -> KernelSums:
         """By the place of a part and the number of one of its groups."""

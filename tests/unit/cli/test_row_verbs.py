@@ -96,19 +96,15 @@ def test_a_model_is_not_saved_over_a_file(folder: Path) -> None:
 
 def test_every_saved_model_scores(tmp_path: Path) -> None:
     """By its own methods, one column each."""
-    from dpsketch.learn.scoring import input_columns, scores
-
     facts = {"privacy": {"rows": ROWS}, "columns": {name: COLUMNS[name] for name in ("c", "label")}}
     recipe = dps.Recipe([dps.Part(dps.Marginals(), 0.5), dps.Part(dps.Pairs(pool=True), 0.5)])
     raw = dps.accumulate(pa.table(dict(planted())), dps.Schema.from_dict(facts), recipe)
     view = dps.View(dps.release(raw, dps.Budget(2.0), dps.Ledger("sqlite://"), "planted"))
     rows = {"c": [10.0, 20.0], "label": ["x", "y"]}
     logistic = dps.LogisticRegression("label").fit(view, uncertainty=False)
-    assert input_columns(logistic) == ("c",)
-    found = scores(logistic, rows)
+    assert logistic.input_columns == ("c",)
+    found = logistic.scores(rows)
     assert found["prediction"].tolist() == ["x", "y"]
     assert list(found) == ["prediction", "probability_x", "probability_y"]
     linear = dps.LinearRegression("c").fit(view, uncertainty=False)
-    assert scores(linear, rows)["prediction"] == pytest.approx([10, 20], abs=1.5)
-    with pytest.raises(dps.DpsketchError, match="a dict does not score rows"):
-        scores({}, rows)
+    assert linear.scores(rows)["prediction"] == pytest.approx([10, 20], abs=1.5)

@@ -22,7 +22,6 @@ from safetensors.numpy import save
 import dpsketch as dps
 from dpsketch.errors import FileError, QueryError
 from dpsketch.learn.estimators.radial_kernels import Radial
-from dpsketch.learn.scoring import input_columns, scores
 from dpsketch.maps.hashed.hashes import HashFamily
 from dpsketch.sketch import container
 from planted_clusters import SCHEMA, matrix, planted
@@ -366,7 +365,7 @@ def test_absurd_numbers_are_refused_or_scored(kind: str, fitted: dict[str, Any],
                 (tmp_path / "a.model").write_bytes(sealed(header, tensors | {name: changed}))
                 with np.errstate(all="ignore"), suppress(FileError):
                     model = dps.load_model(tmp_path / "a.model")
-                    scores(model, {key: ROWS.get(key, ["p", "q", None, "p"]) for key in input_columns(model)})
+                    model.scores({key: ROWS.get(key, ["p", "q", None, "p"]) for key in model.input_columns})
 
 
 @pytest.mark.parametrize(("kind", "lie"), LIES_OF_KINDS)

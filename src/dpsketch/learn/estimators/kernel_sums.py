@@ -6,18 +6,16 @@ accident, (c − N/W)/(1 − 1/W). The answer is the mean over the rows or the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from itertools import accumulate
 from math import ceil, log
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpsketch.encoding.arrow import cells_array, encode_column, encode_sets, whole_numbers
+from dpsketch.encoding.frames import check_lengths, column_names, named_columns, read_column, read_sets
 from dpsketch.encoding.levels import number_levels
-from dpsketch.encoding.records import IdSets, Records
+from dpsketch.encoding.records import Records
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.estimators.release_noise import blockwise_total
@@ -121,26 +119,21 @@ class KernelSums:
 
     def records(self, points: Any) -> Records:
         """Points under the rules of the table's own cells; a matrix of numbers takes a shorter way."""
-        arrow = hasattr(points, "column_names")
-        named = isinstance(points, Mapping) or (hasattr(points, "columns") and hasattr(points, "__getitem__"))
-        if named or arrow:
-            names = points.column_names if arrow else points if isinstance(points, Mapping) else list(points.columns)
-            for name in self.columns:
-                if name not in names:
-                    raise QueryError(f"the points lack column '{name}'", f"give {', '.join(self.columns)}")
-            return (self._arrow if arrow else self._table)({name: points[name] for name in self.columns})
-        if not self._sets:
-            return Records(self._codes(self._numbers.codes(self._matrix(points))))
-        if len(self.columns) > 1:
-            raise QueryError("points with sets and numbers need names", f"pass a mapping of {', '.join(self.columns)}")
-        rows = list(points)
-        return self._table({self._sets[0]: [rows] if rows and np.isscalar(rows[0]) else rows})
-
-    def _arrow(self, columns: dict[str, Any]) -> Records:
-        """Cells as the table's own are read: binary ones of a CSV file, too."""
-        sets = {name: encode_sets(column, columns[name]) for name, column in self._id_sets()}
-        codes = [encode_column(self._schema.column(name), columns[name]) for name in self._numbers.names]
-        own = np.array(codes, np.int16).reshape(len(codes), len(next(iter(columns.values()))))
+        if column_names(points) is None:
+            if not self._sets:
+                return Records(self._codes(self._numbers.codes(self._matrix(points))))
+            if len(self.columns) > 1:
+                raise QueryError(
+                    "points with sets and numbers need names", f"pass a mapping of {', '.join(self.columns)}"
+                )
+            rows = list(points)
+            points = {self._sets[0]: [rows] if rows and np.isscalar(rows[0]) else rows}
+        cells = {name: _listed(each) for name, each in named_columns(self.columns, points).items()}
+        sets = {name: read_sets(column, cells[name]) for name, column in self._id_sets()}
+        codes = [read_column(self._schema.column(name), cells[name]) for name in self._numbers.names]
+        lengths = {len(column) for column in codes} | {len(column.offsets) - 1 for column in sets.values()}
+        check_lengths(lengths)
+        own = np.array(codes, np.int16).reshape(len(codes), lengths.pop())
         return Records(self._codes(own), sets)
 
     def _id_sets(self) -> Iterator[tuple[str, IdSet]]:
@@ -148,17 +141,6 @@ class KernelSums:
             column = self._schema.column(name)
             assert isinstance(column, IdSet)
             yield name, column
-
-    def _table(self, columns: dict[str, Any]) -> Records:
-        sets = {name: _id_sets(self._schema.column(name), columns[name]) for name in self._sets}
-        codes = [encode_column(self._schema.column(n), cells_array(_listed(columns[n]))) for n in self._numbers.names]
-        lengths = {len(column) for column in codes} | {len(column.offsets) - 1 for column in sets.values()}
-        if len(lengths) > 1:
-            raise QueryError(
-                "the columns of the points have different lengths", "pass one value a point in every column"
-            )
-        own = np.array(codes, np.int16).reshape(len(codes), lengths.pop())
-        return Records(self._codes(own), sets)
 
     def _codes(self, own: Codes) -> Codes:
         """Codes of the hashed columns in their places in the schema."""
@@ -212,26 +194,3 @@ class _Numbers:
 def _listed(cells: Any) -> Any:
     """One cell as a column of one."""
     return cells if isinstance(cells, Iterable) and not isinstance(cells, str | bytes) else [cells]
-
-
-def _id_sets(column: Any, rows: Any) -> IdSets:
-    """Lists of ids, those outside the universe as the overflow id, as in the table. A MinHash ignores repetitions."""
-    each = [_ids(column.name, row) for row in _listed(rows)]
-    offsets = np.array([0, *accumulate(map(len, each))], np.int64)
-    ids = each[0] if len(each) == 1 else np.concatenate([*each, np.empty(0, np.int64)])
-    return IdSets(offsets, np.where((ids >= 0) & (ids < column.universe), ids, column.universe).astype(np.int32))
-
-
-def _ids(name: str, row: Any) -> NDArray[np.int64]:
-    if row is None:
-        return np.empty(0, np.int64)
-    if isinstance(row, str | bytes) or not isinstance(row, Iterable):
-        raise QueryError(f"column '{name}' of the points does not hold lists of ids", "pass a list of lists")
-    numbers = row if isinstance(row, np.ndarray) else list(row)
-    try:
-        numbers = np.asarray(numbers)
-    except ValueError:
-        numbers = np.array(numbers, object)
-    if numbers.dtype.kind in "iu":
-        return numbers.ravel().astype(np.int64)
-    return whole_numbers(cells_array(numbers.ravel()))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.encoding.arrow import cells_array, encode_column
 from dpsketch.errors import FitWarning, QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.estimators.kernel_sums import KernelSums
 from dpsketch.learn.models.class_tables import LogOdds, log_odds, shared_evidence, slope
-from dpsketch.learn.models.design import STANDS_OUT, Labels, labels_of
+from dpsketch.learn.models.design import STANDS_OUT, accuracy, label_texts, labels_of
+from dpsketch.learn.models.model import Columns, Labels, Model
 from dpsketch.learn.saved import Arrays, Facts, Saved, counters, finite, read_map, real, whole
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.hashed.race import BoundRace, Race
@@ -29,7 +29,7 @@ _BLOCK = 1 << 22  # numbers of records times tables times classes that are looke
 _LEAST_LIKELIHOOD = 1e-12
 
 
-class DensityClassifier:
+class DensityClassifier(Model):
     """The class whose records are densest around a record, from `Grouped(Race(…), target)`: `fit(view)`.
 
     `method="log-odds"` adds up what each table's counters say for and against a class; `"likelihood"` compares mean
@@ -42,12 +42,13 @@ class DensityClassifier:
     `feature_names_in_` and `how_`. Source: race §4, RESEARCH "Classifiers (race)"; docs/models.md.
     """
 
-    statement_: dict[str, Any]
+    _estimator_type = "classifier"
 
     def __init__(self, target: str, prior: str = "map", method: str = "log-odds") -> None:
         self.target, self.prior, self.method = target, prior, method
 
     def fit(self, view: View) -> DensityClassifier:
+        self._check_view(view)
         self._check()
         bound, sums, variance = self._part(view)
         totals, errors = self._totals(view, bound, sums, variance)
@@ -104,14 +105,16 @@ class DensityClassifier:
 
     def score(self, X: Any, y: Any) -> float:
         """Share of the rows whose known class is predicted; rows without a class do not count."""
-        found = self.predict(X)
-        column = self._schema.column(self.target)
-        known = column.levels_of(encode_column(column, cells_array(y)))
-        if len(known) != len(found):
-            raise QueryError("X and y have different lengths", "pass one value of y for each row of X")
-        labels = labels_of(column)
-        right = np.array([level >= 0 and labels[level] == label for level, label in zip(known, found, strict=True)])
-        return float(right[known >= 0].mean())
+        return accuracy(self._schema, self.target, self.predict(X), y)
+
+    def scores(self, X: Any) -> Columns:
+        answer = self.log_odds(X)
+        shares = self.probabilities(answer.value)
+        columns: Columns = {"prediction": label_texts(self.classes_[answer.value.argmax(1)])}
+        columns |= {f"probability_{label}": share for label, share in zip(self.classes_, shares.T, strict=True)}
+        for label, value, stderr in zip(self.classes_, answer.value.T, answer.stderr.T, strict=True):
+            columns |= {f"log_odds_{label}": value, f"log_odds_{label}_stderr": stderr}
+        return columns
 
     def to_saved(self) -> Saved:
         """What `from_saved` makes this model of: facts for JSON, and arrays."""
@@ -156,14 +159,13 @@ class DensityClassifier:
         totals: Floats,
         errors: Floats,
     ) -> None:
-        self._schema, self._race, self._levels, self._variance = schema, race, levels, variance
+        self._race, self._levels, self._variance = race, levels, variance
         self._counters = counters.reshape(len(levels), race.rows, race.width)
-        self._points = KernelSums(schema, race, self._counters[0].ravel(), variance)
+        self._sums = KernelSums(schema, race, self._counters[0].ravel(), variance)
         self.classes_ = labels_of(schema.column(self.target))[levels]
         if len({type(label) for label in self.classes_}) == 1:
             self.classes_ = np.array(self.classes_.tolist())
         self.class_count_, self.class_count_stderr_ = totals, errors
-        self.feature_names_in_: Labels = np.array(self._points.columns, object)
         self._log_prior = np.log(totals / totals.sum()) if self.prior == "map" else np.zeros(len(levels))
         numbers = self._counters.astype(np.float64)
         self._odds: LogOdds = log_odds(numbers, totals, variance)
@@ -173,6 +175,7 @@ class DensityClassifier:
         self.calibrated_ = False
         what = "summed log-odds" if self.method == "log-odds" else "mean likelihoods"
         self.how_ = f"{what} of {race.rows} rows of hashed counters for each of {len(levels)} classes"
+        self._set_features(schema, self._sums.columns)
 
     def _likelihoods(self, X: Any) -> Answer:
         """Mean counters over class totals, corrected for records that share them by accident."""
@@ -190,7 +193,7 @@ class DensityClassifier:
         """Of each class and for each record, the entries of its cells, summed over tables: one matrix for each of
         `tables`.
         """
-        records = self._points.records(X)
+        records = self._sums.records(self._points(X))
         classes, rows = len(self.classes_), self._race.rows
         found = [np.empty((len(records), classes)) for _ in tables]
         step = max(_BLOCK // (rows * classes), 1)
@@ -236,7 +239,3 @@ class DensityClassifier:
             raise QueryError(f"prior must be one of {', '.join(PRIORS)}, got {self.prior!r} instead")
         if self.method not in METHODS:
             raise QueryError(f"method must be one of {', '.join(METHODS)}, got {self.method!r} instead")
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "slope_"):
-            raise QueryError("this DensityClassifier is not fitted", "call fit(view) first")

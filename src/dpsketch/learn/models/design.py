@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.encoding.arrow import cells_array, encode_column
 from dpsketch.errors import QueryError
+from dpsketch.learn.models.model import Labels
 from dpsketch.learn.points import Frame
 from dpsketch.learn.population.weighted_rows import Population, known_columns, spread
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import Boolean, Category, Column, Datetime, Integer, Number
 from dpsketch.schema.schema import Schema
 
-Labels = NDArray[Any]
 _DAY = 86_400e6  # microseconds
 STANDS_OUT = 3.0  # standard errors of its share above zero at which a class is there
 
@@ -40,8 +39,8 @@ class Design:
         return np.hstack([_features(self.schema.column(name), frame) for name in self.columns])
 
     def features_of(self, table: Any) -> Floats:
-        """Of a user's table; cells are read under the rules of the release."""
-        return self.features(frame_of(self.schema, self.columns, table))
+        """Features of a user's table, or of a matrix with these columns, under the rules of the release."""
+        return self.features(Frame.read(self.schema, self.columns, table))
 
 
 def design(schema: Schema, population: Population, target: str | None, columns: Sequence[str] | None) -> Design:
@@ -59,35 +58,36 @@ def design(schema: Schema, population: Population, target: str | None, columns: 
     return Design(schema, chosen)
 
 
-def frame_of(schema: Schema, columns: Sequence[str], table: Any) -> Frame:
-    """A mapping of columns, or an Arrow, pandas or polars table, as codes."""
-    names = getattr(table, "column_names", None) or getattr(table, "columns", None)
-    if isinstance(table, Mapping):
-        names = list(table)
-    if names is None:
-        raise QueryError(
-            f"a {type(table).__name__} is not a table with named columns", "pass a mapping of columns or a data frame"
-        )
-    present = {str(name) for name in names}
-    for name in columns:
-        if name not in present:
-            raise QueryError(f"X lacks column '{name}'", f"give {', '.join(columns)}")
-    codes = {}
-    for name in columns:
-        cells = table[name]
-        if isinstance(cells, str | bytes) or not hasattr(cells, "__len__"):
-            raise QueryError(f"column '{name}' of X is a single value", "pass lists or arrays, also for one row")
-        array = cells if hasattr(cells, "combine_chunks") else cells_array(cells)
-        codes[name] = encode_column(schema.column(name), array)
-    if len({len(each) for each in codes.values()}) > 1:
-        raise QueryError("the columns of X have different lengths", "pass one value a row in every column")
-    return Frame(schema, codes)
-
-
 def numbers_of(column: Column, frame: Frame) -> Floats:
     """A numeric target in the user's units, NaN where missing; dates as days."""
     values = frame.values(column.name)
     return values / _DAY if isinstance(column, Datetime) else values
+
+
+def r_squared(schema: Schema, target: str, predicted: Floats, y: Any) -> float:
+    """R² of predictions on known values; rows without one do not count."""
+    known = numbers_of(schema.column(target), _known(schema, target, predicted, y))
+    present = ~np.isnan(known)
+    left = np.sum((known - predicted)[present] ** 2)
+    return float(1 - left / np.sum((known[present] - known[present].mean()) ** 2))
+
+
+def accuracy(schema: Schema, target: str, predicted: Labels, y: Any) -> float:
+    """Share of the known classes that are predicted; rows without one do not count."""
+    levels = _known(schema, target, predicted, y).levels(target)
+    return float((labels_of(schema.column(target))[levels] == predicted)[levels >= 0].mean())
+
+
+def _known(schema: Schema, target: str, predicted: NDArray[Any], y: Any) -> Frame:
+    frame = Frame.read(schema, [target], {target: y})
+    if frame.size != len(predicted):
+        raise QueryError("X and y have different lengths", "pass one value of y for each row of X")
+    return frame
+
+
+def label_texts(labels: Labels) -> Labels:
+    """Labels as a column of a table: of one type."""
+    return labels.astype(str) if labels.dtype == object else labels
 
 
 class Classes:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
-from dpsketch.learn.models.design import frame_of
+from dpsketch.learn.models.model import Columns, Model
 from dpsketch.learn.population.grid_population import CellModel, CellRows, GridPopulation
 from dpsketch.learn.population.grids.grid_cells import GridCells
 from dpsketch.learn.population.grids.heap import HEAVIEST
@@ -33,7 +33,7 @@ _BLOCK = 1 << 18
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
-class GridDensity:
+class GridDensity(Model):
     """The density of records of a release with a `Grid`: `fit(view)`, `density(X)`, `score_samples(X)`.
 
     Densities are of the grid's columns together, a unit of each: a number's own, days for dates; labels, booleans and
@@ -51,23 +51,19 @@ class GridDensity:
     Source: density sec. 3 (Density Sketch), Theorems 3 to 5.
     """
 
-    statement_: dict[str, Any]
+    _estimator_type = "density_estimator"
 
     def __init__(
         self, method: str = "cells", level: int | None = None, recovery: str = "mean", heavy: int = HEAVIEST
     ) -> None:
         self.method, self.level, self.recovery, self.heavy = method, level, recovery, heavy
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """As scikit-learn does."""
-        return {"method": self.method, "level": self.level, "recovery": self.recovery, "heavy": self.heavy}
-
     def fit(self, view: View) -> GridDensity:
+        self._check_view(view)
         self._check()
         tables = grid_tables(view.released)
         table = tables[-1] if self.level is None else _of_level(tables, self.level)
         self._schema, self._columns = view.schema, table.bound.columns
-        self.feature_names_in_ = np.array(self._columns, object)
         self.level_ = table.level
         self._table: GridTable | None = None
         if self.method in ("cells", "heap"):
@@ -75,6 +71,7 @@ class GridDensity:
         else:
             self._fit_counters(view, table)
         self.statement_ = view.statement
+        self._set_features(self._schema, self._columns)
         return self
 
     def density(self, X: Any) -> Answer:
@@ -82,6 +79,10 @@ class GridDensity:
         codes = self._codes(X)
         value, deviation = self._of_counters(codes) if self._table is not None else self._of_cells(codes)
         return Answer(value, deviation, self.how_)
+
+    def scores(self, X: Any) -> Columns:
+        answer = self.density(X)
+        return {"density": answer.value, "density_stderr": answer.stderr}
 
     def score_samples(self, X: Any) -> Floats:
         """Logarithm of the density at each row; minus infinity where it is not above zero."""
@@ -129,13 +130,13 @@ class GridDensity:
         found._check()
         found._schema = Schema.from_dict(facts["schema"])
         found._columns = columns_of(found._schema, facts["columns"])
-        found.feature_names_in_ = np.array(found._columns, object)
         found.level_, found.how_ = whole(facts["level"]), str(facts["how"])
         found._table = None
         if found.method in ("cells", "heap"):
             found._restore_cells(arrays)
         else:
             found._restore_counters(facts, arrays)
+        found._set_features(found._schema, found._columns)
         return found
 
     def _restore_cells(self, arrays: Arrays) -> None:
@@ -253,21 +254,8 @@ class GridDensity:
 
     def _codes(self, X: Any) -> NDArray[np.int64]:
         """Codes of the grid's columns plus 32768: 0 is missing. A matrix has the columns in their order."""
-        self._check_fitted()
-        if isinstance(X, np.ndarray | list):
-            matrix = np.asarray(X)
-            if matrix.ndim != 2 or matrix.shape[1] != len(self._columns):
-                raise QueryError(
-                    f"X must have {len(self._columns)} columns: {', '.join(self._columns)}",
-                    "pass a matrix with one row a record, or a table with named columns",
-                )
-            X = {name: matrix[:, place] for place, name in enumerate(self._columns)}
-        frame = frame_of(self._schema, self._columns, X)
+        frame = self._frame(X)
         return np.stack([frame.codes(name).astype(np.int64) for name in self._columns]) + 32768
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "how_"):
-            raise QueryError("this GridDensity is not fitted", "call fit(view) first")
 
 
 def _of_level(tables: list[GridTable], level: int) -> GridTable:

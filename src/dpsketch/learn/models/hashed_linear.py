@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.models.design import Design, Labels, frame_of, labels_array, labels_of, numbers_of
+from dpsketch.learn.models.design import Design, accuracy, label_texts, labels_array, labels_of, r_squared
 from dpsketch.learn.models.linear_moments import half_widths
+from dpsketch.learn.models.model import Columns, Labels, Model
 from dpsketch.learn.models.surrogate import Collisions, minimum
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite
 from dpsketch.learn.sql.literals import find_column
@@ -28,7 +29,7 @@ LOSSES = ("squared", "hinge")
 _LONGEST = 1.5  # slopes and intercept together, in half-widths of the bounds
 
 
-class HashedLinear:
+class HashedLinear(Model):
     """A linear model whose loss is estimated from hashed counters (`Recipe.hashed_linear`), as the race paper does:
     `fit(view)`. `loss="squared"` predicts a number, `"hinge"` one of two classes.
 
@@ -40,13 +41,17 @@ class HashedLinear:
     them is not known: `coef_stderr_` and `intercept_stderr_` are NaN. Source: race §4; PAPERS "race".
     """
 
-    statement_: dict[str, Any]
     classes_: Labels
 
     def __init__(self, target: str, loss: str = "squared") -> None:
         self.target, self.loss = target, loss
 
+    @property
+    def _estimator_type(self) -> str:  # type: ignore[override]
+        return "classifier" if self.loss == "hinge" else "regressor"
+
     def fit(self, view: View) -> HashedLinear:
+        self._check_view(view)
         self._check()
         column = find_column(view.schema, self.target)
         if self.loss == "squared":
@@ -82,9 +87,8 @@ class HashedLinear:
 
     def decision_function(self, X: Any) -> Floats:
         """The linear score: above zero for the second class, or the (transformed) target."""
-        if not hasattr(self, "coef_"):
-            raise QueryError("this HashedLinear is not fitted", "call fit(view) first")
-        features = self._design.features_of(X)
+        frame = self._frame(X)
+        features = self._design.features(frame)
         return np.where(np.isnan(features), self._middle, features) @ self.coef_ + self.intercept_
 
     def predict(self, X: Any) -> Any:
@@ -97,21 +101,14 @@ class HashedLinear:
 
     def score(self, X: Any, y: Any) -> float:
         """R² of the predictions on known values, or the share of known classes that are predicted."""
-        predicted = self.predict(X)
-        frame = frame_of(self._design.schema, [self.target], {self.target: y})
-        if len(frame.codes(self.target)) != len(predicted):
-            raise QueryError("X and y have different lengths", "pass one value of y for each row of X")
-        if self.loss == "hinge":
-            levels = frame.levels(self.target)
-            return float((labels_of(self._column)[levels] == predicted)[levels >= 0].mean())
-        known = numbers_of(self._column, frame)
-        present = ~np.isnan(known)
-        left = np.sum((known - predicted)[present] ** 2)
-        return float(1 - left / np.sum((known[present] - known[present].mean()) ** 2))
+        measured = accuracy if self.loss == "hinge" else r_squared
+        return measured(self._schema, self.target, self.predict(X), y)
+
+    def scores(self, X: Any) -> Columns:
+        return {"prediction": label_texts(self.predict(X))}
 
     def to_saved(self) -> Saved:
-        if not hasattr(self, "coef_"):
-            raise QueryError("this HashedLinear is not fitted", "call fit(view) first")
+        self._check_fitted()
         facts = {
             "target": self.target,
             "loss": self.loss,
@@ -140,11 +137,11 @@ class HashedLinear:
         """What follows from the coefficients and their columns."""
         self._column, self._design = find_column(schema, self.target), Design(schema, columns)
         self._middle, _ = half_widths(schema, columns)
-        self.feature_names_in_: Labels = np.array(self._design.names, object)
         self.coef_stderr_: Floats = np.full(len(columns), np.nan)
         self.intercept_stderr_ = np.float64(np.nan)
         if self.loss == "hinge":
             self.classes_ = labels_array(_two_classes(self._column))
+        self._set_features(schema, columns, self._design.names)
 
     def _part(self, view: View) -> tuple[BoundRace, list[Floats]]:
         """Hashed counters of records with a one, each row of the table a matrix row; for the hinge of both classes."""

@@ -11,7 +11,8 @@ import numpy as np
 
 from dpsketch.errors import FitWarning, QueryError
 from dpsketch.files.pictures import picture
-from dpsketch.learn.models.design import Design, Labels
+from dpsketch.learn.models.design import Design
+from dpsketch.learn.models.model import Columns, Model
 from dpsketch.learn.models.moment_matrix import COVARIANCE, WHAT, moment_matrix
 from dpsketch.learn.models.spectrum import axes
 from dpsketch.learn.points import Frame
@@ -32,7 +33,7 @@ _ARRAYS = ("components", "components_stderr", "mean", *_VARIANCES, *(f"{name}_st
 _NUMBERS = ("noise_variance", "goodness_of_fit")
 
 
-class PCA:
+class PCA(Model):
     """Principal components as in scikit-learn, but of a release: `fit(view)`.
 
     `of="covariance"`: of the columns' covariances in the user's units, as scikit-learn does (but divided by the number
@@ -49,6 +50,8 @@ class PCA:
     fit over the variance of the noise, about 1 or below.
     """
 
+    _estimator_type = "transformer"
+
     def __init__(self, n_components: int, columns: Sequence[str] | None = None, of: str = COVARIANCE) -> None:
         self.n_components, self.columns, self.of = n_components, columns, of
 
@@ -56,6 +59,7 @@ class PCA:
         """`uncertainty=False` leaves out refits to new noise, and with them standard errors and the correction of
         variances for the axes' following the noise.
         """
+        self._check_view(view)
         self._check()
         rank = self.n_components + (self.of == COVARIANCE)  # the mean is one more direction of second moments
         found = moment_matrix(view, self.columns, self.of, rank)
@@ -64,7 +68,7 @@ class PCA:
             raise QueryError(
                 f"n_components must be at most the number of columns, {dimension}, got {self.n_components} instead"
             )
-        self._set_columns(view.schema, found.columns)
+        self._set_design(view.schema, found.columns)
         self.statement_ = view.statement
         scale = self._half if self.of == COVARIANCE else np.ones(dimension)
         both = np.outer(scale, scale)
@@ -82,20 +86,23 @@ class PCA:
         left = result.total - float(result.variance.sum())
         self.noise_variance_ = max(left, 0.0) / max(dimension - self.n_components, 1)
         self.how_, self.converged_, self.goodness_of_fit_ = found.how, found.converged, found.goodness
+        self._set_features(view.schema, found.columns)
         self._warn(found.length if self.of == COVARIANCE else 0.0)
         return self
 
-    def _set_columns(self, schema: Schema, columns: Sequence[str]) -> None:
+    def _set_design(self, schema: Schema, columns: Sequence[str]) -> None:
         self._design = Design(schema, columns)
         low, high = self._design.features(_corners(schema, columns))
         self._middle, self._half = (low + high) / 2, (high - low) / 2
-        self.feature_names_in_: Labels = np.array(columns, object)
 
     def transform(self, X: Any) -> Floats:
         """Rows of a mapping or table of columns in the user's units, along the components; missing cells count as
         means, or with second moments as the middle. Nothing is clipped to the ball.
         """
         return self._centred(X) @ self.components_.T
+
+    def scores(self, X: Any) -> Columns:
+        return {f"component_{number}": along for number, along in enumerate(self.transform(X).T, 1)}
 
     def score(self, X: Any) -> float:
         """Mean log-likelihood of rows under the model of probabilistic PCA, as in scikit-learn."""
@@ -147,7 +154,8 @@ class PCA:
         count, columns = whole(facts["n_components"], 1), facts["columns"]
         model = cls(count, tuple(columns) if facts["named"] else None, facts["of"])
         model._check()
-        model._set_columns(Schema.from_dict(facts["schema"]), columns)
+        schema = Schema.from_dict(facts["schema"])
+        model._set_design(schema, columns)
         dimension = len(columns)
         shapes = {"components": (count, dimension), "components_stderr": (count, dimension), "mean": (dimension,)}
         for name in _ARRAYS:
@@ -156,6 +164,7 @@ class PCA:
         for name in _NUMBERS:
             setattr(model, f"{name}_", float(floats(arrays, name, 1)[0]))
         model.how_, model.converged_ = str(facts["how"]), facts["converged"] is True
+        model._set_features(schema, columns)
         return model
 
     def plot(self, path: str | Path) -> None:
@@ -171,8 +180,8 @@ class PCA:
             axis.legend()
 
     def _centred(self, X: Any) -> Floats:
-        self._check_fitted()
-        features = self._design.features_of(X)
+        frame = self._frame(X)
+        features = self._design.features(frame)
         centred = np.where(np.isnan(features), 0.0, features - self.mean_)
         return centred if self.of == COVARIANCE else centred / self._half
 
@@ -182,10 +191,6 @@ class PCA:
             raise QueryError(f"n_components must be a whole number of at least 1, got {count!r} instead")
         if self.of not in WHAT:
             raise QueryError(f"of must be one of {', '.join(WHAT)}, got {self.of!r} instead")
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "components_"):
-            raise QueryError("this PCA is not fitted", "call fit(view) first")
 
     def _warn(self, length: float) -> None:
         """`length` is that of records whose clipping to a ball changes what is asked for."""

@@ -13,13 +13,15 @@ from dpsketch.learn.models.design import (
     STANDS_OUT,
     Classes,
     Design,
-    Labels,
+    accuracy,
     design,
-    frame_of,
+    label_texts,
     labels_array,
     numbers_of,
+    r_squared,
 )
 from dpsketch.learn.models.linear_moments import fit_moments, moments_of
+from dpsketch.learn.models.model import Columns, Labels, Model
 from dpsketch.learn.models.scaling import Scaling
 from dpsketch.learn.population.weighted_rows import Population, known_columns, spread
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats
@@ -39,26 +41,28 @@ _JOINT, _MOMENTS = "joint distribution", "second moments"
 Coefficients = tuple[Floats, Floats]
 
 
-class _Regression:
+class _Regression(Model):
     """`penalty` is λ in mean loss + λ/2 · ‖coefficients of standardised features‖².
 
     By default it is the standard deviation of the noise in a cell of the pair tables, as a share of the rows: what is
     known no better than that is worth no larger coefficients.
     """
 
-    statement_: dict[str, Any]
+    coef_: Floats
+    intercept_: Floats
     _column: Column
 
     def __init__(self, target: str, columns: Sequence[str] | None = None, penalty: float | None = None) -> None:
         self.target, self.columns, self.penalty = target, columns, penalty
 
-    def _check_penalty(self) -> None:
+    def _check(self, view: View) -> None:
+        self._check_view(view)
         if self.penalty is not None and not 0 <= self.penalty < np.inf:
             raise QueryError(f"penalty must be a number of at least 0, got {self.penalty!r} instead", "leave it out")
 
     def _start(self, view: View) -> tuple[Column, Population, Design, float]:
         """Check everything that can be checked before fitting."""
-        self._check_penalty()
+        self._check(view)
         column = find_column(view.schema, self.target)
         self.statement_ = view.statement
         population = view.population
@@ -69,20 +73,18 @@ class _Regression:
 
     def _finish(self, found: Design, means: Floats, fits: Sequence[Coefficients]) -> None:
         self._design, self._means = found, means
-        self.feature_names_in_: Labels = np.array(found.names, object)
         (self.coef_, self.intercept_), *refits = fits
         self.coef_stderr_ = spread(self.coef_, [coefficients for coefficients, _ in refits])
         self.intercept_stderr_ = spread(self.intercept_, [intercept for _, intercept in refits])
+        self._set_features(found.schema, found.columns, found.names)
 
     def _scores(self, X: Any) -> Floats:
-        if not hasattr(self, "coef_"):
-            raise QueryError(f"this {type(self).__name__} is not fitted", "call fit(view) first")
-        features = self._design.features_of(X)
+        frame = self._frame(X)
+        features = self._design.features(frame)
         return np.where(np.isnan(features), self._means, features) @ self.coef_.T + self.intercept_
 
     def to_saved(self) -> Saved:
-        if not hasattr(self, "coef_"):
-            raise QueryError(f"this {type(self).__name__} is not fitted", "call fit(view) first")
+        self._check_fitted()
         facts = {
             "target": self.target,
             "schema": self._design.schema.to_dict(),
@@ -98,13 +100,13 @@ class _Regression:
         schema, columns, penalty = Schema.from_dict(facts["schema"]), facts["columns"], facts["penalty"]
         model = cls(facts["target"], tuple(columns) if facts["named"] else None, penalty)
         model._column, model._design = find_column(schema, model.target), Design(schema, columns)
-        model.feature_names_in_ = np.array(model._design.names, object)
         lines, width = model._restored_lines(facts), len(model._design.names)
         model._means = finite(arrays, "means", width)
         model.coef_ = finite(arrays, "coef", *lines, width)
         model.coef_stderr_ = floats(arrays, "coef_stderr", *lines, width)
         model.intercept_ = finite(arrays, "intercept", *lines)[()]
         model.intercept_stderr_ = floats(arrays, "intercept_stderr", *lines)[()]
+        model._set_features(schema, columns, model._design.names)
         return model
 
     def _restored_lines(self, facts: Facts) -> tuple[int, ...]:
@@ -124,8 +126,10 @@ class LinearRegression(_Regression):
     and `predict` turns its values back. `how_` says which.
     """
 
+    _estimator_type = "regressor"
+
     def fit(self, view: View, uncertainty: bool = True) -> LinearRegression:
-        self._check_penalty()
+        self._check(view)
         column = find_column(view.schema, self.target)
         if isinstance(self.columns, str):
             raise QueryError("columns must be a list of names", f"write columns=['{self.columns}']")
@@ -178,13 +182,10 @@ class LinearRegression(_Regression):
 
     def score(self, X: Any, y: Any) -> float:
         """R² of the predictions on known values."""
-        predicted = self.predict(X)
-        known = numbers_of(self._column, frame_of(self._design.schema, [self.target], {self.target: y}))
-        if len(known) != len(predicted):
-            raise QueryError("X and y have different lengths", "pass one value of y for each row of X")
-        present = ~np.isnan(known)
-        left = np.sum((known - predicted)[present] ** 2)
-        return float(1 - left / np.sum((known[present] - known[present].mean()) ** 2))
+        return r_squared(self._schema, self.target, self.predict(X), y)
+
+    def scores(self, X: Any) -> Columns:
+        return {"prediction": self.predict(X)}
 
 
 class LogisticRegression(_Regression):
@@ -193,6 +194,8 @@ class LogisticRegression(_Regression):
     `classes_` are the values that stand out of the noise; with two of them `coef_` has one row, otherwise one a class.
     Units and standard errors as in `LinearRegression`.
     """
+
+    _estimator_type = "classifier"
 
     def fit(self, view: View, uncertainty: bool = True) -> LogisticRegression:
         column, population, found, penalty = self._start(view)
@@ -234,6 +237,15 @@ class LogisticRegression(_Regression):
         """The most probable classes."""
         shares = self.predict_proba(X)
         return self.classes_[shares.argmax(1)]
+
+    def score(self, X: Any, y: Any) -> float:
+        """Share of the known classes that are predicted; rows without one do not count."""
+        return accuracy(self._schema, self.target, self.predict(X), y)
+
+    def scores(self, X: Any) -> Columns:
+        shares = self.predict_proba(X)
+        each = {f"probability_{label}": share for label, share in zip(self.classes_, shares.T, strict=True)}
+        return {"prediction": label_texts(self.classes_[shares.argmax(1)])} | each
 
 
 def _models(population: Population, uncertainty: bool) -> range:

@@ -108,7 +108,7 @@ def test_the_number_of_rows_comes_from_the_counters() -> None:
 @pytest.mark.parametrize(
     ("points", "message"),
     [
-        ({"grade": [7]}, "the points lack column 'size'"),
+        ({"grade": [7]}, "the rows lack column 'size'"),
         ({"size": [1, 2], "grade": [7]}, "different lengths"),
         ([[1.0]], "a point has 2 numbers: size, grade"),
         ([["a", "b"]], "the points are not numbers"),

@@ -120,10 +120,12 @@ def test_a_target_without_values_is_refused(epsilon: float) -> None:
 
 
 def test_bad_tables_are_refused(linear: dps.LinearRegression, held_out: pa.Table) -> None:
-    with pytest.raises(QueryError, match="X lacks column 'weight'"):
+    with pytest.raises(QueryError, match="the rows lack column 'weight'"):
         linear.predict(held_out.drop_columns(["weight"]))
-    with pytest.raises(QueryError, match="not a table"):
+    with pytest.raises(QueryError, match="X must have 7 columns: age, income, city"):
         linear.predict([[1, 2]])
+    with pytest.raises(QueryError, match="a int is not a table"):
+        linear.predict(3)
     columns = {name: held_out[name].to_pylist()[:5] for name in held_out.column_names}
     with pytest.raises(QueryError, match="different lengths"):
         linear.predict(columns | {"age": [30]})

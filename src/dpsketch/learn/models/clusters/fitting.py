@@ -14,6 +14,7 @@ from dpsketch.learn.models.clusters.decoder import Decoded
 from dpsketch.learn.models.clusters.places import Places
 from dpsketch.learn.models.clusters.sums import FourierSums, fourier_sums, holds_sums
 from dpsketch.learn.models.clusters.table import released_table, table_sums
+from dpsketch.learn.models.model import Model
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.schema import Schema
@@ -25,30 +26,21 @@ MOST_CLUSTERS = 1000
 MOST_HARM = 0.05
 
 
-class SketchModel:
+class SketchModel(Model):
     """`random_state` seeds the search: the same release gives the same fit."""
 
     random_state: int
     converged_: bool
     goodness_of_fit_: float
-    statement_: dict[str, Any]
     _places: Places
     _atoms: Atoms
     _centres: Floats  # places of what is drawn, and their shares of the records
     _sizes: Floats
     _asked: int  # clusters
 
-    def __init__(self, **parameters: Any) -> None:
-        for name, value in parameters.items():
-            setattr(self, name, value)
-        self._parameters = tuple(parameters)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """As scikit-learn does."""
-        return {name: getattr(self, name) for name in self._parameters}
-
     def _start(self, view: View, name: str) -> int:
-        """How many clusters: checked."""
+        """Check the number of clusters and return it."""
+        self._check_view(view)
         count = getattr(self, name)
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= MOST_CLUSTERS:
             raise QueryError(f"{name} must be a whole number from 1 to {MOST_CLUSTERS}, got {count!r} instead")
@@ -60,13 +52,8 @@ class SketchModel:
         """The Fourier sums to fit: of the release, or of the table that it holds."""
         table = None if holds_sums(view.released) else released_table(view.released)
         sums = fourier_sums(view.released) if table is None else table_sums(view.released, table, self._asked)
-        self._set_places(Places(view.schema, sums.columns))
+        self._places = Places(view.schema, sums.columns)
         return sums
-
-    def _set_places(self, places: Places) -> None:
-        self._places = places
-        self.feature_names_in_ = np.array(places.columns, object)
-        self.n_features_in_ = len(places.columns)
 
     def _told(self, decoded: Decoded, harm: float) -> None:
         """Keep what the search says of itself, and warn where the result should not be relied on."""
@@ -134,8 +121,8 @@ class SketchModel:
         schema, columns = Schema.from_dict(facts["schema"]), facts["columns"]
         if not all(schema.column(name).numeric for name in columns):
             raise ValueError("columns")
-        model._set_places(Places(schema, columns))
-        centres = finite(arrays, "centres", -1, model.n_features_in_)
+        model._places = Places(schema, columns)
+        centres = finite(arrays, "centres", -1, len(columns))
         count = len(centres)
         model._atoms = Atoms(
             finite(arrays, "logits", count),
@@ -143,15 +130,11 @@ class SketchModel:
             finite(arrays, "spreads", count, -1),
             float(finite(arrays, "log_scale", 1)[0]),
         )
-        if model._atoms.spreads.shape[1] not in _spread_widths(model.n_features_in_):
+        if model._atoms.spreads.shape[1] not in _spread_widths(len(columns)):
             raise ValueError("spreads")
         model.converged_ = facts["converged"] is True
         model.goodness_of_fit_ = float(floats(arrays, "goodness_of_fit", 1)[0])
         return model
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "_atoms"):
-            raise QueryError(f"this {type(self).__name__} is not fitted", "call fit(view) first")
 
     def _located(self, X: Any) -> Floats:
         self._check_fitted()

@@ -19,6 +19,7 @@ from dpsketch.learn.models.clusters.places import Places
 from dpsketch.learn.models.clusters.solver import LEAST_VARIANCE, MOST_VARIANCE
 from dpsketch.learn.models.clusters.sums import FourierSums, holds_sums
 from dpsketch.learn.models.clusters.table import released_table
+from dpsketch.learn.models.model import Columns
 from dpsketch.learn.population.weighted_rows import spread
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
 from dpsketch.numerics.arrays import Floats
@@ -49,8 +50,9 @@ class KMeans(SketchModel):
     clusters; for comparison.
     """
 
+    _estimator_type = "clusterer"
+
     def __init__(self, n_clusters: int = 8, method: str = "gaussian", random_state: int = 0) -> None:
-        super().__init__(n_clusters=n_clusters, method=method, random_state=random_state)
         self.n_clusters, self.method, self.random_state = n_clusters, method, random_state
 
     def fit(self, view: View, progress: Progress | None = None) -> KMeans:
@@ -84,7 +86,7 @@ class KMeans(SketchModel):
         """Lloyd's algorithm on points that stand for the records."""
         table = released_table(view.released)
         cloud: Cloud = population_cloud(view) if table is None else TableCloud(table, self.random_state)
-        self._set_places(Places(view.schema, cloud.columns))
+        self._places = Places(view.schema, cloud.columns)
         points, weights = cloud.points(0)
         start, agree, interrupted = best_start(points, weights, count, self.random_state, progress)
         found = settled(points, start, weights)
@@ -112,6 +114,7 @@ class KMeans(SketchModel):
         self.cluster_centers_ = self._places.units(centres)
         self.cluster_centers_stderr_ = errors * self._places.unit_slopes(centres)
         self.weights_ = self._sizes = weights
+        self._set_features(self._places.schema, self._places.columns)
 
     def to_saved(self) -> Saved:
         self._check_fitted()
@@ -120,7 +123,7 @@ class KMeans(SketchModel):
     @classmethod
     def from_saved(cls, facts: Facts, arrays: Arrays) -> KMeans:
         model = cls._restored(facts, arrays)
-        shape = whole(model.n_clusters, 1), model.n_features_in_
+        shape = whole(model.n_clusters, 1), len(model._places.columns)
         if model.method not in METHODS:
             raise ValueError("method")
         places, errors = finite(arrays, "places", *shape), floats(arrays, "errors", *shape)
@@ -135,6 +138,10 @@ class KMeans(SketchModel):
         """Distances to the centres, in widths of the bounds."""
         places = self._located(X)
         return np.sqrt(((places[:, None, :] - self._centres) ** 2).sum(2))
+
+    def scores(self, X: Any) -> Columns:
+        distances = self.transform(X)
+        return {"cluster": distances.argmin(1), "distance": distances.min(1)}
 
     def score(self, X: Any) -> float:
         """Minus the sum of squared distances to the nearest centres, in widths of the bounds."""

@@ -12,6 +12,7 @@ from dpsketch.learn.models.clusters.atoms import SHAPES, Atoms
 from dpsketch.learn.models.clusters.decoder import Decoder
 from dpsketch.learn.models.clusters.fitting import SketchModel
 from dpsketch.learn.models.clusters.lloyd import Progress
+from dpsketch.learn.models.model import Columns
 from dpsketch.learn.saved import Arrays, Facts, Saved, floats, whole
 from dpsketch.numerics.arrays import Floats
 
@@ -30,8 +31,9 @@ class GaussianMixture(SketchModel):
     `goodness_of_fit_` is χ² over its degrees of freedom, about 1 or less for a good fit.
     """
 
+    _estimator_type = "density_estimator"
+
     def __init__(self, n_components: int = 1, covariance_type: str = "spherical", random_state: int = 0) -> None:
-        super().__init__(n_components=n_components, covariance_type=covariance_type, random_state=random_state)
         self.n_components, self.covariance_type, self.random_state = n_components, covariance_type, random_state
 
     def fit(self, view: View, progress: Progress | None = None) -> GaussianMixture:
@@ -60,6 +62,7 @@ class GaussianMixture(SketchModel):
         full = self.covariance_type == "full"
         self.covariances_: Floats = covariances if full else np.diagonal(covariances, axis1=1, axis2=2).copy()
         self.weights_ = atoms.weights
+        self._set_features(self._places.schema, self._places.columns)
 
     def to_saved(self) -> Saved:
         self._check_fitted()
@@ -75,6 +78,15 @@ class GaussianMixture(SketchModel):
         model.means_stderr_ = floats(arrays, "means_stderr", *model.means_.shape)
         return model
 
+    def scores(self, X: Any) -> Columns:
+        logs = self._log_densities(X)
+        shares = _shares(logs)
+        return {
+            "component": shares.argmax(1),
+            "probability": shares.max(1),
+            "log_density": np.logaddexp.reduce(logs, axis=1),
+        }
+
     def score_samples(self, X: Any) -> Floats:
         """Log density of each row, with columns in the units of `means_`."""
         return np.asarray(np.logaddexp.reduce(self._log_densities(X), axis=1))
@@ -85,8 +97,7 @@ class GaussianMixture(SketchModel):
 
     def predict_proba(self, X: Any) -> Floats:
         """The probability of each component for each row."""
-        logs = self._log_densities(X)
-        return np.asarray(np.exp(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True)))
+        return _shares(self._log_densities(X))
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """The most probable component of each row."""
@@ -101,6 +112,10 @@ class GaussianMixture(SketchModel):
             logs[:, place] = -0.5 * (standard**2).sum(0) - np.log(np.diag(root)).sum()
         constant = 0.5 * atoms.dimension * np.log(2 * np.pi) + np.log(self._places.widths).sum()
         return logs + np.log(np.maximum(atoms.weights, 1e-300)) - constant
+
+
+def _shares(logs: Floats) -> Floats:
+    return np.asarray(np.exp(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True)))
 
 
 def _errors(atoms: Atoms, covariance: Floats) -> tuple[Floats, Floats]:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsketch.errors import QueryError
-from dpsketch.learn.models.design import frame_of
+from dpsketch.learn.points import Frame
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import HIGHEST, LOWEST, SPAN, Column, Datetime, Number
 from dpsketch.schema.schema import Schema
@@ -30,15 +29,7 @@ class Places:
 
     def of(self, table: Any) -> Floats:
         """Of the rows of a mapping or table of columns, or of a matrix with the columns in their order."""
-        if isinstance(table, np.ndarray | list):
-            matrix = np.asarray(table)
-            if matrix.ndim != 2 or matrix.shape[1] != len(self.columns):
-                raise QueryError(
-                    f"X must have {len(self.columns)} columns: {', '.join(self.columns)}",
-                    "pass a matrix with one row a record, or a table with named columns",
-                )
-            table = {name: matrix[:, place] for place, name in enumerate(self.columns)}
-        frame = frame_of(self.schema, self.columns, table)
+        frame = Frame.read(self.schema, self.columns, table)
         return np.stack([np.maximum(frame.codes(name), LOWEST) / SPAN for name in self.columns], axis=1)
 
     def features(self, places: Floats) -> Floats:

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.models.density.full_table import full_table
+from dpsketch.learn.models.density.full_table import full_table, units_at
 from dpsketch.learn.models.density.hashed import Hashed, hashed_counters, made_up_records
-from dpsketch.learn.models.density.kernel_density import KernelDensity, units_at
+from dpsketch.learn.models.density.kernel_density import KernelDensity
 from dpsketch.learn.models.density.raking import raked
+from dpsketch.learn.models.model import Columns, Model
 from dpsketch.learn.saved import Arrays, Facts, Saved, real
 from dpsketch.maps.base import check_columns
 from dpsketch.numerics.arrays import Floats
@@ -25,7 +26,7 @@ _DRAWN = 4000  # made-up records for the threshold
 _RAKED_ROWS = 256  # of the table of counters, by which they are weighted
 
 
-class AnomalyScorer:
+class AnomalyScorer(Model):
     """Scores of rows by the records of a release: `fit(view)`. Higher is more normal, as in scikit-learn.
 
     From hashed counters, a score is the mean over the table's rows of the logarithm of the row's counter; from a table
@@ -40,17 +41,14 @@ class AnomalyScorer:
     Source: race §4; RESEARCH "Anomaly scores".
     """
 
+    _estimator_type = "outlier_detector"
     offset_: float | None
-    statement_: dict[str, Any]
 
     def __init__(self, contamination: float = 0.01, columns: Sequence[str] | None = None) -> None:
         self.contamination, self.columns = contamination, columns
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """As scikit-learn does."""
-        return {"contamination": self.contamination, "columns": self.columns}
-
     def fit(self, view: View) -> AnomalyScorer:
+        self._check_view(view)
         self._check()
         share = self.contamination
         columns = check_columns("AnomalyScorer", self.columns)
@@ -65,14 +63,23 @@ class AnomalyScorer:
             self._source = KernelDensity(columns=table.columns).fit(view)
             drawn = units_at(view.schema, table.columns, table.drawn(_DRAWN, np.random.default_rng(0)))
             self.offset_ = float(np.quantile(self._source.score_samples(drawn), share))
-        self._tell()
         self.statement_ = view.statement
+        self._finish()
         return self
 
     def score_samples(self, X: Any) -> Floats:
         """Higher is more normal."""
         self._check_fitted()
-        return self._source.mean_logs(X) if isinstance(self._source, Hashed) else self._source.score_samples(X)
+        return (
+            self._source.mean_logs(self._points(X))
+            if isinstance(self._source, Hashed)
+            else self._source.score_samples(X)
+        )
+
+    def scores(self, X: Any) -> Columns:
+        """Scores, and which rows are anomalies if there is a threshold."""
+        values = self.score_samples(X)
+        return {"score": values} | ({} if self.offset_ is None else {"anomaly": values < self.offset_})
 
     def decision_function(self, X: Any) -> Floats:
         """Scores above the threshold."""
@@ -97,7 +104,7 @@ class AnomalyScorer:
         found._check()
         found._source = _SOURCES[facts["source"]].from_saved(facts["facts"], arrays)
         found.offset_ = None if facts["offset"] is None else real(facts["offset"])
-        found._tell()
+        found._finish()
         if found.columns is not None and set(found.columns) != set(found.feature_names_in_):
             raise ValueError("columns")
         return found
@@ -107,12 +114,14 @@ class AnomalyScorer:
         if isinstance(share, bool) or not isinstance(share, Real) or not 0 < share <= 0.5:
             raise QueryError(f"contamination must be above 0 and at most 0.5, got {share!r} instead")
 
-    def _tell(self) -> None:
-        names = self._source.columns if isinstance(self._source, Hashed) else self._source.feature_names_in_
-        self.feature_names_in_ = np.array(list(names), object)
-        self.n_features_in_ = len(self.feature_names_in_)
+    def _finish(self) -> None:
         source = self._source
-        self.how_ = f"{source.race.rows} rows of hashed counters" if isinstance(source, Hashed) else source.how_
+        if isinstance(source, Hashed):
+            self.how_ = f"{source.race.rows} rows of hashed counters"
+            self._set_features(source.schema, source.columns)
+        else:
+            self.how_ = source.how_
+            self._set_features(source._schema, source.input_columns)
 
     def _threshold(self) -> float:
         self._check_fitted()
@@ -122,10 +131,6 @@ class AnomalyScorer:
                 "release by Recipe.anomaly, or compare score_samples with a threshold of your own",
             )
         return self.offset_
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "_source"):
-            raise QueryError("this AnomalyScorer is not fitted", "call fit(view) first")
 
 
 _SOURCES: dict[str, type[Hashed] | type[KernelDensity]] = {"hashed": Hashed, "table": KernelDensity}

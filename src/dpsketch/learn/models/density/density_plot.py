@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from dpsketch.files.pictures import picture
-from dpsketch.learn.models.density.kernel_density import KernelDensity, units_at
+from dpsketch.learn.models.density.full_table import units_at
+from dpsketch.learn.models.density.kernel_density import KernelDensity
 from dpsketch.schema.schema import Schema
 
 _STEPS = {1: 400, 2: 120}

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from dpsketch.errors import QueryError
-from dpsketch.learn.models.design import frame_of
 from dpsketch.learn.points import Frame
 from dpsketch.maps.tables.histogram import BoundHistogram
 from dpsketch.maps.tables.marginals import BoundMarginals
@@ -119,22 +117,9 @@ def _ordered(
     return FullTable(chosen, tuple(axes[place] for place in order), present.transpose(order), variance, how)
 
 
-def named(columns: Sequence[str], table: Any) -> Any:
-    """A matrix with one row a record as a mapping of columns; anything else as it is."""
-    if not isinstance(table, np.ndarray | list):
-        return table
-    matrix = np.asarray(table)
-    if matrix.ndim != 2 or matrix.shape[1] != len(columns):
-        raise QueryError(
-            f"X must have {len(columns)} columns: {', '.join(columns)}",
-            "pass a matrix with one row a record, or a table with named columns",
-        )
-    return dict(zip(columns, matrix.T, strict=True))
-
-
 def places_of(schema: Schema, columns: Sequence[str], table: Any) -> Floats:
     """Places between the bounds, from 0 to 1, of rows in users' units, NaN where missing: one matrix row each."""
-    frame = frame_of(schema, columns, named(columns, table))
+    frame = Frame.read(schema, columns, table)
     return np.stack([_place(frame, name) for name in columns], axis=1)
 
 
@@ -146,3 +131,9 @@ def _place(frame: Frame, name: str) -> Floats:
 def codes_at(places: Floats) -> Any:
     """Codes of places, one matrix row a column."""
     return np.clip(np.rint(places.T * SPAN + LOWEST), LOWEST, HIGHEST).astype(np.int16)
+
+
+def units_at(schema: Schema, columns: Sequence[str], places: Floats) -> dict[str, Any]:
+    """Columns in users' units of places between the bounds, from 0 to 1; dates as moments."""
+    frame = Frame(schema, dict(zip(columns, codes_at(places), strict=True)))
+    return {name: frame.cells(name) for name in columns}

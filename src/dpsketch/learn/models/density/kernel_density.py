@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpsketch.encoding.frames import named_columns
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.estimators import radial_kernels as radial
 from dpsketch.learn.estimators.control_variate import CORRECTED
 from dpsketch.learn.estimators.radial_kernels import Bandwidth, Radial
 from dpsketch.learn.models.density.convolved import Convolved
-from dpsketch.learn.models.density.full_table import FullTable, codes_at, full_table, named, places_of
+from dpsketch.learn.models.density.full_table import FullTable, full_table, places_of, units_at
 from dpsketch.learn.models.density.hashed import Hashed, corrected, hashed_counters
-from dpsketch.learn.points import Frame
+from dpsketch.learn.models.model import Columns, Model
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, real
 from dpsketch.maps.base import check_columns
 from dpsketch.maps.hashed.hashes import Euclidean, HashFamily, hash_from_dict
@@ -40,7 +41,7 @@ class _Rows:
     stderr: float
 
 
-class KernelDensity:
+class KernelDensity(Model):
     """Kernel densities of the records of a release: `fit(view)`.
 
     A density is the mean of k(x, point) over the records x: 1 where all are equal to the point. With "gaussian" it is
@@ -63,9 +64,9 @@ class KernelDensity:
     were with their mean standard errors.
     """
 
+    _estimator_type = "density_estimator"
     kernel_: HashFamily | Radial
     how_: str
-    statement_: dict[str, Any]
     considered_: tuple[tuple[str, float], ...]
 
     def __init__(
@@ -76,11 +77,8 @@ class KernelDensity:
     ) -> None:
         self.kernel, self.bandwidth, self.columns = kernel, bandwidth, columns
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """As scikit-learn does."""
-        return {"kernel": self.kernel, "bandwidth": self.bandwidth, "columns": self.columns}
-
     def fit(self, view: View) -> KernelDensity:
+        self._check_view(view)
         self._check()
         columns = check_columns("KernelDensity", self.columns)
         hashed = hashed_counters(view.released, columns)
@@ -92,7 +90,6 @@ class KernelDensity:
             )
         schema, rows = view.schema, view.rows_in_sums()
         self._rows = _Rows(float(rows.value), float(rows.stderr))
-        self._schema = schema
         wanted = self._wanted(schema, hashed, table)
         found: list[Hashed | Convolved] = []
         if hashed is not None and _has(schema, hashed, wanted):
@@ -109,8 +106,8 @@ class KernelDensity:
         self.considered_ = tuple((names[place], float(errors[place] / self._rows.value)) for place in order)
         self.kernel_ = self._source.hash if isinstance(self._source, Hashed) else wanted
         self._integral = wanted.integral if isinstance(wanted, Radial) else 1.0
-        self._tell(columns)
         self.statement_ = view.statement
+        self._set_features(schema, columns or self._source.columns)
         return self
 
     def density(self, X: Any) -> Answer:
@@ -120,7 +117,7 @@ class KernelDensity:
         self._check_fitted()
         rows, unit = self._rows, self._rows.value * self._integral
         if isinstance(self._source, Hashed):
-            answer = self._source.at(self._named(X))
+            answer = self._source.at(self._in_order(X))
             value, stderr = answer.value, answer.stderr
         else:
             value, stderr = self._source.at(places_of(self._schema, self._source.columns, X))
@@ -140,7 +137,7 @@ class KernelDensity:
         """Sums of the kernel without correction: for searches that ask at thousands of places."""
         self._check_fitted()
         if isinstance(self._source, Hashed):
-            return self._source.plain_at(self._named(X))
+            return self._source.plain_at(self._in_order(X))
         return self._source.at(places_of(self._schema, self._source.columns, X))[0]
 
     def score_samples(self, X: Any) -> Floats:
@@ -153,6 +150,14 @@ class KernelDensity:
         """As `score_samples`, of densities that are known already."""
         least = max(self._source.least_error, _LOWEST) / (self._rows.value * self._integral)
         return np.log(np.maximum(densities, least))
+
+    def scores(self, X: Any) -> Columns:
+        answer = self.density(X)
+        return {
+            "density": answer.value,
+            "density_stderr": answer.stderr,
+            "log_density": self.logarithms(answer.value),
+        }
 
     def plot(self, path: str | Path) -> None:
         """A PNG file of the density over one or two columns of numbers."""
@@ -194,14 +199,14 @@ class KernelDensity:
             parameters["kernel"] = hash_from_dict(parameters["kernel"])
         found = cls(**parameters)
         found._check()
-        found._schema = Schema.from_dict(facts["schema"])
+        schema = Schema.from_dict(facts["schema"])
         found._source = _SOURCES[facts["source"]].from_saved(facts["facts"], arrays)
         kernel = hash_from_dict(facts["kernel"]) if hashed else Radial.from_dict(facts["kernel"])
-        columns = columns_of(found._schema, facts["columns"])
+        columns = columns_of(schema, facts["columns"])
         if set(columns) != set(found._source.columns):
             raise ValueError("columns")
         if isinstance(found._source, Hashed):
-            if found._source.hash != kernel or found._source.schema != found._schema:
+            if found._source.hash != kernel or found._source.schema != schema:
                 raise ValueError("kernel")
         elif not isinstance(kernel, Radial) or len(kernel.spans) != len(columns):
             raise ValueError("kernel")
@@ -212,7 +217,7 @@ class KernelDensity:
         if found._integral == 0:
             raise ValueError("integral")
         found.considered_ = tuple((str(how), real(error, 0)) for how, error in facts["considered"])
-        found._tell(columns)
+        found._set_features(schema, columns)
         return found
 
     def _parameters(self) -> Facts:
@@ -228,16 +233,12 @@ class KernelDensity:
             "columns": None if columns is None else [str(name) for name in columns],
         }
 
-    def _tell(self, columns: Sequence[str] | None = None) -> None:
-        self.feature_names_in_ = np.array(columns or self._source.columns, object)
-        self.n_features_in_ = len(self.feature_names_in_)
-
-    def _named(self, X: Any) -> Any:
-        """A matrix with the columns in the order that was asked for, as a mapping where the counters have another."""
-        names = list(self.feature_names_in_)
-        if not isinstance(X, np.ndarray | list) or names == list(self._source.columns):
-            return X
-        return named(names, X)
+    def _in_order(self, X: Any) -> Any:
+        """X for hashed counters whose columns may have another order than the one that was asked for."""
+        points = self._points(X)
+        if not isinstance(points, np.ndarray) or self._columns == self._source.columns:
+            return points
+        return named_columns(self._columns, points)
 
     def _check(self) -> None:
         if self.kernel is not None and not isinstance(self.kernel, HashFamily | str):
@@ -247,10 +248,6 @@ class KernelDensity:
             )
         if isinstance(self.kernel, HashFamily) and self.bandwidth is not None:
             raise QueryError("the bandwidth is part of the kernel", "write kernel=Euclidean(bandwidth)")
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "_source"):
-            raise QueryError("this KernelDensity is not fitted", "call fit(view) first")
 
     def _wanted(self, schema: Schema, hashed: Hashed | None, table: FullTable | None) -> HashFamily | Radial:
         """The kernel that is asked for; of distances, whenever it is one."""
@@ -315,9 +312,3 @@ def _mean_errors(schema: Schema, found: Sequence[Hashed | Convolved], table: Ful
         float(np.mean(source.at(points).stderr if isinstance(source, Hashed) else source.at(places)[1]))
         for source in found
     ]
-
-
-def units_at(schema: Schema, columns: Sequence[str], places: Floats) -> dict[str, Any]:
-    """Columns in users' units of places between the bounds, from 0 to 1; dates as moments."""
-    frame = Frame(schema, dict(zip(columns, codes_at(places), strict=True)))
-    return {name: frame.cells(name) for name in columns}

@@ -11,9 +11,9 @@ import numpy as np
 from dpsketch.errors import QueryError
 from dpsketch.learn.estimators.control_variate import control_of
 from dpsketch.learn.estimators.radial_kernels import Radial
-from dpsketch.learn.models.density.full_table import full_table, places_of
+from dpsketch.learn.models.density.full_table import full_table, places_of, units_at
 from dpsketch.learn.models.density.hashed import hashed_counters, made_up_records
-from dpsketch.learn.models.density.kernel_density import KernelDensity, units_at
+from dpsketch.learn.models.density.kernel_density import KernelDensity
 from dpsketch.maps.hashed.hashes import Euclidean, SignedProjection
 from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.sizes import default_bandwidth
