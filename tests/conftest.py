@@ -90,7 +90,7 @@ def seeded_noise(first: int = 0) -> Iterator[None]:
     """Noise and samples of releases that are the same in every run: for tests alone, the library has no such door."""
     seeds = count(first + 10**12 * NOISE)
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("sketch.release", "engines.local", "auditing"):
+        for module in ("sketch.release", "engines.engine", "auditing"):
             patch.setattr(f"dpsketch.{module}.Keystream", lambda: TestStream(next(seeds)))
         yield
 

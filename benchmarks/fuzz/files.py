@@ -163,7 +163,7 @@ def repeatable(seed: int) -> Iterator[None]:
     """Noise, masks and samples of releases are the same in every run."""
     with (
         patch("dpsketch.sketch.release.Keystream", lambda: _Stream(seed)),
-        patch("dpsketch.engines.local.Keystream", lambda: _Stream(seed)),
+        patch("dpsketch.engines.engine.Keystream", lambda: _Stream(seed)),
     ):
         yield
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import dpsketch.numerics.started  # noqa: F401
 
 if TYPE_CHECKING:
+    from dpsketch.engines.engine import accumulate
     from dpsketch.engines.fit_embedding import fit_embedding
-    from dpsketch.engines.local import Local, accumulate
+    from dpsketch.engines.local import Local
     from dpsketch.errors import DpsketchError, FitWarning
     from dpsketch.learn.answer import Answer
     from dpsketch.learn.bounds import tighten
@@ -167,7 +168,7 @@ _HOMES = {
     "Subsampled": "maps.subsampled",
     "Totals": "maps.tables.totals",
     "View": "learn.view",
-    "accumulate": "engines.local",
+    "accumulate": "engines.engine",
     "density_plan": "planning.density_forecast",
     "find_modes": "learn.models.density.modes",
     "fit_embedding": "engines.fit_embedding",

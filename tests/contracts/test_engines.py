@@ -1,4 +1,4 @@
-"""Every source and every way of running gives the same bytes."""
+"""Every engine gives the same bytes on every source, and bounds what a unit contributes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,17 @@ import pytest
 
 import dpsketch as dps
 from conftest import mixed_table
+from dpsketch.engines.engine import Engine
+from toy_engine import Shuffled
+
+ENGINES: dict[str, Engine] = {
+    "one thread": dps.Local(threads=1),
+    "five threads": dps.Local(threads=5, batch_rows=41),
+    "two threads": dps.Local(threads=2, batch_rows=300),
+    "one share": Shuffled(shares=1),
+    "seven shares": Shuffled(shares=7, seed=2),
+}
+engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 
 
 def bytes_of(raw: dps.RawSketch) -> list[bytes]:
@@ -27,8 +38,9 @@ def expected(table: pa.Table, schema: dps.Schema, recipe: dps.Recipe) -> list[by
     return bytes_of(dps.accumulate(table, schema, recipe, dps.Local(threads=1)))
 
 
+@engines
 def test_sources_agree(
-    table: pa.Table, schema: dps.Schema, recipe: dps.Recipe, expected: list[bytes], tmp_path: Path
+    engine: Engine, table: pa.Table, schema: dps.Schema, recipe: dps.Recipe, expected: list[bytes], tmp_path: Path
 ) -> None:
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=130)
     pa.csv.write_csv(table, tmp_path / "t.csv")
@@ -57,7 +69,7 @@ def test_sources_agree(
         "iterator of tables": iter([table.slice(0, 3), table.slice(3)]),
     }
     for name, source in sources.items():
-        assert bytes_of(dps.accumulate(source, schema, recipe)) == expected, name
+        assert bytes_of(dps.accumulate(source, schema, recipe, engine)) == expected, name
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -97,14 +109,71 @@ def test_folder_names_are_cells(tmp_path: Path) -> None:
         dps.accumulate(tmp_path / "sex=m" / "plain.parquet", schema, recipe)
 
 
+@engines
 def test_columns_may_be_stored_in_any_order_and_with_others(
-    table: pa.Table, schema: dps.Schema, recipe: dps.Recipe, expected: list[bytes]
+    engine: Engine, table: pa.Table, schema: dps.Schema, recipe: dps.Recipe, expected: list[bytes]
 ) -> None:
     other = table.select(list(reversed(table.column_names))).append_column("secret", pa.array(["x"] * 1000))
-    assert bytes_of(dps.accumulate(other, schema, recipe)) == expected
+    assert bytes_of(dps.accumulate(other, schema, recipe, engine)) == expected
 
 
-def test_an_interrupt_stops_the_pass(schema: dps.Schema, recipe: dps.Recipe) -> None:
+@engines
+def test_empty_tables_have_empty_sums(engine: Engine, table: pa.Table, schema: dps.Schema, recipe: dps.Recipe) -> None:
+    for source in (table.slice(0, 0), iter([])):
+        assert not any(part.sums.any() for part in dps.accumulate(source, schema, recipe, engine).parts)
+
+
+UNITS = {"privacy": {"rows": 1000, "unit": "person", "max_rows_per_unit": 2, "unit_kind": "integer"}}
+
+
+def visits(rng: np.random.Generator) -> pa.Table:
+    """Rows of 200 people, some of nobody; ids are written in two ways that mean the same person."""
+    people = rng.integers(0, 200, 1000)
+    ids = [None if number < 5 else f"{number}.0" if rng.random() < 0.5 else str(number) for number in people.tolist()]
+    return mixed_table(1000).append_column("person", pa.array(ids))
+
+
+@engines
+@pytest.mark.parametrize("only", [None, dps.Only("sex", "Male")], ids=["all", "only"])
+def test_engines_agree_on_units(
+    engine: Engine, only: dps.Only | None, schema: dps.Schema, recipe: dps.Recipe, rng: np.random.Generator
+) -> None:
+    table = visits(rng)
+    schema = dps.Schema.from_dict(schema.to_dict() | UNITS)
+    recipe = dps.Recipe(recipe.parts, only=only)
+    expected = dps.accumulate(table, schema, recipe, dps.Local(threads=1))
+    assert bytes_of(dps.accumulate(table, schema, recipe, engine)) == bytes_of(expected)
+    if only is None:
+        numbers = [int(float(text)) for text in table["person"].to_pylist() if text is not None]
+        assert expected.parts[0].sums[0] == np.minimum(np.bincount(numbers), 2).sum()
+
+
+@engines
+def test_samples_have_the_size_that_was_asked_for(
+    engine: Engine, table: pa.Table, schema: dps.Schema, recipe: dps.Recipe, rng: np.random.Generator
+) -> None:
+    def rows(sampling: dps.RowSampling, source: pa.Table, declared: dps.Schema) -> int:
+        sampled = dps.Recipe(recipe.parts, sampling=sampling)
+        return int(dps.accumulate(source, declared, sampled, engine).parts[0].sums[0])
+
+    assert rows(dps.RowSampling(count=300), table, schema) == 300
+    assert rows(dps.RowSampling(count=3000), table, schema) == 1000
+    assert rows(dps.RowSampling(rate=1), table, schema) == 1000
+    assert 350 < rows(dps.RowSampling(rate=0.5), table, schema) < 650
+    units = dps.Schema.from_dict(schema.to_dict() | UNITS)
+    every = rows(dps.RowSampling(rate=1), visits(rng), units)
+    assert 0.3 * every < rows(dps.RowSampling(rate=0.5), visits(rng), units) < 0.7 * every
+
+
+@engines
+def test_every_pass_is_one_input(engine: Engine, table: pa.Table, schema: dps.Schema, recipe: dps.Recipe) -> None:
+    one, two = (dps.accumulate(table, schema, recipe, engine) for _ in range(2))
+    assert len(one.lineage) == len(two.lineage) == 1
+    assert one.lineage != two.lineage
+
+
+@engines
+def test_an_interrupt_stops_the_pass(engine: Engine, schema: dps.Schema, recipe: dps.Recipe) -> None:
     seen = 0
 
     def batches() -> object:
@@ -116,14 +185,17 @@ def test_an_interrupt_stops_the_pass(schema: dps.Schema, recipe: dps.Recipe) -> 
             yield mixed_table(10)
 
     with pytest.raises(KeyboardInterrupt):
-        dps.accumulate(batches(), schema, recipe)
+        dps.accumulate(batches(), schema, recipe, engine)
     assert seen == 5
 
 
-def test_progress_is_a_share(table: pa.Table, schema: dps.Schema, recipe: dps.Recipe, tmp_path: Path) -> None:
+@engines
+def test_progress_is_a_share(
+    engine: Engine, table: pa.Table, schema: dps.Schema, recipe: dps.Recipe, tmp_path: Path
+) -> None:
     pq.write_table(table, tmp_path / "t.parquet")
     shares: list[float] = []
-    dps.accumulate(tmp_path / "t.parquet", schema, recipe, progress=shares.append)
+    dps.accumulate(tmp_path / "t.parquet", schema, recipe, engine, progress=shares.append)
     assert shares
     assert shares == sorted(shares)
     assert 0 <= shares[0] <= shares[-1] == 1

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from dpsketch.engines.local import accumulate
+from dpsketch.engines.engine import accumulate
 from dpsketch.errors import FileError
 from dpsketch.files.outputs import written
 from dpsketch.files.pictures import picture

@@ -180,8 +180,8 @@ def graph(
     force: Force = False,
 ) -> None:
     """Release the neighbour sets of a graph, for Jaccard densities. One neighbour list is protected, not a node."""
+    from dpsketch.engines.engine import accumulate as accumulate_table
     from dpsketch.engines.graph import COLUMN, check_nodes, graph_schema, neighbour_sets
-    from dpsketch.engines.local import accumulate as accumulate_table
     from dpsketch.maps.hashed.hashes import MinHash
     from dpsketch.maps.hashed.race import Race
     from dpsketch.recipe.recipe import Part, Recipe
@@ -239,7 +239,7 @@ def merge(
 
 
 def _accumulated(table: Path, facts: Schema, recipe: Recipe) -> RawSketch:
-    from dpsketch.engines.local import accumulate as accumulate_table
+    from dpsketch.engines.engine import accumulate as accumulate_table
     from dpsketch.engines.readers import holds_csv
 
     with progress_bar() as report:

@@ -25,6 +25,17 @@ _SLACK = 1 << 12
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
+def unit_shares(ids: Cells, count: int) -> NDArray[np.int64]:
+    """One of `count` shares for each row, a function of its unit's id alone; a row without a unit may get any."""
+    high = ids.used().read(_keys) >> np.uint64(32)  # the low bits choose a bucket
+    return (high % np.uint64(count)).astype(np.int64)
+
+
+def belong(ids: Cells, share: int, count: int) -> bool:
+    """Whether all rows with a unit belong to this share of `count`."""
+    return bool(((unit_shares(ids, count) == share) | ids.read(is_null)).all())
+
+
 class UnitSelection:
     """Collects batches, from any number of threads; `kept()` gives the codes of the rows that count.
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from dpsketch.engines.local import accumulate
+from dpsketch.engines.engine import accumulate
 from dpsketch.errors import BudgetError, QueryError
 from dpsketch.files.pictures import picture
 from dpsketch.learn.answer import Answer

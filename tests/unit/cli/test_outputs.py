@@ -173,7 +173,7 @@ def test_a_signal_that_a_callback_swallowed_stops_before_the_spend(
             os.kill(os.getpid(), signal.SIGTERM)
         return accumulate(*arguments, **options)
 
-    monkeypatch.setattr("dpsketch.engines.local.accumulate", swallows)
+    monkeypatch.setattr("dpsketch.engines.engine.accumulate", swallows)
     done = release(folder)
     assert done.returncode == 143
     assert spends(folder) == []

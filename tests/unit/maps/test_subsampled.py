@@ -130,7 +130,7 @@ def test_the_engine_draws_other_words_for_every_batch(threads: int, monkeypatch:
             drawn.append(words)
             return words
 
-    monkeypatch.setattr("dpsketch.engines.local.Keystream", Recording)
+    monkeypatch.setattr("dpsketch.engines.engine.Keystream", Recording)
     recipe = dps.Recipe([dps.Part(dps.Count(), 0.5), dps.Part(dps.Subsampled(FOURIER, 4), 0.5)])
     table = mixed_table(1000)
     for _ in range(2):

@@ -1,0 +1,294 @@
+"""What every engine shares: one pass over a table, whatever machines or threads do the work.
+
+An engine reads a source in any batches, folds them into partial sums wherever it likes (`Pass.partial`) and merges
+those in any order (`PartialSums.merge`). The sums are the same bytes for every engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from functools import partial as call
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpsketch.encoding.arrow import encode, unit_ids
+from dpsketch.encoding.layouts import Cells
+from dpsketch.encoding.records import Records
+from dpsketch.engines.readers import Progress, read_batches
+from dpsketch.engines.row_sampling import Reservoir, kept_rows, kept_units
+from dpsketch.engines.shared_sums import SharedSums
+from dpsketch.engines.units import UnitSelection, belong, unit_shares
+from dpsketch.errors import MergeError, RecipeError, SourceError
+from dpsketch.maps.base import BoundMap, Sums
+from dpsketch.noise.keystream import Keystream
+from dpsketch.recipe.recipe import Recipe, declared_rows
+from dpsketch.schema.schema import Schema
+from dpsketch.sketch import counters
+from dpsketch.sketch.merging import new_lineage
+from dpsketch.sketch.raw import RawPart, RawSketch
+
+_SHARES_HINT = "send each row to the share that Pass.row_shares names, and fold each share once"
+
+
+@dataclass(frozen=True)
+class Share:
+    """Share `index` of `count`: the rows that `Pass.row_shares(batch, count)` assigns to it."""
+
+    index: int
+    count: int
+
+
+WHOLE = Share(0, 1)
+
+
+class Engine(Protocol):
+    """How a pass is distributed. `Local` is an example."""
+
+    def run(self, one_pass: Pass, source: Any, progress: Progress) -> PartialSums:
+        """The sums of the whole source; `progress` gets the share of it that was read."""
+
+
+class Workers:
+    """Runs the jobs of a partial sum, here one after the other; an engine with threads overrides all of it."""
+
+    threads: int = 1
+    batch_rows: int = 1 << 16
+
+    def run(self, job: Callable[[], None]) -> None:
+        """Run a job now or later."""
+        job()
+
+    def finish(self) -> None:
+        """Wait for all jobs; raise what one of them raised."""
+
+
+@dataclass(frozen=True, eq=False)
+class PartialSums:
+    """Exact sums of some rows of a pass: secret, mergeable, and picklable for engines on several machines.
+
+    `lineage` is that of the pass: every partial sum of one pass carries the same id, and none of another pass does.
+    `shares` says which rows they hold where that matters (`Pass.needs_whole_units`, `Pass.needs_whole_table`).
+
+    Guarantee: none, as for a raw sketch.
+    """
+
+    lineage: frozenset[str]
+    fingerprints: tuple[str, ...]
+    sums: tuple[Sums, ...]
+    shares: frozenset[Share] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"PartialSums({len(self.sums)} parts): exact sums, NOT PRIVATE until released"
+
+    def merge(self, other: PartialSums) -> PartialSums:
+        """The sums of the rows of both; refused where a unit could count twice."""
+        if self.lineage != other.lineage:
+            raise MergeError("the partial sums are of different passes", "merge those of one accumulate call")
+        if self.fingerprints != other.fingerprints:
+            raise MergeError(
+                "the partial sums were made with different map parameters", "run one version of dpsketch everywhere"
+            )
+        if self.shares & other.shares or len({share.count for share in self.shares | other.shares}) > 1:
+            raise MergeError("the partial sums may hold rows of the same units", _SHARES_HINT)
+        sums = tuple(
+            counters.add(mine, theirs, counters.narrow(mine))
+            for mine, theirs in zip(self.sums, other.sums, strict=True)
+        )
+        return PartialSums(self.lineage, self.fingerprints, sums, self.shares | other.shares)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass over a table: select rows, encode them, bound units, sample, add. Public and picklable.
+
+    Each `accumulate` call makes one, so `lineage` holds one random id for its input.
+    """
+
+    schema: Schema
+    recipe: Recipe
+    lineage: frozenset[str] = field(default_factory=new_lineage)
+
+    def __reduce__(self) -> tuple[type[Pass], tuple[Schema, Recipe, frozenset[str]]]:
+        """Maps are bound again on the other side: they follow from public seeds."""
+        return Pass, (self.schema, self.recipe, self.lineage)
+
+    @cached_property
+    def maps(self) -> tuple[BoundMap, ...]:
+        """The recipe's maps on this schema, whose sums of the declared rows fit 63 bits."""
+        maps = self.recipe.bind(self.schema)
+        for feature_map in maps:
+            if declared_rows(self.schema) * feature_map.largest >= 2**63:
+                raise RecipeError(
+                    f"map {feature_map.description.name}: {self.schema.rows} declared rows do not fit 63 bits",
+                    "declare fewer rows",
+                )
+        return maps
+
+    @cached_property
+    def fingerprints(self) -> tuple[str, ...]:
+        return tuple(feature_map.fingerprint() for feature_map in self.maps)
+
+    @property
+    def needs_whole_units(self) -> bool:
+        """Whether all rows of a unit must be in the same partial sum: which of them count depends on the others."""
+        return self.schema.unit_column is not None
+
+    @property
+    def needs_whole_table(self) -> bool:
+        """Whether all rows must be in the same partial sum: a sample of a fixed count is drawn."""
+        return self.recipe.sampling is not None and self.recipe.sampling.count is not None
+
+    def batches(self, source: Any, progress: Progress) -> Iterator[pa.RecordBatch]:
+        """The needed columns of anything tabular, for `partial`."""
+        unit = () if self.schema.unit_column is None else (self.schema.unit_column,)
+        wanted = [*(column.name for column in self.schema.columns), *unit]
+        sets = [column.name for column in self.schema.sets]
+        return read_batches(source, wanted, progress, sets, self.schema.csv)
+
+    def row_shares(self, batch: pa.RecordBatch, count: int) -> NDArray[np.int64]:
+        """The share, from 0 to count-1, that each row of a batch belongs to, so that partial sums of shares may be
+        merged. A unit's share depends on its id alone, however a cell spells it.
+        """
+        if self.needs_whole_units:
+            return unit_shares(self._unit_ids(batch), count)
+        if self.needs_whole_table:
+            return np.zeros(batch.num_rows, np.int64)
+        return np.arange(batch.num_rows) * count // max(batch.num_rows, 1)
+
+    def partial(
+        self, batches: Iterable[pa.RecordBatch], share: Share = WHOLE, workers: Workers | None = None
+    ) -> PartialSums:
+        """Fold batches into a partial sum.
+
+        `share` says which share of the table they are, if the pass needs whole units or the whole table; a row that
+        belongs to another share is refused. Otherwise any batches may be folded and merged in any way.
+        """
+        workers = workers or Workers()
+        sums = SharedSums(self.maps, declared_rows(self.schema), workers.threads)
+        for records in self._records(_slices(batches, workers.batch_rows), share, workers):
+            workers.run(call(self._add, records, sums))
+        workers.finish()
+        shares = frozenset([share]) if self.needs_whole_units or self.needs_whole_table else frozenset[Share]()
+        return PartialSums(self.lineage, self.fingerprints, sums.total(), shares)
+
+    def sketch(self, total: PartialSums) -> RawSketch:
+        """The raw sketch of the whole table."""
+        if total.lineage != self.lineage or total.fingerprints != self.fingerprints:
+            raise MergeError(
+                "the partial sums are of a different pass", "return the sums of the pass that was handed in"
+            )
+        parts = tuple(RawPart(feature_map, sums) for feature_map, sums in zip(self.maps, total.sums, strict=True))
+        return RawSketch(self.schema, self.recipe.settled(self.maps), parts, self.lineage)
+
+    def _records(
+        self, batches: Iterator[pa.RecordBatch], share: Share, workers: Workers
+    ) -> Iterator[Callable[[], Records]]:
+        """Calls that return the records that count, a piece at a time: they may be made in any order and thread."""
+        if self.needs_whole_units:
+            return self._of_units(batches, share, workers)
+        if self.needs_whole_table:
+            return self._of_reservoir(batches, share, workers)
+        return (call(self._sampled, batch) for batch in batches)
+
+    def _of_units(
+        self, batches: Iterator[pa.RecordBatch], share: Share, workers: Workers
+    ) -> Iterator[Callable[[], Records]]:
+        """At most `max_rows_per_unit` rows of each unit; if units are sampled, all of these or none."""
+        selection = UnitSelection(self.schema.max_rows_per_unit)
+        for batch in batches:
+            workers.run(call(self._collect, batch, share, selection))
+        workers.finish()
+        sampling = self.recipe.sampling
+        for numbers, records in selection.kept():
+            chosen = np.arange(len(numbers))
+            if sampling is not None:
+                chosen = kept_units(numbers, sampling.threshold, Keystream())
+            yield from _pieces(records, chosen, workers.batch_rows)
+
+    def _of_reservoir(
+        self, batches: Iterator[pa.RecordBatch], share: Share, workers: Workers
+    ) -> Iterator[Callable[[], Records]]:
+        """A sample of a fixed count of rows. Rows arrive in the order of the source, which breaks ties."""
+        sampling = self.recipe.sampling
+        assert sampling is not None
+        assert sampling.count is not None
+        reservoir = Reservoir(sampling.count, Keystream())
+        for batch in batches:
+            if share.index != 0 and batch.num_rows:
+                raise SourceError("a sample of a fixed count of rows is drawn from the first share alone", _SHARES_HINT)
+            reservoir.add(self._kept(batch))
+        sample = reservoir.kept()
+        if sample is not None:
+            yield from _pieces(sample, np.arange(len(sample)), workers.batch_rows)
+
+    def _kept(self, batch: pa.RecordBatch) -> Records:
+        """The rows of a batch that the recipe is about."""
+        records, only = encode(self.schema, batch), self.recipe.only
+        return records if only is None else records.take(only.places(self.schema, records))
+
+    def _sampled(self, batch: pa.RecordBatch) -> Records:
+        """The rows of a batch that count: all that the recipe is about, or each with the rate's probability."""
+        records, sampling = self._kept(batch), self.recipe.sampling
+        if sampling is None:
+            return records
+        return records.take(kept_rows(len(records), sampling.threshold, Keystream()))
+
+    def _collect(self, batch: pa.RecordBatch, share: Share, selection: UnitSelection) -> None:
+        """Hand the rows of a batch that the recipe is about to the selection of units."""
+        records, ids, only = encode(self.schema, batch), self._unit_ids(batch), self.recipe.only
+        if share.count > 1 and not belong(ids, share.index, share.count):
+            raise SourceError("a row belongs to another share: its unit could count twice", _SHARES_HINT)
+        if only is not None:
+            if only.column in self.schema.constant_per_unit:
+                selection.drop(ids.take(only.places_elsewhere(self.schema, records)))
+            places = only.places(self.schema, records)
+            ids, records = ids.take(places), records.take(places)
+        selection.add(ids, records)
+
+    def _unit_ids(self, batch: pa.RecordBatch) -> Cells:
+        return unit_ids(batch.column(self.schema.unit), self.schema.unit_kind)
+
+    def _add(self, make_records: Callable[[], Records], sums: SharedSums) -> None:
+        records = make_records()
+        if len(records) == 0:
+            return
+        if any(feature_map.secret for feature_map in self.maps):  # a stream of its own: fresh masks, and no waiting
+            records = replace(records, secret=Keystream())
+        sums.add(records)
+
+
+def accumulate(
+    source: Any, schema: Schema, recipe: Recipe, engine: Engine | None = None, progress: Progress | None = None
+) -> RawSketch:
+    """One pass over `source`: the exact sums of every map of `recipe`.
+
+    `source` is a path (CSV, Parquet, or a folder of either), an Arrow table or reader, anything with
+    `__arrow_c_stream__` (pandas, polars, DuckDB), or an iterable of batches. `engine` does the work: by default
+    `Local`. The sums are the same bytes for any engine, batch size, number of threads and order of rows, except that
+    sampled rows and the masks of subsampled maps are drawn afresh, in secret. `progress` gets the share of the source
+    that was read.
+    """
+    if engine is None:
+        from dpsketch.engines.local import Local
+
+        engine = Local()
+    one_pass = Pass(replace(schema, rows=declared_rows(schema, recipe.rows)), recipe)
+    _ = one_pass.maps  # refuses what the recipe cannot do before anything is read
+    return one_pass.sketch(engine.run(one_pass, source, progress or (lambda share: None)))
+
+
+def _slices(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+
+def _pieces(records: Records, chosen: NDArray[np.int64], rows: int) -> Iterator[Callable[[], Records]]:
+    """Calls that return the chosen records, `rows` at a time."""
+    for start in range(0, len(chosen), rows):
+        yield call(records.take, chosen[start : start + rows])
