@@ -12,9 +12,12 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from dpsketch.errors import BudgetError, LedgerError
+from dpsketch.extras import extra
+
+with extra():
+    import sqlalchemy as sa
+
 from dpsketch.ledger.account import Account, Accounted, Cap, Plan, Spend, Standing, rounded, unit_text
 from dpsketch.ledger.chain import Entry, Head, as_written, has_checksum
 from dpsketch.ledger.refusals import check_entry, check_plan, check_release, refusal
