@@ -42,7 +42,9 @@ def pytest_report_header() -> str:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     missed = sum(NO_DATA in str(report.longrepr) for report in terminalreporter.stats.get("skipped", ()))
     if missed:
-        line = f"NOT RUN: {missed} tests, for {NO_DATA}. Set DPSKETCH_DATA to their folder; CI=true makes this an error."
+        line = (
+            f"NOT RUN: {missed} tests, for {NO_DATA}. Set DPSKETCH_DATA to their folder; CI=true makes this an error."
+        )
         terminalreporter.write_line(line, red=True, bold=True)
 
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
+from dpsketch.displays import html_table
 from dpsketch.errors import BudgetError, LedgerError
 from dpsketch.extras import extra
 
@@ -47,6 +48,13 @@ class Ledger:
 
     def __init__(self, path_or_url: str | Path, create: bool = True) -> None:
         self._store = Store(path_or_url, create)
+
+    def __repr__(self) -> str:
+        return f"Ledger({self._store.place})"
+
+    def _repr_html_(self) -> str:
+        rows = [(each.dataset, each.cap.text(), each.spent.text(up=True), each.left.text()) for each in self.accounts()]
+        return html_table(repr(self), ("dataset", "cap", "spent", "left"), rows)
 
     @property
     def upgraded(self) -> bool:
