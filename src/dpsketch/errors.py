@@ -75,6 +75,10 @@ class QueryError(DpsketchError):
     """A question that this release cannot answer."""
 
 
+class MissingExtraError(DpsketchError):
+    """An optional package is not installed."""
+
+
 class FitWarning(UserWarning):
     """A fit that should not be relied on as it is."""
 

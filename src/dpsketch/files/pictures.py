@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dpsketch.extras import extra
 from dpsketch.files.outputs import written
 
 
@@ -15,7 +16,8 @@ def picture(
     path: str | Path, width: float, height: float, rows: int = 1, columns: int = 1
 ) -> Iterator[tuple[Any, Any]]:
     """A figure of this size in inches and its axes; written once the block ends without an error."""
-    from matplotlib.figure import Figure
+    with extra():
+        from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height))
     yield figure, figure.subplots(rows, columns)

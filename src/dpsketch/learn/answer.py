@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dpsketch.displays import html_table, listed
 from dpsketch.errors import QueryError
 from dpsketch.numerics.arrays import Floats
 
@@ -56,6 +57,23 @@ class Answer:
                 "use interval(), or ask hashed counters: view.kernel_sum(points)",
             )
         return self.bounds(float(delta))
+
+    def __repr__(self) -> str:
+        if np.ndim(self.value):
+            shape = " × ".join(map(str, np.shape(self.value)))
+            return f"Answer({shape} values" + (f": {listed(self.labels)}" if self.labels else "") + f"; {self.how})"
+        return f"Answer({self}" + (f", {self.how})" if self.how else ")")
+
+    def _repr_html_(self) -> str:
+        """A row for each entry; a matrix has a column for each entry as well."""
+        if np.ndim(self.value) == 0:
+            return html_table(self.how, ("value ± standard error",), [(str(self),)])
+        labels = self.labels or tuple(map(str, range(len(self.value))))
+        matrix = np.ndim(self.value) == 2
+        header = labels if matrix else ("value ± standard error",)
+        values, errors = (array if matrix else array[:, None] for array in (self.value, self.stderr))
+        rows = [(label, *map(Answer, value, error)) for label, value, error in zip(labels, values, errors, strict=True)]
+        return html_table(self.how, ("", *header), rows)
 
     def __str__(self) -> str:
         if isinstance(self.value, float):

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from sqlglot import exp
 
+from dpsketch.displays import html_table, text_table
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer, Estimate, stacked
 from dpsketch.learn.choice import Chosen
@@ -38,6 +39,12 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     how: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return text_table(self.columns, self.rows)
+
+    def _repr_html_(self) -> str:
+        return html_table("", self.columns, self.rows)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Plain rows: each aggregate gives its value and its standard error (of a date in seconds);

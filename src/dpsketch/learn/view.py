@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpsketch.displays import counted, listed
 from dpsketch.encoding.frames import read_column
 from dpsketch.errors import QueryError
 from dpsketch.learn import queries as sql
@@ -64,6 +65,13 @@ class View:
         self._noise = ReleaseNoise(released)
         self._sources = Sources(released, self._noise, keep, method)
         self._kernels = Memo(self._kernels_of)
+
+    def __repr__(self) -> str:
+        names = [column.name for column in self.schema.columns]
+        return f"View({counted(len(names), 'column')}: {listed(names)}; {self.released.promise})"
+
+    def _repr_html_(self) -> str:
+        return self.released._repr_html_()
 
     @property
     def statement(self) -> dict[str, Any]:

@@ -28,6 +28,11 @@ class Cap:
             return cls(None, Fraction(0), budget.exact_rho)
         return cls(budget.exact_epsilon, budget.exact_delta, None)
 
+    def text(self, up: bool = False) -> str:
+        """epsilon 0.5 and delta 1e-06; rounded up or down."""
+        kinds = {"epsilon": self.epsilon, "delta": self.delta or None, "rho": self.rho}
+        return " and ".join(f"{kind} {rounded(much, up)}" for kind, much in kinds.items() if much is not None)
+
     def covers(self, cost: Cost) -> bool:
         if self.rho is not None:
             return cost.rho <= self.rho

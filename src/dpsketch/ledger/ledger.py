@@ -12,9 +12,13 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
-import sqlalchemy as sa
-
+from dpsketch.displays import html_table
 from dpsketch.errors import BudgetError, LedgerError
+from dpsketch.extras import extra
+
+with extra():
+    import sqlalchemy as sa
+
 from dpsketch.ledger.account import Account, Accounted, Cap, Plan, Spend, Standing, rounded, unit_text
 from dpsketch.ledger.chain import Entry, Head, as_written, has_checksum
 from dpsketch.ledger.refusals import check_entry, check_plan, check_release, refusal
@@ -44,6 +48,13 @@ class Ledger:
 
     def __init__(self, path_or_url: str | Path, create: bool = True) -> None:
         self._store = Store(path_or_url, create)
+
+    def __repr__(self) -> str:
+        return f"Ledger({self._store.place})"
+
+    def _repr_html_(self) -> str:
+        rows = [(each.dataset, each.cap.text(), each.spent.text(up=True), each.left.text()) for each in self.accounts()]
+        return html_table(repr(self), ("dataset", "cap", "spent", "left"), rows)
 
     @property
     def upgraded(self) -> bool:

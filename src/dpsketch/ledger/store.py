@@ -63,10 +63,10 @@ class Store:
         self._file: str | None = None
         self._log = False  # a write-ahead log
         if url.get_backend_name() == "sqlite":
-            self._place, self._hint = str(url.database), "check the path and its permissions"
+            self.place, self._hint = url.database or "in memory", "check the path and its permissions"
             self._open_sqlite(url, create)
         else:
-            self._place, self._hint = "this database", "check the address and that the server runs"
+            self.place, self._hint = "this database", "check the address and that the server runs"
             self._engine = postgresql_engine(url, patience, _EXAMPLE)
             self.upgraded = self._make_or_upgrade(create)
 
@@ -75,12 +75,12 @@ class Store:
         if memory and not create:
             raise LedgerError("a ledger in memory has nothing to read", "pass the ledger's file or URL")
         if not memory:
-            self._file = self._place
-            if not check_file(self._place):
+            self._file = self.place
+            if not check_file(self.place):
                 if not create:
-                    raise _no_ledger(self._place)
-                with in_line(self._place, self._patience):
-                    make_file(self._place, _empty_ledger())
+                    raise _no_ledger(self.place)
+                with in_line(self.place, self._patience):
+                    make_file(self.place, _empty_ledger())
         self._engine = sqlite_engine(url, self._patience)
         weakref.finalize(self, self._engine.dispose)  # the last to close a file writes its log into it
         self.upgraded = self._make_or_upgrade(memory)
@@ -116,7 +116,7 @@ class Store:
             if _is_current(connection):
                 return False
         with self.writing() as connection:
-            return _open(connection, create, self._place, self._file is not None)
+            return _open(connection, create, self.place, self._file is not None)
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
@@ -155,7 +155,7 @@ class Store:
     def _explained(self, error: sa.exc.SQLAlchemyError | sqlite3.Error, seconds: float = 0.0) -> LedgerError:
         said = str(error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None) or type(error).__name__)
         if "file is not a database" in said:
-            return LedgerError(f"{self._place} is not a ledger", self._hint)
+            return LedgerError(f"{self.place} is not a ledger", self._hint)
         if _DAMAGE.search(said):
             return damaged()
         if _BUSY.search(said):

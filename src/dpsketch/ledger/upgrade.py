@@ -8,6 +8,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from dpsketch.errors import LedgerError
+from dpsketch.extras import extra
 from dpsketch.ledger.chain import newest_row, seal_rows
 from dpsketch.ledger.running_totals import Totals, totals_of
 from dpsketch.ledger.sql_tables import FIRST_VERSION, VERSION, datasets, totals
@@ -19,9 +20,10 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 
 def upgrade(connection: sa.Connection, version: str | None, target: str = VERSION) -> None:
     """Run the migrations from `version`; None is a ledger from before versions, or an empty database."""
-    from alembic import command
-    from alembic.config import Config
-    from alembic.script import ScriptDirectory
+    with extra():
+        from alembic import command
+        from alembic.config import Config
+        from alembic.script import ScriptDirectory
 
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))

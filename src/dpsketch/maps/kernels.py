@@ -10,11 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import float32, int32, njit, types, uint64
-from numba.extending import intrinsic
 
 from dpsketch.maps.fourier.phases import FREQUENCIES, block_phases
+from dpsketch.numerics.compiler import float32, int32, intrinsic, ir, njit, types, uint64
 from dpsketch.numerics.jit import kernel, part
 
 TILE = 512

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import int64, uint64
 
+from dpsketch.numerics.compiler import int64, uint64
 from dpsketch.numerics.jit import double_bits, kernel
 
 _TAIL = np.uint64(2**63 - 1)

@@ -11,10 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
-
+from dpsketch.numerics.compiler import intrinsic, ir, njit, types
 from dpsketch.numerics.forks import fork_safe_lock
 from dpsketch.numerics.kernel_cache import KernelCache
 

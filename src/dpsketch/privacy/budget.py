@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
 
+from dpsketch.displays import brief
 from dpsketch.errors import BudgetError, PublicNote
 
 MOST_EPSILON = 100
@@ -81,6 +82,9 @@ class Budget:
     def strength(self) -> float:
         """About the ε of pure privacy whose noise is as large, for rules that choose sizes."""
         return math.sqrt(2 * self.rho) if self.epsilon is None and self.rho is not None else float(self.epsilon or 0)
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     def __str__(self) -> str:
         if self.rho is not None:

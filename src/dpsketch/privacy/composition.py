@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from dpsketch.errors import BudgetError
+from dpsketch.extras import extra
 from dpsketch.privacy.accounting import Attempt, Counted, groups, inner_budget, total
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Release
@@ -86,8 +87,9 @@ def _composed(
 
 def _loss_epsilon(pairs: Counter[tuple[Fraction, Fraction]], mu_squared: Fraction, delta: Fraction) -> float:
     """ε at δ by the distribution of privacy losses: all Gaussians are one, every pair is the worst with its (ε, δ)."""
-    from dp_accounting.pld import privacy_loss_distribution as losses  # takes a second to import
-    from dp_accounting.pld.common import DifferentialPrivacyParameters
+    with extra():
+        from dp_accounting.pld import privacy_loss_distribution as losses  # takes a second to import
+        from dp_accounting.pld.common import DifferentialPrivacyParameters
 
     mu = math.nextafter(math.sqrt(_above(mu_squared)), math.inf) if mu_squared else 0.0
     width = 2 * sum(float(epsilon) * times for (epsilon, _), times in pairs.items()) + 20 * mu

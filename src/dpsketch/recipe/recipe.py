@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.displays import brief, counted, html_table
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.files.toml_file import read_toml
@@ -44,6 +45,9 @@ class Part:
         if isinstance(self.share, bool) or not isinstance(self.share, Real) or not 1e-9 <= self.share <= 1:
             raise RecipeError(f"Part: share must be above 0 and at most 1, got {self.share!r} instead")
         object.__setattr__(self, "share", float(self.share))  # a NumPy number has another repr
+
+    def __repr__(self) -> str:
+        return f"Part({brief(self.map)}, {self.share})"
 
     @property
     def exact_share(self) -> Fraction:
@@ -193,6 +197,15 @@ class Recipe:
         total = sum(part.exact_share for part in self.parts)
         if total > 1:
             raise RecipeError(f"Recipe: the shares add up to {float(total):g}, more than 1", "lower some shares")
+
+    def __repr__(self) -> str:
+        options = {"sampling": self.sampling, "only": self.only}
+        given = "".join(f", {name}={brief(value)}" for name, value in options.items() if value is not None)
+        return f"Recipe([{', '.join(map(repr, self.parts))}]{given})"
+
+    def _repr_html_(self) -> str:
+        rows = [(brief(part.map), f"{part.share:.3g}") for part in self.parts]
+        return html_table(f"Recipe of {counted(len(rows), 'part')}", ("map", "share of the budget"), rows)
 
     def bind(self, schema: Schema) -> tuple[BoundMap, ...]:
         """Every map on this schema."""

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from dpsketch.displays import counted, html_table, listed
 from dpsketch.errors import SchemaError
 from dpsketch.files.toml_file import read_toml
 from dpsketch.schema.columns import Column, IdSet
@@ -78,6 +79,14 @@ class Schema:
         names |= {"privacy.unit": self.unit, "privacy.record": self.record, "privacy.note": self.note or ""}
         for key, name in names.items():
             check_visible(key, name)
+
+    def __repr__(self) -> str:
+        rows = "" if self.rows is None else f", about {self.rows:,} rows"
+        names = [column.name for column in self.columns]
+        return f"Schema({counted(len(names), 'column')}: {listed(names)}{rows}, unit {self.unit})"
+
+    def _repr_html_(self) -> str:
+        return html_table(repr(self), ("column", "kind", "declared"), [_declared(column) for column in self.columns])
 
     @cached_property
     def scalars(self) -> tuple[Column, ...]:
@@ -220,3 +229,10 @@ def nearest(name: str, names: Sequence[str], what: str = "columns") -> str:
     if close:
         return "did you mean " + " or ".join(f"'{match}'" for match in close) + "?"
     return f"the {what} are " + ", ".join(names[:30]) + (", …" if len(names) > 30 else "")
+
+
+def _declared(column: Column) -> tuple[str, str, str]:
+    """A column's name, kind and public facts: lower 0, upper 120; values Female, Male."""
+    facts = {name: fact for name, fact in column.to_dict().items() if name != "kind"}
+    texts = [f"{name} {listed([*map(str, fact)]) if isinstance(fact, list) else fact}" for name, fact in facts.items()]
+    return column.name, column.kind, ", ".join(texts)

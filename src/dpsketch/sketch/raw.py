@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from dpsketch.displays import brief, html_table
 from dpsketch.errors import MergeError
 from dpsketch.files.outputs import written
 from dpsketch.maps.base import LARGE, BoundMap, Sums
@@ -46,6 +47,11 @@ class RawSketch:
     def __repr__(self) -> str:
         maps = ", ".join(part.map.description.name for part in self.parts)
         return f"RawSketch({maps}; {len(self.schema.columns)} columns): exact sums, NOT PRIVATE until released"
+
+    def _repr_html_(self) -> str:
+        """What is in it, never the sums."""
+        rows = [(brief(part.map.description), part.map.size) for part in self.parts]
+        return html_table(repr(self), ("map", "exact sums: secret"), rows)
 
     @property
     def most_bytes(self) -> int:

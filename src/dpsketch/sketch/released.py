@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from dpsketch.calibration import noise_reach, noise_variance, noise_variances, part_sensitivity, promised
+from dpsketch.displays import brief, counted, html_table, listed
 from dpsketch.errors import DpsketchError, FileError, MergeError, visible
 from dpsketch.files.outputs import written
 from dpsketch.maps.base import BoundMap, Sums
@@ -40,6 +41,9 @@ class ReleasedPart:
     sums: Sums
     noises: tuple[Noise, ...]
 
+    def __repr__(self) -> str:
+        return f"ReleasedPart({brief(self.map.description)}, {counted(self.map.size, 'noisy sum')})"
+
     @property
     def noise_variance(self) -> float:
         """Of each sum, in the integer units of `sums`, of all merged releases together."""
@@ -65,6 +69,23 @@ class ReleasedSketch:
     lineage: frozenset[str]
     created: str
     library: str
+
+    def __repr__(self) -> str:
+        maps = ", ".join(bound.description.name for bound in self.maps)
+        return f"ReleasedSketch({maps}; {counted(len(self.schema.columns), 'column')}; {self.promise})"
+
+    def _repr_html_(self) -> str:
+        """What is in it and what it promises; the noisy sums are for estimators, not for readers."""
+        rows = [
+            (brief(part.map), bound.size, listed(bound.columns))
+            for part, bound in zip(self.recipe.parts, self.maps, strict=True)
+        ]
+        return html_table(repr(self), ("map", "noisy sums", "columns"), rows) + self.schema._repr_html_()
+
+    @property
+    def promise(self) -> str:
+        """The budget of each release, in a few words."""
+        return " + ".join(str(release.budget) for release in self.releases) or "NOT PRIVATE"
 
     @property
     def private(self) -> bool:

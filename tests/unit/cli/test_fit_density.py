@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import pkgutil
 from pathlib import Path
 from typing import Any
 
@@ -282,11 +281,6 @@ def test_what_cannot_be_drawn_or_fitted(folder: Path) -> None:
         assert isinstance(found.exception, QueryError)
         assert message in str(found.exception)
     assert not (folder / "x.png").exists()
-
-
-def test_no_module_hides_a_public_name() -> None:
-    """A command that imports a module of that name would put it in the place of the function."""
-    assert not {module.name for module in pkgutil.iter_modules(dps.__path__)} & set(dps.__all__)
 
 
 def test_plans_of_densities_and_rows(folder: Path) -> None:

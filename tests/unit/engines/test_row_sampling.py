@@ -166,7 +166,7 @@ def test_noise_and_statement_follow_the_sampling(tmp_path: Path) -> None:
         assert float(noise.scale) == pytest.approx(2 * l1 / inner, rel=1e-9)
         text = statement_text(again.statement)
         assert ("no amplification is claimed" in text) == (sampling == COUNT)
-        assert ("a record may not be in it" in text) == (sampling == RATE)
+        assert ("records that are not sampled" in text) == (sampling == RATE)
         assert words is None or words in text
         assert ("sampling" in again.recipe.to_dict()) == (sampling is not None)
 

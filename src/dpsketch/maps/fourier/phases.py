@@ -11,11 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+from dpsketch.numerics.compiler import cgutils, intrinsic, ir, types
 
 FREQUENCIES = 3  # a block: 3 frequencies x 2 vectors of 8 records x 2 halves are 12 accumulators of 16 registers
 _VECTORS, _LANES = 2, 8

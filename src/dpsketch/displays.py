@@ -1,0 +1,63 @@
+"""Short texts and HTML tables of what a prompt or a notebook displays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from html import escape
+from reprlib import repr as short
+from typing import Any
+
+from dpsketch.errors import visible
+
+MOST_LISTED = 8  # names in a line
+MOST_SHOWN = 200  # rows of a table
+
+
+def brief(value: Any) -> str:
+    """The repr of a frozen description without the fields that have their default value."""
+    if not is_dataclass(value):
+        return short(value)
+    given = [each for each in fields(value) if each.repr and getattr(value, each.name) != _default(each)]
+    inner = ", ".join(f"{each.name}={brief(getattr(value, each.name))}" for each in given)
+    return f"{type(value).__name__}({inner})"
+
+
+def _default(field: Any) -> Any:
+    return field.default_factory() if field.default_factory is not MISSING else field.default
+
+
+def listed(names: Sequence[str]) -> str:
+    """age, income, … and 12 more"""
+    shown = ", ".join(names[:MOST_LISTED])
+    return shown if len(names) <= MOST_LISTED else f"{shown}, … and {len(names) - MOST_LISTED} more"
+
+
+def counted(number: int, noun: str) -> str:
+    """1 column, 3 columns"""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def html_table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table for a notebook; texts may come from others, so everything is escaped."""
+    lines = [[_cell(cell) for cell in row] for row in rows]
+    left_out = len(lines) - MOST_SHOWN
+    if left_out > 0:
+        lines = [*lines[:MOST_SHOWN], [f"… and {left_out} more", *[""] * (len(header) - 1)]]
+    head = "".join(f"<th>{_cell(name)}</th>" for name in header)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in line) + "</tr>" for line in lines)
+    return f"<table><caption>{_cell(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def text_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """The same as lines of text, one column below the other."""
+    lines = [list(map(visible, map(str, row))) for row in rows]
+    left_out = len(lines) - MOST_SHOWN
+    lines = [list(map(visible, header)), *lines[:MOST_SHOWN]]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    texts = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    return "\n".join([*texts, f"… and {left_out} more"] if left_out > 0 else texts)
+
+
+def _cell(content: object) -> str:
+    return escape(visible(str(content)))

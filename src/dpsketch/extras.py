@@ -1,0 +1,31 @@
+"""Optional packages: what needs them, and the message where one is not installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dpsketch.errors import MissingExtraError
+
+# What cannot be done without the package; the extra of pyproject.toml that installs it.
+_NEEDED = {
+    "numba": ("sketching a table, and reading hashed counters, needs Numba", "curate"),
+    "llvmlite": ("sketching a table, and reading hashed counters, needs Numba", "curate"),
+    "sqlalchemy": ("releasing a table, and its ledger, needs SQLAlchemy", "curate"),
+    "alembic": ("upgrading a ledger needs Alembic", "curate"),
+    "dp_accounting": ("the cost of several releases together needs dp-accounting", "curate"),
+    "matplotlib": ("drawing a figure needs Matplotlib", "plot"),
+}
+
+
+@contextmanager
+def extra() -> Iterator[None]:
+    """Turn the failed import of an optional package into the command that installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _NEEDED:
+            raise
+        fact, name = _NEEDED[package]
+        raise MissingExtraError(fact, f"pip install 'dpsketch[{name}]'") from None

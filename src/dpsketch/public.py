@@ -1,0 +1,100 @@
+"""The public names and where each of them lives. They are imported at first use: asking a sketch needs no Numba."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+# Name: module, or module:other_name.
+HOMES = {
+    "AnomalyScorer": "learn.models.density.anomaly",
+    "Answer": "learn.answer",
+    "Budget": "privacy.budget",
+    "BudgetError": "errors",
+    "Contrasts": "maps.tables.contrasts",
+    "Count": "maps.tables.count",
+    "DensityClassifier": "learn.models.classifier",
+    "DpsketchError": "errors",
+    "Embedding": "maps.hashed.embedding",
+    "Euclidean": "maps.hashed.hashes",
+    "Factor": "maps.hashed.hashes",
+    "FileError": "errors",
+    "FitWarning": "errors",
+    "Fourier": "maps.fourier.fourier",
+    "GaussianMixture": "learn.models.clusters.mixture",
+    "Grid": "maps.tables.grid",
+    "GridDensity": "learn.models.grid_density",
+    "Grouped": "maps.grouped",
+    "HashedLinear": "learn.models.hashed_linear",
+    "Histogram": "maps.tables.histogram",
+    "InnerProduct": "maps.hashed.hashes",
+    "KMeans": "learn.models.clusters.kmeans",
+    "KernelDensity": "learn.models.density.kernel_density",
+    "Ledger": "ledger.ledger",
+    "LedgerError": "errors",
+    "LedgerWarning": "errors",
+    "LinearRegression": "learn.models.regression",
+    "Local": "engines.local",
+    "LogisticRegression": "learn.models.regression",
+    "Marginals": "maps.tables.marginals",
+    "MergeError": "errors",
+    "MinHash": "maps.hashed.hashes",
+    "MissingExtraError": "errors",
+    "Modes": "learn.models.density.modes",
+    "OneBitFourier": "maps.fourier.one_bit",
+    "Only": "recipe.recipe",
+    "PCA": "learn.models.pca",
+    "Pairs": "maps.tables.pairs",
+    "Part": "recipe.recipe",
+    "Product": "maps.hashed.hashes",
+    "Quadratic": "maps.moments.quadratic",
+    "QueryError": "errors",
+    "Race": "maps.hashed.race",
+    "RawSketch": "sketch.raw",
+    "Recipe": "recipe.recipe",
+    "RecipeError": "errors",
+    "ReleasedSketch": "sketch.released",
+    "RowSampling": "recipe.recipe",
+    "Schema": "schema.schema",
+    "SchemaError": "errors",
+    "SecondMoments": "maps.moments.second_moments",
+    "SignedProjection": "maps.hashed.hashes",
+    "SourceError": "errors",
+    "Subsampled": "maps.subsampled",
+    "Totals": "maps.tables.totals",
+    "View": "learn.view",
+    "accumulate": "engines.engine",
+    "audit": "auditing",
+    "density_plan": "planning.density_forecast",
+    "find_modes": "learn.models.density.modes",
+    "fit_embedding": "engines.fit_embedding",
+    "fit_loss": "learn.models.losses",
+    "fit_sklearn": "learn.models.wrapped",
+    "load_model": "learn.saved",
+    "open": "learn.view:open_view",
+    "plan": "planning.forecast",
+    "plan_grid": "planning.grid_forecast",
+    "plan_task": "planning.task_forecast",
+    "release": "sketch.release",
+    "save_model": "learn.saved",
+    "tighten": "learn.bounds",
+}
+# Subjects whose names are also found together: dps.maps.Fourier is dps.Fourier.
+ROOMS = {"hashes": "maps.hashed.hashes", "maps": "maps", "models": "learn.models"}
+
+
+def names(package: str) -> list[str]:
+    """The public names that a package offers: all of them, or those of its own modules."""
+    if package == "dpsketch":
+        return sorted([*HOMES, *ROOMS])
+    return [name for name, home in HOMES.items() if f"dpsketch.{home}".startswith(f"{package}.")]
+
+
+def resolve(package: str, name: str) -> Any:
+    """The object behind a public name of a package."""
+    if name not in names(package):
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    if name in ROOMS:
+        return import_module(f"dpsketch.{ROOMS[name]}")
+    module, _, renamed = HOMES[name].partition(":")
+    return getattr(import_module(f"dpsketch.{module}"), renamed or name)
