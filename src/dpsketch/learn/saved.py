@@ -69,8 +69,8 @@ def model_class(name: str) -> Any:
 
 
 class SavedModel(Protocol):
-    """A fitted model. `statement_` is the privacy statement of the release that it was fitted to: what follows from a
-    release keeps its promise, and whoever gets the model should know it.
+    """A fitted model. `statement_` is the privacy statement of the release that it was fitted to: post-processing keeps
+    the guarantee of the release, and whoever gets the model should know it.
 
     `to_saved` gives facts that JSON can hold and arrays of `container.TYPES`; `from_saved` makes the same model of
     them, and raises for any that `to_saved` would not write.

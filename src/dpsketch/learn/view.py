@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import combinations, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from dpsketch.learn import queries as sql
 from dpsketch.learn.answer import Answer, Estimate, stacked
 from dpsketch.learn.choice import Chosen, Sources
 from dpsketch.learn.contents import COLUMNS, SAMPLE_HINT, asks_for_contents, column_rows, good_for
+from dpsketch.learn.covariances import Block, mean_of, pairwise_covariances, shifted, symmetric, variance_of
 from dpsketch.learn.estimators.kernel_sums import KernelSums
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, columns_of
@@ -27,7 +28,6 @@ from dpsketch.learn.sql.expressions import condition_factors, parse_condition
 from dpsketch.learn.sql.functions import function_factor
 from dpsketch.learn.sql.literals import find_column
 from dpsketch.learn.sql.selection import (
-    Estimator,
     Selection,
     answer_in_units,
     check_arithmetic,
@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpsketch.learn.population.weighted_rows import Population
-
-_PAIRS = 64
-_Block = tuple[list[tuple[int, int]], Estimate, str]  # pairs of columns, an estimate for each, where it comes from
 
 
 class View:
@@ -169,7 +166,7 @@ class View:
     def cov(self, columns: Sequence[str] | None = None) -> Answer:
         """Population covariance matrix of numeric columns, over records where both are present."""
         found = self._arithmetic(columns)
-        return _matrix(found, self._variances(found), self._covariances(found))
+        return symmetric(_names(found), self._variances(found), self._covariances(found))
 
     def corr(self, columns: Sequence[str] | None = None) -> Answer:
         """Correlation matrix of numeric columns."""
@@ -184,7 +181,7 @@ class View:
             for pairs, block, how in self._covariances(found)
         )
         ones = Estimate(np.ones(len(found)), np.zeros((len(found), 1)))
-        return _matrix(found, ones, blocks)
+        return symmetric(_names(found), ones, blocks)
 
     def kernel_sum(self, points: Any, method: str = "mean", part: int | None = None, group: Any = None) -> Answer:
         """Σ k(x, point) over the records x for each point, from a RACE part and with the kernel of its hash.
@@ -319,17 +316,17 @@ class View:
         A function is 0 where its column is not present.
         """
         means = [
-            self.best((), partial(_mean, one, here), columns=one.columns).estimate
+            self.best((), partial(mean_of, one, here), columns=one.columns).estimate
             for one, here in zip(numbers, present, strict=True)
         ]
         centres = [float(np.nan_to_num(mean.value[0])) for mean in means]
-        centred = [_shifted(*each) for each in zip(numbers, present, centres, strict=True)]
+        centred = [shifted(*each) for each in zip(numbers, present, centres, strict=True)]
         squares = [
-            self.best((), partial(_square, one, here), columns=one.columns).estimate
+            self.best((), partial(variance_of, one, here), columns=one.columns).estimate
             for one, here in zip(centred, present, strict=True)
         ]
-        found = [self.schema.column(name) for name in names]
-        return _matrix(found, stacked(squares), self._pairwise(list(names), centred, list(present))), np.array(centres)
+        blocks = pairwise_covariances(self._sources, names, centred, present)
+        return symmetric(names, stacked(squares), blocks), np.array(centres)
 
     def rows_in_sums(self) -> Estimate:
         """The noisy number of records in the sums: of the sample, if the release is of one."""
@@ -341,60 +338,16 @@ class View:
     def _variance(self, column: Column) -> Estimate:
         return self._about(column.name, None, lambda chosen: chosen.var(column)).estimate
 
-    def _covariances(self, columns: list[Column]) -> Iterator[_Block]:
+    def _covariances(self, columns: list[Column]) -> Iterator[Block]:
         """Covariances of all pairs, in blocks of the same estimators: their influences need not fit memory at once."""
-        names = [column.name for column in columns]
+        names = _names(columns)
         centres = [float(np.nan_to_num(self.mean(column.name).value)) for column in columns]
         centred = [power_of(column, 1, centre) for column, centre in zip(columns, centres, strict=True)]
-        yield from self._pairwise(names, centred, [power_of(column, 0) for column in columns])
-
-    def _pairwise(self, names: list[str], centred: list[Factor], present: list[Factor]) -> Iterator[_Block]:
-        groups: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-        for i, j in combinations(range(len(names)), 2):
-            known = tuple(id(estimator) for estimator in self._sources.of_columns((names[i], names[j])))
-            groups.setdefault(known, []).append((i, j))
-        for every in groups.values():
-            for start in range(0, len(every), _PAIRS):
-                pairs = every[start : start + _PAIRS]
-                chosen = self._sources.best(
-                    [names[place] for place in pairs[0]], partial(_covariance, pairs, centred, present)
-                )
-                yield pairs, chosen.estimate, chosen.how
+        yield from pairwise_covariances(self._sources, names, centred, [power_of(column, 0) for column in columns])
 
 
-def _covariance(
-    pairs: list[tuple[int, int]], centred: list[Factor], present: list[Factor], estimator: Estimator
-) -> Estimate:
-    product, one, two, share = (
-        estimator.expect(*[(left[i], right[j]) for i, j in pairs])
-        for left, right in ((centred, centred), (centred, present), (present, centred), (present, present))
-    )
-    return product / share - (one / share) * (two / share)
-
-
-def _mean(number: Factor, present: Factor, chosen: Selection) -> Estimate:
-    return chosen.expectation(number) / chosen.expectation(present)
-
-
-def _square(centred: Factor, present: Factor, chosen: Selection) -> Estimate:
-    share = chosen.expectation(present)
-    first = chosen.expectation(centred) / share
-    return (chosen.expectation(centred, centred) / share - first * first).clipped(0.0)
-
-
-def _shifted(number: Factor, present: Factor, centre: float) -> Factor:
-    return Factor(number.columns, lambda frame: number.at(frame) - centre * present.at(frame))
-
-
-def _matrix(columns: list[Column], diagonal: Estimate, blocks: Iterable[_Block]) -> Answer:
-    """A symmetric matrix of answers from its diagonal and blocks of pairs."""
-    value, stderr, how = np.diag(diagonal.value), np.diag(diagonal.stderr), set()
-    for pairs, estimate, source in blocks:
-        first, second = np.array(pairs).T
-        value[first, second] = value[second, first] = estimate.value
-        stderr[first, second] = stderr[second, first] = estimate.stderr
-        how.add(source)
-    return Answer(value, stderr, "; ".join(sorted(how)) or "marginals", tuple(column.name for column in columns))
+def _names(columns: Sequence[Column]) -> list[str]:
+    return [column.name for column in columns]
 
 
 def _race(bound: BoundMap) -> BoundRace | None:

@@ -1,4 +1,4 @@
-"""How rows become the features and targets of models, and users' tables become rows."""
+"""How rows become the features and targets of models, and how predictions are scored on known targets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Design:
 
 
 def design(schema: Schema, population: Population, target: str | None, columns: Sequence[str] | None) -> Design:
-    """Of the named columns, or of all but the target."""
+    """The features of the named columns, or of all but the target."""
     if isinstance(columns, str):
         raise QueryError("columns must be a list of names", f"write columns=['{columns}']")
     if columns is None:
@@ -91,7 +91,7 @@ def label_texts(labels: Labels) -> Labels:
 
 
 class Classes:
-    """The classes of a target: levels that stand out of the noise, and what users call them."""
+    """The classes of a target: levels whose share is significant, and the labels that users know them by."""
 
     def __init__(self, column: Column, population: Population) -> None:
         if not (isinstance(column, Category | Boolean) or (isinstance(column, Integer) and column.levels == 2)):
@@ -111,10 +111,10 @@ class Classes:
         self.labels: Labels = labels_array(labels_of(column)[self._levels].tolist())
 
     def of(self, frame: Frame) -> NDArray[np.int64]:
-        """The class of each point as its place in `labels`; −1 where it is missing or none of them."""
-        place = np.full(self._column.levels + 1, -1)
-        place[self._levels] = np.arange(len(self._levels))
-        return place[frame.levels(self._column.name)]
+        """The class of each point as its index in `labels`; −1 where it is missing or none of them."""
+        index = np.full(self._column.levels + 1, -1)
+        index[self._levels] = np.arange(len(self._levels))
+        return index[frame.levels(self._column.name)]
 
 
 def _shares(column: Column, population: Population, model: int) -> Floats:
@@ -124,19 +124,19 @@ def _shares(column: Column, population: Population, model: int) -> Floats:
 
 
 def labels_array(labels: Sequence[Any]) -> Labels:
-    """Of the labels' own type, or of objects where they differ."""
+    """Labels as an array of their own type, or of objects where types differ."""
     return np.array(labels, None if len({type(label) for label in labels}) == 1 else object)
 
 
 def labels_of(column: Column) -> Labels:
     """What users call the levels: the schema's values with their types."""
-    found: list[Any] = [False, True]
+    values: list[Any] = [False, True]
     if isinstance(column, Category):
-        found = [*column.values, *column.labels[len(column.values) :]]
+        values = [*column.values, *column.labels[len(column.values) :]]
     elif isinstance(column, Integer):
-        found = [column.lower, column.upper]
-    labels = np.empty(len(found), object)
-    labels[:] = found
+        values = [column.lower, column.upper]
+    labels = np.empty(len(values), object)
+    labels[:] = values
     return labels
 
 

@@ -12,13 +12,12 @@ import numpy as np
 from dpsketch.errors import FitWarning, QueryError
 from dpsketch.files.pictures import picture
 from dpsketch.learn.models.design import Design
+from dpsketch.learn.models.linear_moments import half_widths
 from dpsketch.learn.models.model import Columns, Model
 from dpsketch.learn.models.moment_matrix import COVARIANCE, WHAT, moment_matrix
 from dpsketch.learn.models.spectrum import axes
-from dpsketch.learn.points import Frame
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
 from dpsketch.numerics.arrays import Floats
-from dpsketch.schema.columns import HIGHEST, LOWEST
 from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -92,8 +91,7 @@ class PCA(Model):
 
     def _set_design(self, schema: Schema, columns: Sequence[str]) -> None:
         self._design = Design(schema, columns)
-        low, high = self._design.features(_corners(schema, columns))
-        self._middle, self._half = (low + high) / 2, (high - low) / 2
+        self._middle, self._half = half_widths(schema, columns)
 
     def transform(self, X: Any) -> Floats:
         """Rows of a mapping or table of columns in the user's units, along the components; missing cells count as
@@ -217,8 +215,3 @@ class PCA(Model):
                 FitWarning,
                 stacklevel=3,
             )
-
-
-def _corners(schema: Schema, columns: Sequence[str]) -> Frame:
-    """The lowest and the highest record."""
-    return Frame(schema, {name: np.array([LOWEST, HIGHEST], np.int16) for name in columns})
