@@ -26,8 +26,8 @@ from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.noise.keystream import Keystream, Stream
 from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.budget import Budget
-from dpsketch.privacy.events import Mechanism, Noise, Release
-from dpsketch.privacy.mechanisms import triangle_dimension
+from dpsketch.privacy.events import Release
+from dpsketch.privacy.mechanisms import MECHANISMS
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.columns import HIGHEST, LOWEST, MISSING
 from dpsketch.schema.relation import Relation
@@ -211,7 +211,8 @@ def _cost(event: Release, maps: Sequence[BoundMap], one: list[Sums], two: list[S
         if noise.sensitivity == 0:
             total += _IMPOSSIBLE * bool((a != b).any())
         else:
-            total += float(_norm(noise, bound, (a - b).astype(np.float64)[None])[0]) / float(noise.scale)
+            length = MECHANISMS[noise.mechanism].length((a - b).astype(np.float64)[None], bound.groups)
+            total += float(length[0]) / float(noise.scale)
     return total
 
 
@@ -243,24 +244,8 @@ def _log_densities(event: Release, maps: Sequence[BoundMap], noisy: Sequence[Flo
         if noise.sensitivity == 0:  # nothing was added, so other sums are impossible
             total -= _IMPOSSIBLE * (rows != sums).any(axis=1)
             continue
-        size = _norm(noise, bound, rows - sums) / float(noise.scale)
-        total -= size**2 / 2 if noise.mechanism is Mechanism.GAUSSIAN else size
+        total += MECHANISMS[noise.mechanism].log_density(rows - sums, bound.groups, float(noise.scale))
     return total
-
-
-def _norm(noise: Noise, bound: BoundMap, vectors: Floats) -> Floats:
-    """The norm that a noise's density falls with, of every row."""
-    if noise.mechanism is Mechanism.LAPLACE:
-        return np.abs(vectors).sum(axis=1)
-    if noise.mechanism is Mechanism.GAUSSIAN:
-        return np.sqrt((vectors**2).sum(axis=1))
-    groups = vectors.reshape(len(vectors), bound.groups, -1)
-    if noise.mechanism is Mechanism.CUBE:
-        return np.abs(groups).max(axis=2).sum(axis=1)
-    if noise.mechanism is Mechanism.DISC:
-        return np.hypot(groups[:, :, 0::2], groups[:, :, 1::2]).max(axis=2).sum(axis=1)
-    first, second = np.triu_indices(triangle_dimension(groups.shape[2]))
-    return np.sqrt((groups**2 * np.where(first == second, 1, 2)).sum(axis=2)).sum(axis=1)
 
 
 def lower_bound(event: Release, outside: Floats, inside: Floats, confidence: float = CONFIDENCE) -> float:

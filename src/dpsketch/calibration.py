@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isqrt, log
+from math import log
 
 import numpy as np
 
 from dpsketch.errors import BudgetError
-from dpsketch.maps.base import Body, BoundMap, Sensitivity, Shape
+from dpsketch.maps.base import Body, BoundMap, Sensitivity
 from dpsketch.maps.tables.contrasts import shown_of
 from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.accounting import inner_budget
 from dpsketch.privacy.analytic_gaussian import gaussian_delta, gaussian_deviation, rho_deviation
 from dpsketch.privacy.budget import Budget
-from dpsketch.privacy.events import Mechanism, Noise, Release
-from dpsketch.privacy.mechanisms import sum_variances
+from dpsketch.privacy.events import Noise, Release
+from dpsketch.privacy.mechanisms import BY_SHAPE, MECHANISMS, Mechanism, Norm, sum_variances
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 
 CHOICES = ("auto", "laplace", "gaussian")
-_SHAPES = {Shape.DISC: Mechanism.DISC, Shape.CUBE: Mechanism.CUBE, Shape.BALL: Mechanism.BALL}
 _NOTHING = Noise(Mechanism.LAPLACE, 0, Fraction(0))
 
 
@@ -135,10 +134,9 @@ def _matches(noise: Noise, limit: Sensitivity, body: Body | None, certified: boo
     """Noise of certified bounds may fall short by a thousandth: those of another machine may differ in their last bits.
     Other sensitivities are exact.
     """
-    bounds = {Mechanism.LAPLACE: limit.l1, Mechanism.GAUSSIAN: limit.l2_squared}
-    if body is not None:
-        bounds[_SHAPES[body.shape]] = body.radius
-    wanted = bounds.get(noise.mechanism)
+    facts = MECHANISMS[noise.mechanism]
+    radius = body.radius if body is not None and body.shape == facts.shape else None
+    wanted = {Norm.L1: limit.l1, Norm.L2_SQUARED: limit.l2_squared, Norm.BODY: radius}[facts.norm]
     if wanted is None or (wanted == 0 and noise.sensitivity != 0):
         return False
     return (999 if certified else 1000) * wanted <= 1000 * noise.sensitivity
@@ -159,15 +157,8 @@ def _variances(noise: Noise, size: int) -> float | Floats:
 
 
 def noise_reach(noise: Noise, bound: BoundMap) -> Fraction:
-    """What the noise of a sum exceeds with a probability below 10^-40: the body's random scale is a sum of as many
-    exponentials as it has dimensions, and one (Chernoff).
-    """
-    if noise.mechanism is Mechanism.LAPLACE:
-        return 100 * noise.scale
-    if noise.mechanism is Mechanism.GAUSSIAN:
-        return 14 * noise.scale
-    count = bound.size // bound.groups + 2
-    return noise.scale * (count + 20 * (isqrt(count) + 1) + 100)
+    """What the noise of a sum exceeds with a probability below 10^-40."""
+    return noise.scale * MECHANISMS[noise.mechanism].reach(bound.size // bound.groups)
 
 
 @dataclass(frozen=True)
@@ -189,7 +180,7 @@ class _Part:
         noise = self.laplace(epsilon)
         if self.body is None or not self.share:
             return noise
-        shaped = Noise(_SHAPES[self.body.shape], self.body.radius, self.body.radius / (self.share * epsilon))
+        shaped = Noise(BY_SHAPE[self.body.shape], self.body.radius, self.body.radius / (self.share * epsilon))
         return min(noise, shaped, key=self.mean_variance)
 
     def gaussian(self, epsilon: Fraction, delta: Fraction, all_shares: Fraction) -> Noise:

@@ -30,7 +30,9 @@ from dpsketch.auditing import audit, lower_bound, made_up_schema
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, Sensitivity
 from dpsketch.noise.keystream import Keystream
-from dpsketch.privacy.events import Mechanism, Noise, Release
+from dpsketch.noise.samplers import SAMPLERS
+from dpsketch.privacy.events import Noise, Release
+from dpsketch.privacy.mechanisms import Mechanism
 from dpsketch.schema.relation import Relation
 from dpsketch.sketch import release as release_module
 
@@ -76,25 +78,25 @@ def halved(noise: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("sampler", "map_", "budget", "mechanism", "draws"),
+    ("noise", "map_", "budget", "mechanism", "draws"),
     [
-        ("discrete_laplace", "count", PURE, "laplace", DRAWS),
-        ("rounded_gaussian", "histogram", APPROXIMATE, "gaussian", 40_000),
-        ("disc_noise", "fourier", PURE, "auto", DRAWS),
-        ("cube_noise", "one-bit", PURE, "auto", DRAWS),
-        ("ball_noise", "second moments", PURE, "auto", DRAWS),
+        (Mechanism.LAPLACE, "count", PURE, "laplace", DRAWS),
+        (Mechanism.GAUSSIAN, "histogram", APPROXIMATE, "gaussian", 40_000),
+        (Mechanism.DISC, "fourier", PURE, "auto", DRAWS),
+        (Mechanism.CUBE, "one-bit", PURE, "auto", DRAWS),
+        (Mechanism.BALL, "second moments", PURE, "auto", DRAWS),
     ],
 )
 def test_half_the_noise_is_caught(
-    monkeypatch: pytest.MonkeyPatch, sampler: str, map_: str, budget: dps.Budget, mechanism: str, draws: int
+    monkeypatch: pytest.MonkeyPatch, noise: Mechanism, map_: str, budget: dps.Budget, mechanism: str, draws: int
 ) -> None:
-    monkeypatch.setattr(release_module, sampler, halved(getattr(release_module, sampler)))
+    monkeypatch.setitem(SAMPLERS, noise, halved(SAMPLERS[noise]))
     assert audit(alone(MAPS[map_]), schema(), budget, draws, mechanism).violated
 
 
-@pytest.mark.parametrize("sampler", ["discrete_laplace", "rounded_gaussian"])
-def test_half_of_either_noise_of_a_mixed_release_is_caught(monkeypatch: pytest.MonkeyPatch, sampler: str) -> None:
-    monkeypatch.setattr(release_module, sampler, halved(getattr(release_module, sampler)))
+@pytest.mark.parametrize("noise", [Mechanism.LAPLACE, Mechanism.GAUSSIAN])
+def test_half_of_either_noise_of_a_mixed_release_is_caught(monkeypatch: pytest.MonkeyPatch, noise: Mechanism) -> None:
+    monkeypatch.setitem(SAMPLERS, noise, halved(SAMPLERS[noise]))
     assert audit(MIXED_NOISE, schema(), MIXED, 16_000).violated
 
 
@@ -154,10 +156,8 @@ def test_taking_a_replaced_row_for_an_added_one_is_caught(monkeypatch: pytest.Mo
 
 def test_noise_made_for_normalised_counts_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The published code of RACE adds Laplace(R/(N·ε)) noise, right for counts over N, to the counts themselves."""
-    honest, rows = release_module.discrete_laplace, 100
-    monkeypatch.setattr(
-        release_module, "discrete_laplace", lambda size, scale, stream: honest(size, scale / rows, stream)
-    )
+    honest, rows = SAMPLERS[Mechanism.LAPLACE], 100
+    monkeypatch.setitem(SAMPLERS, Mechanism.LAPLACE, lambda size, scale, stream: honest(size, scale / rows, stream))
     assert audit(alone(MAPS["race"]), schema(), PURE, 5000).violated
 
 
@@ -188,8 +188,8 @@ def test_noise_for_fewer_contrasts_than_are_released_is_caught(monkeypatch: pyte
 
 def test_noise_on_one_side_only_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Absolute noise: a release below the exact count is impossible, so one record shows."""
-    honest = release_module.discrete_laplace
-    monkeypatch.setattr(release_module, "discrete_laplace", lambda *arguments: np.abs(honest(*arguments)))
+    honest = SAMPLERS[Mechanism.LAPLACE]
+    monkeypatch.setitem(SAMPLERS, Mechanism.LAPLACE, lambda *arguments: np.abs(honest(*arguments)))
     assert audit(COUNT, schema(), PURE, DRAWS).violated
 
 
@@ -262,7 +262,7 @@ def test_composing_amplified_costs_is_caught() -> None:
     scores = []
     for inside in (False, True):
         present = (stream.words(draws) < round(0.01 * 2**32)) & inside
-        first, second = (present + release_module.discrete_laplace(draws, noise.scale, stream) for _ in range(2))
+        first, second = (present + SAMPLERS[Mechanism.LAPLACE](draws, noise.scale, stream) for _ in range(2))
         scores.append((np.clip(first, 0, 1) + np.clip(second, 0, 1)).astype(float))
     assert lower_bound(two, *scores) > 2
 

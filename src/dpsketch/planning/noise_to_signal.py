@@ -14,7 +14,8 @@ from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.maps.tables.count import BoundCount
 from dpsketch.privacy.budget import Budget
-from dpsketch.privacy.events import Mechanism, Noise
+from dpsketch.privacy.events import Noise
+from dpsketch.privacy.mechanisms import Mechanism
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema

@@ -5,33 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
 from dpsketch.privacy.budget import Budget
+from dpsketch.privacy.mechanisms import MECHANISMS, Mechanism
 
 _MOST_SCALE = 2**64  # more than any mechanism draws
 _FRACTION = re.compile(r"[0-9]{1,400}(/[0-9]{1,400})?")
-
-
-class Mechanism(StrEnum):
-    """Noise by its shape: independent Laplace or Gaussian numbers, or one vector from a body scaled at random."""
-
-    LAPLACE = "discrete Laplace"
-    GAUSSIAN = "rounded Gaussian"
-    DISC = "rounded disc"
-    CUBE = "rounded cube"
-    BALL = "rounded ball"
 
 
 @dataclass(frozen=True)
 class Noise:
     """Noise added to one part.
 
-    `sensitivity` is what the mechanism is measured against: L1 for Laplace, the squared L2 for Gaussian noise, the
-    radius in the norm of its body for the others. `scale` is Laplace's, the standard deviation, or radius/ε. Both are 0
-    where neighbouring tables cannot differ: then nothing is added and nothing is spent.
+    `sensitivity` is in the norm that the mechanism is calibrated in (`MECHANISMS`): L1 for Laplace, the squared L2 for
+    Gaussian noise, the radius in the norm of its body for the others. `scale` is Laplace's, the standard deviation, or
+    radius/ε. Both are 0 where neighbouring tables cannot differ: then nothing is added and nothing is spent.
     """
 
     mechanism: Mechanism
@@ -43,7 +33,7 @@ class Noise:
         """Pure ε; None for Gaussian noise, which has none."""
         if self.sensitivity == 0:
             return Fraction(0)
-        return None if self.mechanism is Mechanism.GAUSSIAN else self.sensitivity / self.scale
+        return self.sensitivity / self.scale if MECHANISMS[self.mechanism].pure else None
 
     @property
     def rho(self) -> Fraction:

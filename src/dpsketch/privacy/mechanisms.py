@@ -1,4 +1,7 @@
-"""Variances of the noise of a sum, in the integer units of the sums. No randomness: whoever reads a release may ask.
+"""Noise mechanisms, one row each: what calibration, variances, audits and the privacy statement ask about noise.
+
+No randomness: whoever reads a release may ask. How each is drawn is in `noise.samplers`, behind the wall; a test holds
+the two tables together. Variances and reaches are in the integer units of the sums.
 
 Rounding adds 1/12 to continuous noise: the usual approximation, within 2 % where the standard deviation is above 1, too
 large where almost all noise rounds to 0.
@@ -6,27 +9,66 @@ large where almost all noise rounds to 0.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from math import isqrt, sinh
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.privacy.events import Mechanism
+from dpsketch.numerics.arrays import Floats
 
 ROUNDING = 1 / 12
 
 
-def sum_variances(mechanism: Mechanism, size: int, scale: float) -> float | NDArray[np.float64]:
-    """Of each of `size` sums under this mechanism: one number, or for the ball one a sum."""
-    if mechanism is Mechanism.LAPLACE:
-        return laplace_variance(scale)
-    if mechanism is Mechanism.GAUSSIAN:
-        return gaussian_variance(scale)
-    if mechanism is Mechanism.DISC:
-        return disc_variance(size // 2, scale)
-    if mechanism is Mechanism.CUBE:
-        return cube_variance(size, scale)
-    return ball_variances(triangle_dimension(size), scale)
+class Mechanism(StrEnum):
+    """Noise by its shape: independent Laplace or Gaussian numbers, or one vector from a body scaled at random."""
+
+    LAPLACE = "discrete Laplace"
+    GAUSSIAN = "rounded Gaussian"
+    DISC = "rounded disc"
+    CUBE = "rounded cube"
+    BALL = "rounded ball"
+
+
+class Norm(StrEnum):
+    """What a mechanism's sensitivity is measured in."""
+
+    L1 = "L1"
+    L2_SQUARED = "squared L2"
+    BODY = "the body's norm"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A row of the table."""
+
+    norm: Norm
+    pure: bool  # whether it gives pure ε, with density ∝ exp(−length/scale); else Gaussian, with a standard deviation
+    variances: Callable[[int, float], float | Floats]  # of each of `size` sums, from size and scale: one number or each
+    reach: Callable[[int], int]  # scales that the noise of one of `size` sums exceeds with a probability below 10^-40
+    length: Callable[[Floats, int], Floats]  # the norm that the density falls with, of every row of so many groups
+    shape: str | None = (
+        None  # the body (`maps.base.Shape`) that it needs; None: it suits all sums, and draws each alone
+    )
+    least: int = 1  # sums that a draw has at least
+
+    @property
+    def scale_name(self) -> str:
+        return "noise scale" if self.pure else "standard deviation"
+
+    def log_density(self, vectors: Floats, groups: int, scale: float) -> Floats:
+        """Of noise, one vector a row, up to a constant and to rounding. A vector has equal groups of sums, each with a
+        draw of its own.
+        """
+        length = self.length(vectors, groups) / scale
+        return -length if self.pure else -(length**2) / 2
+
+
+def sum_variances(mechanism: Mechanism, size: int, scale: float) -> float | Floats:
+    """Variance of each of `size` sums under this mechanism: one number, or for the ball one a sum."""
+    return MECHANISMS[mechanism].variances(size, scale)
 
 
 def triangle_dimension(size: int) -> int:
@@ -59,3 +101,70 @@ def ball_variances(dimension: int, scale: float) -> NDArray[np.float64]:
     degrees = 2 * (dimension * (dimension + 1) // 4 + 1)
     diagonal = np.equal(*np.triu_indices(dimension))
     return np.where(diagonal, 1.0, 0.5) * degrees * scale**2 + ROUNDING
+
+
+def _body_reach(size: int) -> int:
+    """The body's random scale is a sum of `size` + 1 exponentials (Chernoff)."""
+    count = size + 2
+    return count + 20 * (isqrt(count) + 1) + 100
+
+
+def _l1(vectors: Floats, _: int) -> Floats:
+    return np.abs(vectors).sum(axis=1)
+
+
+def _l2(vectors: Floats, _: int) -> Floats:
+    return np.sqrt((vectors**2).sum(axis=1))
+
+
+def _discs(vectors: Floats, groups: int) -> Floats:
+    parts = vectors.reshape(len(vectors), groups, -1)
+    return np.hypot(parts[:, :, 0::2], parts[:, :, 1::2]).max(axis=2).sum(axis=1)
+
+
+def _cubes(vectors: Floats, groups: int) -> Floats:
+    return np.abs(vectors.reshape(len(vectors), groups, -1)).max(axis=2).sum(axis=1)
+
+
+def _balls(vectors: Floats, groups: int) -> Floats:
+    """Frobenius norms of symmetric matrices, given by their upper triangles."""
+    parts = vectors.reshape(len(vectors), groups, -1)
+    first, second = np.triu_indices(triangle_dimension(parts.shape[2]))
+    return np.sqrt((parts**2 * np.where(first == second, 1, 2)).sum(axis=2)).sum(axis=1)
+
+
+MECHANISMS: Mapping[Mechanism, Facts] = {
+    Mechanism.LAPLACE: Facts(
+        norm=Norm.L1, pure=True, variances=lambda _, scale: laplace_variance(scale), reach=lambda _: 100, length=_l1
+    ),
+    Mechanism.GAUSSIAN: Facts(
+        norm=Norm.L2_SQUARED,
+        pure=False,
+        variances=lambda _, deviation: gaussian_variance(deviation),
+        reach=lambda _: 14,
+        length=_l2,
+    ),
+    Mechanism.DISC: Facts(
+        norm=Norm.BODY,
+        pure=True,
+        variances=lambda size, scale: disc_variance(size // 2, scale),
+        reach=_body_reach,
+        length=_discs,
+        shape="disc",
+        least=2,
+    ),
+    Mechanism.CUBE: Facts(
+        norm=Norm.BODY, pure=True, variances=cube_variance, reach=_body_reach, length=_cubes, shape="cube"
+    ),
+    Mechanism.BALL: Facts(
+        norm=Norm.BODY,
+        pure=True,
+        variances=lambda size, scale: ball_variances(triangle_dimension(size), scale),
+        reach=_body_reach,
+        length=_balls,
+        shape="ball",
+    ),
+}
+BY_SHAPE: Mapping[str, Mechanism] = {
+    facts.shape: mechanism for mechanism, facts in MECHANISMS.items() if facts.shape is not None
+}

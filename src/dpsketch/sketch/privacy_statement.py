@@ -9,7 +9,8 @@ from typing import Any
 
 from dpsketch.privacy.attack_risk import FALSE_POSITIVES, attack_power
 from dpsketch.privacy.budget import Budget, decimal_text
-from dpsketch.privacy.events import Mechanism, Release
+from dpsketch.privacy.events import Release
+from dpsketch.privacy.mechanisms import MECHANISMS, Mechanism
 from dpsketch.recipe.recipe import Recipe, RowSampling
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
@@ -21,7 +22,6 @@ NOT_PROTECTED = (
     "how long the release took",
     "facts about groups and the population, which the release is meant to show",
 )
-_NORMS = {Mechanism.LAPLACE: "L1", Mechanism.GAUSSIAN: "squared L2"}
 _ONLY_RELEASE = (
     "The numbers above hold if nothing else was released from the same random sample of the rows. Several releases of "
     "one sample reveal more than the sum of their budgets; the curator's ledger counts them together."
@@ -103,7 +103,7 @@ def _noise_facts(release: Release, place: int) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "mechanism": noise.mechanism.value,
         "sensitivity": noise.sensitivity,
-        "norm": _NORMS.get(noise.mechanism, "the body's norm"),
+        "norm": MECHANISMS[noise.mechanism].norm.value,
         "scale": str(noise.scale),
     }
     if noise.epsilon is not None:
@@ -227,7 +227,7 @@ def _noise(facts: dict[str, Any]) -> str:
     cost = f"epsilon {facts['epsilon']}" if "epsilon" in facts else f"rho {facts['rho']:.6g}"
     scale = Fraction(facts["scale"])
     exact = f" (= {facts['scale']})" if len(facts["scale"]) <= 40 else ""
-    what = "standard deviation" if facts["mechanism"] == Mechanism.GAUSSIAN.value else "noise scale"
+    what = MECHANISMS[Mechanism(facts["mechanism"])].scale_name
     sensitivity = f"sensitivity {facts['sensitivity']} in {facts['norm']}"
     return f"{facts['mechanism']}, {sensitivity}, {cost}, {what} {float(scale):.6g}{exact}"
 

@@ -27,14 +27,13 @@ from dpsketch.maps.base import LARGE, BoundMap, Sums
 from dpsketch.maps.tables.contrasts import PairMap, coarse_sums
 from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.noise import keystream
-from dpsketch.noise.bodies import ball_noise, cube_noise, disc_noise
-from dpsketch.noise.gaussian import rounded_gaussian
 from dpsketch.noise.keystream import Keystream, Stream
-from dpsketch.noise.laplace import MOST_NOISE_SCALE, discrete_laplace
+from dpsketch.noise.laplace import MOST_NOISE_SCALE
+from dpsketch.noise.samplers import SAMPLERS
 from dpsketch.privacy.accounting import Partition
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
-from dpsketch.privacy.events import Mechanism, Noise, Release
-from dpsketch.privacy.mechanisms import triangle_dimension
+from dpsketch.privacy.events import Noise, Release
+from dpsketch.privacy.mechanisms import MECHANISMS
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import counters
@@ -178,7 +177,7 @@ def _draws(noise: Noise, bound: BoundMap, stream: Stream) -> Iterator[NDArray[np
     """The noise of a part in pieces: of any size where sums are independent, else one for each group."""
     if noise.sensitivity == 0:
         yield np.zeros(bound.size, np.int64)
-    elif noise.mechanism in (Mechanism.LAPLACE, Mechanism.GAUSSIAN):
+    elif MECHANISMS[noise.mechanism].shape is None:
         for size in _pieces(bound.size):
             yield _drawn(noise, size, stream)
     else:
@@ -187,15 +186,7 @@ def _draws(noise: Noise, bound: BoundMap, stream: Stream) -> Iterator[NDArray[np
 
 
 def _drawn(noise: Noise, size: int, stream: Stream) -> NDArray[np.int64]:
-    if noise.mechanism is Mechanism.LAPLACE:
-        return discrete_laplace(size, noise.scale, stream)
-    if noise.mechanism is Mechanism.GAUSSIAN:
-        return rounded_gaussian(size, float(noise.scale), stream)
-    if noise.mechanism is Mechanism.DISC:
-        return disc_noise(size // 2, noise.scale, stream)
-    if noise.mechanism is Mechanism.CUBE:
-        return cube_noise(size, noise.scale, stream)
-    return ball_noise(triangle_dimension(size), noise.scale, stream)
+    return SAMPLERS[noise.mechanism](size, noise.scale, stream)
 
 
 def _try_noises(event: Release) -> None:
@@ -205,7 +196,7 @@ def _try_noises(event: Release) -> None:
     with keystream.Keystream() as stream:
         for noise in event.noises:
             if noise.sensitivity != 0:
-                _drawn(noise, 2 if noise.mechanism is Mechanism.DISC else 1, stream)
+                _drawn(noise, MECHANISMS[noise.mechanism].least, stream)
 
 
 def _pieces(size: int) -> Iterator[int]:

@@ -21,7 +21,8 @@ from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.maps.tables.count import BoundCount
 from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.budget import Budget
-from dpsketch.privacy.events import Mechanism, Noise, Release, exact_number
+from dpsketch.privacy.events import Noise, Release, exact_number
+from dpsketch.privacy.mechanisms import Mechanism
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import container, counters, file

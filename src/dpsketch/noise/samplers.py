@@ -1,0 +1,28 @@
+"""How the noise of each mechanism is drawn, one row each. Called by `sketch.release` and audits alone.
+
+What is known about the noise, without drawing it, is in `privacy.mechanisms`; a test holds the two tables together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.noise.bodies import ball_noise, cube_noise, disc_noise
+from dpsketch.noise.gaussian import rounded_gaussian
+from dpsketch.noise.keystream import Stream
+from dpsketch.noise.laplace import discrete_laplace
+from dpsketch.privacy.mechanisms import Mechanism, triangle_dimension
+
+Sampler = Callable[[int, Fraction, Stream], NDArray[np.int64]]  # from the number of sums and the scale
+
+SAMPLERS: dict[Mechanism, Sampler] = {
+    Mechanism.LAPLACE: discrete_laplace,
+    Mechanism.GAUSSIAN: lambda size, deviation, stream: rounded_gaussian(size, float(deviation), stream),
+    Mechanism.DISC: lambda size, scale, stream: disc_noise(size // 2, scale, stream),
+    Mechanism.CUBE: cube_noise,
+    Mechanism.BALL: lambda size, scale, stream: ball_noise(triangle_dimension(size), scale, stream),
+}
