@@ -20,7 +20,6 @@ from dpsketch.maps.base import BoundMap, FeatureMap, check_whole, check_work, na
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.hashed.hashes import HashFamily
 from dpsketch.maps.registry import MAPS, map_from_dict
-from dpsketch.maps.tables.contrasts import marginals_for
 from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe import ready
@@ -211,7 +210,7 @@ class Recipe:
         for each in bound:
             if isinstance(each, BoundGrouped) and getattr(each.inner.description, "pool", False):
                 raise RecipeError("Grouped: pairs that a release pools cannot be grouped", "give groups, not pool")
-            if isinstance(each, BoundPairs) and each.description.pool and marginals_for(each, bound) is None:
+            if isinstance(each, BoundPairs) and each.description.pool and each.marginals_in(bound) is None:
                 raise RecipeError(
                     "Pairs: pool needs Marginals of the same columns with as many bins, or a fraction of them",
                     f"add Part(Marginals(bins={each.description.bins}), share=0.4) to the recipe, or leave out pool",

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from dpsketch.errors import MergeError, RecipeError
 from dpsketch.maps.base import BoundMap
-from dpsketch.maps.tables.contrasts import BoundContrasts, PairMap, contrasts_of
+from dpsketch.maps.tables.contrasts import BoundContrasts, contrasts_of
+from dpsketch.maps.tables.pair_map import PairMap
 from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.schema import Schema

@@ -24,7 +24,8 @@ from dpsketch.errors import (
 )
 from dpsketch.ledger.ledger import Ledger
 from dpsketch.maps.base import LARGE, BoundMap, Sums
-from dpsketch.maps.tables.contrasts import PairMap, coarse_sums
+from dpsketch.maps.tables.contrasts import coarse_sums
+from dpsketch.maps.tables.pair_map import PairMap
 from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.noise import keystream
 from dpsketch.noise.bodies import ball_noise, cube_noise, disc_noise

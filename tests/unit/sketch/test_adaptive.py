@@ -19,7 +19,8 @@ from dpsketch import calibration as calibration_module
 from dpsketch.calibration import noise_variance, promised
 from dpsketch.errors import FileError, MergeError, RecipeError
 from dpsketch.maps.tables.cells import EVERY_CODE, cells_of
-from dpsketch.maps.tables.contrasts import BoundContrasts, PairMap, shown_of
+from dpsketch.maps.tables.contrasts import BoundContrasts, shown_of
+from dpsketch.maps.tables.pair_map import PairMap
 from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.privacy.events import Mechanism
 from dpsketch.schema.columns import MISSING, Integer, Number

@@ -117,16 +117,15 @@ def control_of(released: ReleasedSketch, race: BoundRace, rows: float) -> Contro
     """Records made up from the marginals of a release, column by column, if it has them of all hashed columns."""
     if not can_control(race):
         return None
-    for part in released.parts:
-        if isinstance(part.map, BoundMarginals) and set(race.columns) <= set(part.map.columns):
-            codes = _drawn(released, part, race.factors[0].columns, rows)
-            return Control(released.schema, race, codes, rows / DRAWN)
+    for part, marginals in released.parts_with(BoundMarginals, race.columns):
+        codes = _drawn(released, part, marginals, race.factors[0].columns, rows)
+        return Control(released.schema, race, codes, rows / DRAWN)
     return None
 
 
-def _drawn(released: ReleasedSketch, part: ReleasedPart, columns: tuple[str, ...], rows: float) -> Codes:
-    bound = part.map
-    assert isinstance(bound, BoundMarginals)
+def _drawn(
+    released: ReleasedSketch, part: ReleasedPart, bound: BoundMarginals, columns: tuple[str, ...], rows: float
+) -> Codes:
     summaries = column_summaries(bound, part.sums, part.noise_variance, released_totals(released))
     places = [bound.columns.index(name) for name in columns]
     products = independent(tuple(fit_marginal(summaries[place], rows) for place in places))

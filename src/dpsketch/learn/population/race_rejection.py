@@ -92,13 +92,12 @@ class _Proposal:
     def __init__(self, released: ReleasedSketch, noise: ReleaseNoise, name: str) -> None:
         self._column = released.schema.column(name)
         self._cells: Cells | None = None
-        for part in released.parts:
-            if isinstance(part.map, BoundMarginals) and name in part.map.columns:
-                place = part.map.columns.index(name)
-                self._cells = part.map.cells[place]
-                summary = column_summaries(part.map, part.sums, part.noise_variance, noise.totals)[place]
-                shares = fit_marginal(summary, float(noise.rows().value)).shares[:-1]
-                self._shares = shares / shares.sum()
+        for part, marginals in released.parts_with(BoundMarginals, [name]):
+            place = marginals.columns.index(name)
+            self._cells = marginals.cells[place]
+            summary = column_summaries(marginals, part.sums, part.noise_variance, noise.totals)[place]
+            shares = fit_marginal(summary, float(noise.rows().value)).shares[:-1]
+            self._shares = shares / shares.sum()
 
     def draw(self, rows: int, generator: np.random.Generator) -> tuple[Codes, Floats]:
         """Codes, and how likely each was."""
@@ -121,11 +120,10 @@ def narrow_kernel(bound: BoundMap) -> bool:
 
 
 def _race_part(released: ReleasedSketch) -> tuple[ReleasedPart, BoundRace]:
-    for part in released.parts:
-        if isinstance(part.map, BoundRace):
-            columns = [released.schema.column(name) for name in part.map.columns]
-            if part.map.unit_increments and not any(isinstance(column, IdSet) for column in columns):
-                return part, part.map
+    for part, race in released.parts_with(BoundRace):
+        columns = [released.schema.column(name) for name in race.columns]
+        if race.unit_increments and not any(isinstance(column, IdSet) for column in columns):
+            return part, race
     raise QueryError(
         "this release holds no RACE part of numbers and labels to draw from", "add Part(Race(…), share=…) to the recipe"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
-from dpsketch.maps.tables.cells import EVERY_CODE, MOST_BINS, Cells, cells_of, distinct
+from dpsketch.maps.base import FeatureMap, Sensitivity, SumBlock, Sums, check_columns, check_whole, chosen_columns
+from dpsketch.maps.tables.cells import EVERY_CODE, MOST_BINS, cells_of, distinct
+from dpsketch.maps.tables.pair_map import Groups, PairMap
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.columns import MISSING
 from dpsketch.schema.relation import Relation
@@ -23,8 +24,6 @@ from dpsketch.schema.schema import Schema
 
 MOST_PAIRS = 100_000
 MOST_CELLS = 1 << 31
-
-Groups = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ class Pairs(FeatureMap):
         return BoundPairs(self, schema)
 
 
-class BoundPairs(BoundMap):
+class BoundPairs(PairMap):
     """Guarantee: a record adds one to one cell of each of the q tables, so L1 = L2² = q for a row more or less; 2q and
     2q for a row replaced (features are non-negative). Source: m2m §2.3; docs/proofs/pairs.md.
     """
@@ -159,8 +158,8 @@ class BoundPairs(BoundMap):
     def __init__(self, description: Pairs, schema: Schema) -> None:
         super().__init__(description, schema, description.names(schema))
         self.size = description.length(schema)
-        self.pairs = description.tables(schema)
-        self.cells: tuple[Cells, ...] = tuple(cells_of(schema.column(name), description.bins) for name in self.columns)
+        self.pairs, self.bins = description.tables(schema), description.bins
+        self.cells = tuple(cells_of(schema.column(name), description.bins) for name in self.columns)
         for name in description.hints or ():
             if name not in self.columns:
                 raise RecipeError(
@@ -248,6 +247,25 @@ class BoundPairs(BoundMap):
         one_hot = np.zeros((len(records), self.size))
         one_hot[np.arange(len(records)), self.places(records.codes)] = 1.0
         return one_hot
+
+    @property
+    def groups_of_cells(self) -> Groups:
+        return self.description.groups or tuple(tuple(range(own.count)) for own in self.cells)
+
+    def pair_table(self, sums: Sums, pair: int) -> Floats:
+        return sums[self.table(pair)].reshape(self.shape(pair)).astype(np.float64)
+
+    def sum_blocks(self) -> Iterator[SumBlock]:
+        for pair, columns in enumerate(self.pairs):
+            yield SumBlock(columns, int(self.offsets[pair]), int(self.offsets[pair + 1]))
+
+    @property
+    def entries_per_record(self) -> int:
+        return len(self.pairs)
+
+    def sparse_entries(self, records: Records, block: SumBlock, rows: int) -> tuple[NDArray[np.int64], Floats]:
+        places = self.places(records.codes).T
+        return places, np.ones(places.shape)
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         q = len(self.pairs)
