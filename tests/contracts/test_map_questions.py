@@ -13,6 +13,7 @@ from dpsketch.encoding.records import Records
 from dpsketch.maps.base import BoundMap
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.columns import MISSING
+from dpsketch.schema.relation import Relation
 from map_examples import EXAMPLES, SCHEMA, records_of
 
 ROWS = 200
@@ -141,3 +142,14 @@ def test_noise_has_a_coordinate_for_each_sum_unless_the_map_says_why_not(bound: 
     assert alone == (1 if bound.counter_table else bound.size)
     beside = [dps.Marginals(bins=1).bind(SCHEMA), bound]
     assert bound.noise_coordinates(beside) == alone or bound.read_as_tables(beside)
+
+
+@every_map
+def test_a_release_shows_a_map_as_it_is_unless_something_is_left_to_choose(bound: BoundMap) -> None:
+    shown = bound.shown()
+    assert bound.pending or shown is bound
+    for relation in Relation:
+        assert shown.sensitivity(relation).l1 <= bound.sensitivity(relation).l1
+    assert bound.description.unsettled().unsettled() == bound.description.unsettled()
+    if not isinstance(bound.description, dps.Pairs | dps.Contrasts):
+        assert bound.description.unsettled() is bound.description

@@ -207,7 +207,7 @@ class Sources:
             return KernelRows(self._released, self._noise)
         if method == "auto":
             widest = None if product_parts(self._released) is not None else self._widest
-            if self._method == "auto" and widest is not None and narrow_kernel(widest.part.map):
+            if self._method == "auto" and widest is not None and narrow_kernel(self._released, widest.part):
                 return KernelRows(self._released, self._noise)
             if self.population is None:
                 raise nothing_to_learn_from()

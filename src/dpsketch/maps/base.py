@@ -102,6 +102,10 @@ class FeatureMap(ABC):
         facts = {"map": self.name, "version": self.version} | asdict(self)  # type: ignore[call-overload]
         return {key: value for key, value in facts.items() if key not in self.absent or value != self.absent[key]}
 
+    def unsettled(self) -> FeatureMap:
+        """The description as it was before a release chose what it shows of the map."""
+        return self
+
     def summary(self) -> dict[str, Any]:
         """The description for a reader: as `to_dict`, but short."""
         return self.to_dict()
@@ -121,6 +125,8 @@ class BoundMap(ABC):
     secret: bool = False  # whether `accumulate` draws from `records.secret`
     groups: int = 1  # equal blocks of sums, of which a record changes one
     certified: bool = False  # whether sensitivities are proven bounds that another machine may find a little different
+
+    pending: bool = False  # whether a release has to choose what it shows, from its noisy sums of other maps
 
     # What readers of a release ask a map. The defaults claim nothing beyond `columns`, `size` and `features`.
     rate: float = 1.0  # the share of the records that a sum sees
@@ -173,6 +179,18 @@ class BoundMap(ABC):
             return single
         times = rows_per_unit * (1 if relation is Relation.ADD_REMOVE else 2)
         return Body(single.shape, times * single.radius)
+
+    def shown(self) -> BoundMap:
+        """A map with the sensitivities of whatever a release shows of this one."""
+        return self
+
+    def shown_as(self, other: BoundMap) -> BoundMap:
+        """Of a pending map, what a release shows if it chooses as `other`, another release's map, was chosen."""
+        raise RecipeError(f"map {self.description.name} leaves nothing to a release to choose")
+
+    def sums_shown(self, sums: Sums, shown: BoundMap) -> Sums:
+        """Exact sums of what a release shows of this map, from those of all of it."""
+        return sums
 
     @property
     def core(self) -> BoundMap:

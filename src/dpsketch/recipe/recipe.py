@@ -17,7 +17,6 @@ from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.files.toml_file import read_toml
 from dpsketch.maps.base import BoundMap, FeatureMap, check_whole, check_work, named_errors
-from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.hashed.hashes import HashFamily
 from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.maps.tables.pairs import BoundPairs
@@ -208,7 +207,7 @@ class Recipe:
             with named_errors(part.map):
                 bound.append(part.map.bind(schema))
         for each in bound:
-            if isinstance(each, BoundGrouped) and getattr(each.inner.description, "pool", False):
+            if each.grouped_by is not None and each.core.pending:
                 raise RecipeError("Grouped: pairs that a release pools cannot be grouped", "give groups, not pool")
             if isinstance(each, BoundPairs) and each.description.pool and each.marginals_in(bound) is None:
                 raise RecipeError(

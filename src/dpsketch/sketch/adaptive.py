@@ -20,7 +20,6 @@ from dpsketch.denoise.groups import choose_groups, choose_halves, groups_wanted,
 from dpsketch.denoise.pair_choice import choose_pairs, spread
 from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.maps.tables.cells import GRID, POSITION_GRID, Cells
-from dpsketch.maps.tables.contrasts import contrasts_of
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.maps.tables.pair_map import PairMap
 from dpsketch.maps.tables.pairs import BoundPairs
@@ -40,6 +39,16 @@ class NoisyTotal:
 
 
 NoisyTotals = Mapping[str, NoisyTotal]
+
+
+def settled(
+    pending: BoundMap, variance: float, maps: Sequence[BoundMap], noisy: Sequence[Sums], variances: Sequence[float]
+) -> BoundMap:
+    """What a release shows of a pending map whose noise has this variance, chosen from the noisy sums of the others and
+    the variances of theirs.
+    """
+    assert isinstance(pending, BoundPairs), "no other map leaves a choice to the release"
+    return pooled_pairs(pending, variance, maps, noisy, variances)
 
 
 def pooled_pairs(
@@ -68,8 +77,7 @@ def pooled_pairs(
                 chosen = choose_groups(shares, marginal.widths, wanted, threshold)
             groups.append(chosen.tolist())
             spreads.append(spread(np.bincount(chosen, shares).astype(np.float64)))
-    kept = _kept(pairs, spreads)
-    return contrasts_of(pairs, groups, kept) if pairs.description.contrasts else pairs.coarsened(groups, kept)
+    return pairs.settled(groups, _kept(pairs, spreads))
 
 
 def _kept(pairs: BoundPairs, spreads: Sequence[float]) -> list[tuple[str, str]]:

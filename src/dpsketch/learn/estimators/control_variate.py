@@ -16,7 +16,6 @@ from dpsketch.learn.estimators.release_noise import released_totals
 from dpsketch.learn.points import Frame
 from dpsketch.learn.saved import Arrays, Facts, Saved, real
 from dpsketch.maps.base import Sums
-from dpsketch.maps.hashed.hashes import Euclidean
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.numerics.arrays import Codes, Floats
@@ -41,8 +40,8 @@ class Control:
     how = CORRECTED
 
     def __init__(self, schema: Schema, race: BoundRace, codes: Codes, scale: float) -> None:
-        family = race.factors[0].hash
-        assert isinstance(family, Euclidean)
+        family = race.euclidean
+        assert family is not None
         self._schema, self._codes, self.scale = schema, codes, scale
         self.columns = race.factors[0].columns
         self._kernel = euclidean(schema, self.columns, family)
@@ -109,8 +108,7 @@ class Control:
 def can_control(race: BoundRace) -> bool:
     """Whether the kernel between two records is one of distance, and there are not too many counters."""
     embedded = getattr(race.description, "embedding", None) is not None
-    euclidean = len(race.factors) == 1 and isinstance(race.factors[0].hash, Euclidean)
-    return race.unit_increments and euclidean and not embedded and race.size <= MOST_COUNTERS
+    return race.unit_increments and race.euclidean is not None and not embedded and race.size <= MOST_COUNTERS
 
 
 def control_of(released: ReleasedSketch, race: BoundRace, rows: float) -> Control | None:

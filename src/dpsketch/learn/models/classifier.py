@@ -129,8 +129,8 @@ class DensityClassifier:
     @classmethod
     def from_saved(cls, facts: Facts, arrays: Arrays) -> DensityClassifier:
         schema = Schema.from_dict(facts["schema"])
-        bound = read_map(facts["race"], schema, Race, arrays["counters"], len(facts["levels"]))
-        if not isinstance(bound, BoundRace) or not bound.unit_increments:
+        bound = read_map(facts["race"], schema, Race, arrays["counters"], len(facts["levels"])).bind(schema)
+        if not bound.unit_increments:
             raise ValueError("race")
         model = cls(facts["target"], facts["prior"], facts["method"])
         model._check()

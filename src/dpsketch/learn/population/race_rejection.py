@@ -11,8 +11,6 @@ from dpsketch.encoding.records import Records
 from dpsketch.errors import QueryError
 from dpsketch.learn.estimators.release_noise import ReleaseNoise, blockwise_total
 from dpsketch.learn.points import Frame, codes_in_cells
-from dpsketch.maps.base import BoundMap
-from dpsketch.maps.hashed.hashes import Euclidean
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.marginals import BoundMarginals
@@ -109,14 +107,14 @@ class _Proposal:
         return codes, (self._shares / np.diff(self._cells.first_levels))[place]
 
 
-def narrow_kernel(bound: BoundMap) -> bool:
-    """Whether a map's kernel is narrow enough that its density is nearer to the table than weights on points are: from
+def narrow_kernel(released: ReleasedSketch, part: ReleasedPart) -> bool:
+    """Whether a part's kernel is narrow enough that its density is nearer to the table than weights on points are: from
     three columns and three Euclidean hashes together on. Source: docs/synthetic.md has the measurements.
     """
-    if not isinstance(bound, BoundRace) or not bound.unit_increments or len(bound.factors) != 1:
-        return False
-    family = bound.factors[0].hash
-    return isinstance(family, Euclidean) and family.power >= FEW_HASHES and len(bound.columns) >= FEW_COLUMNS
+    for own, race in released.parts_with(BoundRace):
+        if own is part and race.unit_increments and race.euclidean is not None:
+            return race.euclidean.power >= FEW_HASHES and len(race.columns) >= FEW_COLUMNS
+    return False
 
 
 def _race_part(released: ReleasedSketch) -> tuple[ReleasedPart, BoundRace]:

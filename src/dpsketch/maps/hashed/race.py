@@ -205,6 +205,12 @@ class BoundRace(BoundTable):
         # As many counters as codes: the code itself is the place, and nothing collides by accident.
         self.direct = isinstance(alone, SignedProjection | InnerProduct) and self.width == 1 << alone.bits
 
+    @property
+    def euclidean(self) -> Euclidean | None:
+        """The family of hashes, if it is a single one of Euclidean distances."""
+        family = self.factors[0].hash
+        return family if len(self.factors) == 1 and isinstance(family, Euclidean) else None
+
     def prepare(self, records: Records, query: bool = False) -> Prepared:
         inputs = [projection.inputs(records.codes, query) for projection in self.projected]
         stacked = inputs[0] if len(inputs) == 1 else np.concatenate(inputs) if inputs else np.empty((0, 0), np.int16)

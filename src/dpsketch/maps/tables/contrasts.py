@@ -50,6 +50,9 @@ class Contrasts(FeatureMap):
         self.tables.length(schema)  # checks the halves against the schema
         return len(self.tables.tables(schema))
 
+    def unsettled(self) -> Pairs:
+        return Pairs(bins=self.bins, pool=True, contrasts=True)
+
     def summary(self) -> dict[str, Any]:
         return {key: value for key, value in self.to_dict().items() if key != "halves"}
 

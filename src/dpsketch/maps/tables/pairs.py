@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.base import FeatureMap, Sensitivity, SumBlock, Sums, check_columns, check_whole, chosen_columns
+from dpsketch.maps.base import (
+    BoundMap,
+    FeatureMap,
+    Sensitivity,
+    SumBlock,
+    Sums,
+    check_columns,
+    check_whole,
+    chosen_columns,
+)
 from dpsketch.maps.tables.cells import EVERY_CODE, MOST_BINS, cells_of, distinct
 from dpsketch.maps.tables.pair_map import Groups, PairMap
 from dpsketch.numerics.arrays import Codes, Floats
@@ -138,6 +147,11 @@ class Pairs(FeatureMap):
             )
         return size
 
+    def unsettled(self) -> Pairs:
+        if self.groups is None and not self.pool:
+            return self
+        return Pairs(bins=self.bins, pool=self.contrasts, contrasts=self.contrasts)
+
     def summary(self) -> dict[str, Any]:
         groups = None if self.groups is None else [max(each) + 1 for each in self.groups]
         return self.to_dict() | {"groups": groups}
@@ -158,7 +172,7 @@ class BoundPairs(PairMap):
     def __init__(self, description: Pairs, schema: Schema) -> None:
         super().__init__(description, schema, description.names(schema))
         self.size = description.length(schema)
-        self.pairs, self.bins = description.tables(schema), description.bins
+        self.pairs, self.bins, self.pending = description.tables(schema), description.bins, description.pool
         self.cells = tuple(cells_of(schema.column(name), description.bins) for name in self.columns)
         for name in description.hints or ():
             if name not in self.columns:
@@ -181,6 +195,28 @@ class BoundPairs(PairMap):
     def table(self, pair: int) -> slice:
         """Where the sums hold the table of a pair, row by row."""
         return slice(int(self.offsets[pair]), int(self.offsets[pair + 1]))
+
+    def shown(self) -> PairMap:
+        from dpsketch.maps.tables.contrasts import shown_of
+
+        return shown_of(self)
+
+    def shown_as(self, other: BoundMap) -> PairMap:
+        """The groups or halves, and the pairs, of `other`."""
+        if not isinstance(other, PairMap) or other.pending or other.halved != self.description.contrasts:
+            raise RecipeError("Pairs: the other release has no groups of such tables or contrasts")
+        return self.settled(other.groups_of_cells, other.pairs)
+
+    def settled(self, groups: Sequence[Sequence[int]], kept: Sequence[tuple[str, str]]) -> PairMap:
+        """Tables with these groups of cells, or contrasts with these halves, of the pairs that are kept."""
+        from dpsketch.maps.tables.contrasts import contrasts_of
+
+        return contrasts_of(self, groups, kept) if self.description.contrasts else self.coarsened(groups, kept)
+
+    def sums_shown(self, sums: Sums, shown: BoundMap) -> Sums:
+        from dpsketch.maps.tables.contrasts import coarse_sums
+
+        return coarse_sums(self, sums, shown)
 
     def released(self) -> BoundPairs:
         """A map with the sensitivity of whatever a release shows of this one: as many tables, the first ones.

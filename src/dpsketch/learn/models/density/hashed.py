@@ -95,8 +95,8 @@ class Hashed:
     @classmethod
     def from_saved(cls, facts: Facts, arrays: Arrays) -> Hashed:
         schema = Schema.from_dict(facts["schema"])
-        race = read_map(facts["map"], schema, Race, arrays["sums"])
-        if not isinstance(race, BoundRace) or not race.unit_increments:
+        race = read_map(facts["map"], schema, Race, arrays["sums"]).bind(schema)
+        if not race.unit_increments:
             raise ValueError("map")
         control = None
         if "control" in facts:
