@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 import dpsketch as dps
 from conftest import MIXED
+from dpsketch.encoding.records import IdSets, Records, Words
 from dpsketch.maps.base import FeatureMap
+from toy_map import Middle
 
 EMBEDDING = dps.Embedding.from_arrays([([[0.5, -0.25], [1, 1], [0.1, 3]], [0.1, 0, -0.2]), ([[1, -1, 0.5]], [0])])
 SCHEMA = dps.Schema.from_dict(MIXED | {"columns": MIXED["columns"] | {"friends": {"kind": "set", "universe": 30}}})
@@ -90,4 +94,13 @@ EXAMPLES: list[FeatureMap] = [
     dps.Subsampled(dps.Quadratic(size=16, seed=2, radius=0.5, directions="hadamard"), size=1),
     dps.Subsampled(dps.Quadratic(size=8, seed=2, directions="hadamard"), size=5, scheme="poisson"),
     dps.Grouped(dps.Subsampled(dps.OneBitFourier(size=6), size=3), "sex"),
+    Middle(),
 ]
+
+
+def records_of(codes: np.ndarray, secret: Words | None = None) -> Records:
+    """Records with these codes; their sets of ids follow from the codes, the overflow id included."""
+    sets = [np.unique(np.abs(column.astype(np.int64)) % 31)[: int(column[0]) % 8] for column in codes.T]
+    offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in sets])]).astype(np.int64)
+    friends = IdSets(offsets, np.concatenate([*sets, np.empty(0)]).astype(np.int32))
+    return Records(np.ascontiguousarray(codes, np.int16), {"friends": friends}, secret)

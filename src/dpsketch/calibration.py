@@ -11,8 +11,6 @@ import numpy as np
 
 from dpsketch.errors import BudgetError
 from dpsketch.maps.base import Body, BoundMap, Sensitivity
-from dpsketch.maps.tables.contrasts import shown_of
-from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.accounting import inner_budget
 from dpsketch.privacy.analytic_gaussian import gaussian_delta, gaussian_deviation, rho_deviation
@@ -62,12 +60,11 @@ def calibrated(
 
 
 def shown(maps: Sequence[BoundMap]) -> tuple[BoundMap, ...]:
-    """Maps with the sensitivities of what a release shows: of pairs it may keep only some, and contrasts
-    instead of tables.
+    """Maps with the sensitivities of what a release shows, which may be less than all that a raw sketch holds.
 
     A map itself always states the sensitivity of all its sums.
     """
-    return tuple(shown_of(bound) if isinstance(bound, BoundPairs) else bound for bound in maps)
+    return tuple(bound.shown() for bound in maps)
 
 
 def keeps_budget(release: Release) -> bool:

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 import dpsketch as dps
 from conftest import SEED, TestStream
-from dpsketch.encoding.records import IdSets, Records, Words
 from dpsketch.maps.base import Body, BoundMap, BoundTable, Shape, Sums
 from dpsketch.maps.registry import MAPS, map_from_dict
 from dpsketch.privacy.mechanisms import triangle_dimension
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
-from map_examples import EXAMPLES, SCHEMA
+from map_examples import EXAMPLES, SCHEMA, records_of
 
 COLUMNS = len(SCHEMA.scalars)
 BOUND = [example.bind(SCHEMA) for example in EXAMPLES]
@@ -28,14 +27,6 @@ PURE = [bound for bound in BOUND if not bound.secret]
 every_pure_map = pytest.mark.parametrize("bound", PURE, ids=lambda bound: repr(bound.description))
 every_map = pytest.mark.parametrize("bound", BOUND, ids=lambda bound: repr(bound.description))
 record = st.lists(st.integers(-32768, 32767), min_size=COLUMNS, max_size=COLUMNS)
-
-
-def records_of(codes: np.ndarray, secret: Words | None = None) -> Records:
-    """Records with these codes; their sets of ids follow from the codes, the overflow id included."""
-    sets = [np.unique(np.abs(column.astype(np.int64)) % 31)[: int(column[0]) % 8] for column in codes.T]
-    offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in sets])]).astype(np.int64)
-    friends = IdSets(offsets, np.concatenate([*sets, np.empty(0)]).astype(np.int32))
-    return Records(np.ascontiguousarray(codes, np.int16), {"friends": friends}, secret)
 
 
 def sums_of(bound: BoundMap, codes: np.ndarray, masks: int = SEED) -> Sums:
@@ -120,16 +111,16 @@ def test_units_stay_within_the_sensitivity(bound: BoundMap, rows: list[list[int]
     ids=lambda b: repr(b.description),
 )
 def test_sharp_bounds_are_attained(bound: BoundMap) -> None:
-    lowest, highest = [-32767] * COLUMNS, [32767] * COLUMNS
-    alone = features_of(bound, lowest)
-    limit = bound.sensitivity(Relation.ADD_REMOVE)
-    assert (np.abs(alone).sum(), (alone**2).sum()) == (limit.l1, limit.l2_squared)
-    unit = features_of(bound, lowest, lowest, lowest)
-    limit = bound.sensitivity(Relation.ADD_REMOVE, rows_per_unit=3)
-    assert (np.abs(unit).sum(), (unit**2).sum()) == (limit.l1, limit.l2_squared)
-    replaced = alone - features_of(bound, highest)
-    limit = bound.sensitivity(Relation.REPLACE_ONE)
-    assert (np.abs(replaced).sum(), (replaced**2).sum()) == (limit.l1, limit.l2_squared)
+    """By records at the ends or in the middle of all bounds."""
+    records = [features_of(bound, [code] * COLUMNS) for code in (-32767, 0, 32767)]
+    pairs = [one - two for one, two in combinations(records, 2)]
+    for changes, limit in (
+        (records, bound.sensitivity(Relation.ADD_REMOVE)),
+        ([3 * alone for alone in records], bound.sensitivity(Relation.ADD_REMOVE, rows_per_unit=3)),
+        (pairs, bound.sensitivity(Relation.REPLACE_ONE)),
+    ):
+        assert max(np.abs(change).sum() for change in changes) == limit.l1
+        assert max((change**2).sum() for change in changes) == limit.l2_squared
 
 
 @pytest.mark.parametrize("radius", [0.1, 0.5, 1.0])

@@ -23,15 +23,11 @@ from dpsketch.learn.estimators.sum_blocks import Block, blocks
 from dpsketch.learn.estimators.sum_regression import METHODS, MomentEstimator
 from dpsketch.learn.shared import Memo, made_once
 from dpsketch.learn.sql.selection import Estimator
-from dpsketch.maps.base import BoundMap
 from dpsketch.maps.tables.cells import Cells
-from dpsketch.maps.tables.contrasts import BoundContrasts, marginals_for
-from dpsketch.maps.tables.grid import BoundGrid
 from dpsketch.maps.tables.histogram import BoundHistogram
 from dpsketch.maps.tables.marginals import BoundMarginals
-from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.sketch.adaptive import column_summaries
-from dpsketch.sketch.released import ReleasedSketch
+from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 if TYPE_CHECKING:
     from dpsketch.learn.population.weighted_rows import Population, Rows
@@ -101,25 +97,23 @@ class Sources:
         return found + self._regression(wanted, with_marginals=True)
 
     def _of_column(self, wanted: set[str]) -> list[Estimator]:
-        for number, part in enumerate(self._released.parts):
-            if isinstance(part.map, BoundMarginals) and wanted <= set(part.map.columns):
-                name = next(iter(wanted), part.map.columns[0])
-                return list(self._of_marginal((number, part.map.columns.index(name))))
+        for part, bound in self._released.parts_with(BoundMarginals, wanted):
+            name = next(iter(wanted), bound.columns[0])
+            return list(self._of_marginal((part, bound, bound.columns.index(name))))
         return []
 
-    def _marginals(self, key: tuple[int, int]) -> tuple[Estimator, Estimator]:
-        """Of a part and the place of a column in it."""
-        (number, place), schema, noise = key, self._released.schema, self._noise
-        part = self._released.parts[number]
-        bound = part.map
-        assert isinstance(bound, BoundMarginals)
+    def _marginals(self, key: tuple[ReleasedPart, BoundMarginals, int]) -> tuple[Estimator, Estimator]:
+        """Of a part, its map, and the index of a column in it."""
+        (part, bound, place), schema, noise = key, self._released.schema, self._noise
         parts, name = product_parts(self._released), bound.columns[place]
-        if parts is not None and parts[1] is part and name in self._paired:
+        if parts is not None and parts.marginals is part and name in self._paired:
             known = self._paired[name]
         else:
             summary = column_summaries(bound, part.sums, part.noise_variance, noise.totals)[place]
             known = summary, bound.cells[place], None
-        return MarginalEstimator(schema, noise, part, place), ProductEstimator(schema, noise, fit_column(noise, *known))
+        return MarginalEstimator(schema, noise, part, bound, place), ProductEstimator(
+            schema, noise, fit_column(noise, *known)
+        )
 
     @made_once
     def _paired(self) -> dict[str, tuple[ColumnSummary, Cells, GroupTotals | None]]:
@@ -129,8 +123,7 @@ class Sources:
         parts = product_parts(self._released)
         if parts is None:
             return {}
-        bound, sums = parts[0].map, noisy_sums(self._released, *parts)
-        assert isinstance(bound, BoundPairs | BoundContrasts)
+        bound, sums = parts.pair_map, noisy_sums(self._released, parts)
         known = zip(sums.summaries, bound.cells, sums.totals(), strict=True)
         return dict(zip(bound.columns, known, strict=True))
 
@@ -151,10 +144,9 @@ class Sources:
     def tables(self) -> list[TableEstimator]:
         """One for each contingency table of a histogram part."""
         return [
-            TableEstimator(self._released.schema, self._noise, part, table)
-            for part in self._released.parts
-            if isinstance(part.map, BoundHistogram)
-            for table in range(len(part.map.tables))
+            TableEstimator(self._released.schema, self._noise, part, histogram, table)
+            for part, histogram in self._released.parts_with(BoundHistogram)
+            for table in range(len(histogram.tables))
         ]
 
     @made_once
@@ -174,13 +166,8 @@ class Sources:
         """What a regression may use; tables answer by themselves, unless the paper's regression is asked for."""
         parts = self._released.parts
         if self._method == "auto":
-            parts = tuple(part for part in parts if not self._answers_itself(part.map))
+            parts = tuple(part for part in parts if not part.map.read_as_tables(self._released.maps))
         return [block for part in parts for block in blocks(self._released.schema, part)]
-
-    def _answers_itself(self, bound: BoundMap) -> bool:
-        if isinstance(bound, BoundPairs | BoundContrasts):
-            return marginals_for(bound, self._released.maps) is not None
-        return isinstance(bound, BoundHistogram | BoundMarginals)
 
     @made_once
     def population(self) -> Population | None:
@@ -192,12 +179,12 @@ class Sources:
 
         parts = product_parts(self._released)
         if parts is not None and self.products is not None:
-            noise = sqrt(parts[0].noise_variance) / float(self._noise.rows().value)
+            noise = sqrt(parts.pairs.noise_variance) / float(self._noise.rows().value)
             return ProductPopulation(self._released.schema, self.products.fitted, noise)
         widest = self._widest
         if widest is None:
             return None
-        if self._method == "auto" and isinstance(widest.part.map, BoundGrid) and searchable(self._released):
+        if self._method == "auto" and searchable(self._released, widest.part):
             return GridPopulation(self._released, self._noise)
         [estimator] = self._regression(set(widest.columns))
         assert isinstance(estimator, MomentEstimator)
@@ -220,7 +207,7 @@ class Sources:
             return KernelRows(self._released, self._noise)
         if method == "auto":
             widest = None if product_parts(self._released) is not None else self._widest
-            if self._method == "auto" and widest is not None and narrow_kernel(widest.part.map):
+            if self._method == "auto" and widest is not None and narrow_kernel(self._released, widest.part):
                 return KernelRows(self._released, self._noise)
             if self.population is None:
                 raise nothing_to_learn_from()

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpsketch.errors import DpsketchError, FileError, QueryError, visible
 from dpsketch.files.outputs import written
-from dpsketch.maps.base import BoundMap, FeatureMap, check_work
+from dpsketch.maps.base import FeatureMap, check_work
 from dpsketch.maps.registry import map_from_dict
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.schema import Schema
@@ -27,6 +27,7 @@ Facts = dict[str, Any]
 Arrays = dict[str, Array]
 Saved = tuple[Facts, Arrays]
 AnyModel = TypeVar("AnyModel")
+D = TypeVar("D", bound=FeatureMap)
 
 _MOST_COUNTED = 2**53
 
@@ -183,15 +184,15 @@ def counters(arrays: Mapping[str, Array], name: str, *shape: int) -> Array:
     return found
 
 
-def read_map(facts: Any, schema: Schema, kind: type[FeatureMap], sums: Array, groups: int = 1) -> BoundMap:
-    """A map of this kind, bound to the schema once `sums` are seen to be as many as it has, for each of its groups: a
-    hostile file must not make us draw for long.
+def read_map(facts: Any, schema: Schema, kind: type[D], sums: Array, groups: int = 1) -> D:
+    """A map of this kind that may be bound to the schema: `sums` are as many as it has, for each of its groups, so that
+    a hostile file cannot make us draw for long.
     """
     description = map_from_dict(facts)
     if not isinstance(description, kind) or sums.size != groups * description.length(schema):
         raise ValueError("map")
     check_work([description], schema)
-    return description.bind(schema)
+    return description
 
 
 def real(number: object, least: float = -inf) -> float:

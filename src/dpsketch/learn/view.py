@@ -34,14 +34,12 @@ from dpsketch.learn.sql.selection import (
     column_number,
     power_of,
 )
-from dpsketch.maps.base import BoundMap
-from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.recipe import declared_rows
 from dpsketch.schema.columns import Column, Datetime
 from dpsketch.schema.schema import Schema
-from dpsketch.sketch.released import ReleasedSketch
+from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -257,8 +255,14 @@ class View:
         """`how` of an answer in rows, of which a sample has fewer."""
         return how if self.released.recipe.sampling is None else f"{how}; total: {self.rows_how}"
 
+    @property
+    def _races(self) -> dict[int, tuple[ReleasedPart, BoundRace]]:
+        """RACE parts, also those with groups, by their index."""
+        parts = self.released.parts
+        return {parts.index(part): (part, race) for part, race in self.released.parts_with(BoundRace, grouped=True)}
+
     def _kernel_sums(self, place: int | None, group: Any) -> KernelSums:
-        places = [i for i, part in enumerate(self.released.parts) if _race(part.map) is not None]
+        places = list(self._races)
         if not places:
             raise QueryError("this release holds no RACE part", "add Part(Race(), share=…) to the recipe")
         if (place is None and len(places) > 1) or (place is not None and place not in places):
@@ -268,19 +272,18 @@ class View:
             )
         place = places[0] if place is None else place
         bound = self.released.parts[place].map
-        if not isinstance(bound, BoundGrouped):
+        if bound.grouped_by is None:
             if group is not None:
                 raise QueryError("this part has no groups", "leave out group, or release Grouped(Race(), column)")
             return self._kernels((place, 0))
         if group is None:
-            raise QueryError(f"this part has counters for each label of '{bound.column.name}'", "pass group='label'")
-        return self._kernels((place, int(bound.group_of(read_column(bound.column, [group]))[0])))
+            raise QueryError(f"this part has counters for each label of '{bound.grouped_by}'", "pass group='label'")
+        codes = read_column(self.schema.column(bound.grouped_by), [group])
+        return self._kernels((place, int(bound.group_of(codes)[0])))
 
     def _kernels_of(self, key: tuple[int, int]) -> KernelSums:
         """By the place of a part and the number of one of its groups."""
-        part, group = self.released.parts[key[0]], key[1]
-        race = _race(part.map)
-        assert race is not None
+        (part, race), group = self._races[key[0]], key[1]
         sums = part.sums[group * race.size : (group + 1) * race.size]
         return KernelSums(self.schema, race, sums, part.noise_variance)
 
@@ -348,12 +351,6 @@ class View:
 
 def _names(columns: Sequence[Column]) -> list[str]:
     return [column.name for column in columns]
-
-
-def _race(bound: BoundMap) -> BoundRace | None:
-    """The RACE map of a part, also inside groups."""
-    inner = bound.inner if isinstance(bound, BoundGrouped) else bound
-    return inner if isinstance(inner, BoundRace) else None
 
 
 def open_view(path: str | Path, method: str = "auto") -> View:

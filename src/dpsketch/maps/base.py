@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError, SchemaError
-from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 
@@ -61,6 +61,23 @@ class Body:
     radius: int
 
 
+@dataclass(frozen=True)
+class SumBlock:
+    """Sums first .. last-1 of a map, or of each of its groups: those that depend on `columns` alone."""
+
+    columns: tuple[str, ...]
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class RecordCount:
+    """The first `sums` sums add up to `times` the number of records."""
+
+    sums: int
+    times: int
+
+
 class FeatureMap(ABC):
     """Public description of a map; subclasses are frozen dataclasses of plain values."""
 
@@ -85,6 +102,10 @@ class FeatureMap(ABC):
         facts = {"map": self.name, "version": self.version} | asdict(self)  # type: ignore[call-overload]
         return {key: value for key, value in facts.items() if key not in self.absent or value != self.absent[key]}
 
+    def unsettled(self) -> FeatureMap:
+        """The description as it was before a release chose what it shows of the map."""
+        return self
+
     def summary(self) -> dict[str, Any]:
         """The description for a reader: as `to_dict`, but short."""
         return self.to_dict()
@@ -104,6 +125,19 @@ class BoundMap(ABC):
     secret: bool = False  # whether `accumulate` draws from `records.secret`
     groups: int = 1  # equal blocks of sums, of which a record changes one
     certified: bool = False  # whether sensitivities are proven bounds that another machine may find a little different
+
+    pending: bool = False  # whether a release has to choose what it shows, from its noisy sums of other maps
+
+    # What readers of a release ask a map. The defaults claim nothing beyond `columns`, `size` and `features`.
+    rate: float = 1.0  # the share of the records that a sum sees
+    grouped_by: str | None = None  # the column that has a block of sums for each of its labels
+    counter_table: bool = False  # whether sums are hashed counters, of which there may be 10^9
+    only_counts: bool = False  # whether the number of records is all that the sums say
+    separates_points: bool = False  # whether the sums of a block say more of its columns than means and products
+    sparse: bool = False  # whether few of the features of a record are in one block and other than zero
+    title: str | None = None  # of the terms, for a reader; by default they are "sums of" the map's name
+    term: str = "sums"  # what a size is given in: sums, or frequencies of `sums_per_term` sums each
+    sums_per_term: int = 1
 
     def __init__(self, description: FeatureMap, schema: Schema, columns: tuple[str, ...]) -> None:
         self.description = description
@@ -146,6 +180,69 @@ class BoundMap(ABC):
         times = rows_per_unit * (1 if relation is Relation.ADD_REMOVE else 2)
         return Body(single.shape, times * single.radius)
 
+    def shown(self) -> BoundMap:
+        """A map with the sensitivities of whatever a release shows of this one."""
+        return self
+
+    def shown_as(self, other: BoundMap) -> BoundMap:
+        """Of a pending map, what a release shows if it chooses as `other`, another release's map, was chosen."""
+        raise RecipeError(f"map {self.description.name} leaves nothing to a release to choose")
+
+    def sums_shown(self, sums: Sums, shown: BoundMap) -> Sums:
+        """Exact sums of what a release shows of this map, from those of all of it."""
+        return sums
+
+    @property
+    def core(self) -> BoundMap:
+        """The map without groups and masks."""
+        return self
+
+    @property
+    def ungrouped(self) -> BoundMap:
+        """The map of one group."""
+        return self
+
+    def group_numbers(self, records: Records) -> NDArray[np.int64]:
+        """The group of each record."""
+        return np.zeros(len(records), np.int64)
+
+    def group_of(self, codes: Codes) -> NDArray[np.int64]:
+        """The group of each code of the grouping column."""
+        return np.zeros(len(codes), np.int64)
+
+    def sum_blocks(self) -> Iterator[SumBlock]:
+        """The sums by the columns that they depend on; of groups those of the first."""
+        yield SumBlock(self.columns, 0, self.size)
+
+    @property
+    def entries_per_record(self) -> int:
+        """Features of a record that may be other than zero, those of `sparse_entries` where it gives some."""
+        return self.size
+
+    def sparse_entries(self, records: Records, block: SumBlock, rows: int) -> tuple[NDArray[np.int64], Floats] | None:
+        """Indices into the sums and features of each record, one matrix row a record: at least all of `block` that are
+        other than zero, of a table of counters those in its first `rows` rows. None: take `features`.
+        """
+        return None
+
+    @property
+    def record_count(self) -> RecordCount | None:
+        """Which sums add up to the number of records, if some do."""
+        return None
+
+    @property
+    def column_totals(self) -> Mapping[str, int]:
+        """Indices of the sums that hold the sum of a column's codes, missing ones as 0."""
+        return {}
+
+    def read_as_tables(self, maps: Sequence[BoundMap]) -> bool:
+        """Whether an estimator of its own reads the sums beside those of `maps`, so that no regression has to."""
+        return False
+
+    def noise_coordinates(self, maps: Sequence[BoundMap]) -> int:
+        """Independent coordinates of the noise, beside those of `maps`: of a table of counters that of its total."""
+        return 1 if self.counter_table else self.size
+
     def restricted(self, first: int, last: int) -> BoundMap:
         """The same map with only frequencies or directions first .. last-1 of those that it has."""
         raise cannot_be_subsampled(self.description)
@@ -179,6 +276,8 @@ class BoundTable(BoundMap):
     rows: int
     width: int
     narrow = True
+    counter_table = True
+    sparse = True
     unit_increments: bool = False  # whether every record adds exactly 1 to each row, so that a row's sum counts records
 
     @abstractmethod
@@ -189,8 +288,24 @@ class BoundTable(BoundMap):
     def accumulate_rows(self, prepared: Any, sums: Sums, first: int, last: int) -> None:
         """Add the records to rows first .. last-1 of the whole table `sums`."""
 
+    @abstractmethod
+    def entries(self, records: Records, rows: int) -> tuple[NDArray[np.int64], Floats]:
+        """Of the first `rows` rows, each record's counter, as an index into the sums, and what it adds there."""
+
     def accumulate(self, records: Records, sums: Sums) -> None:
         self.accumulate_rows(self.prepare(records), sums, 0, self.rows)
+
+    def features(self, records: Records) -> Floats:
+        features = np.zeros((len(records), self.size))
+        np.put_along_axis(features, *self.entries(records, self.rows), axis=1)
+        return features
+
+    def sparse_entries(self, records: Records, block: SumBlock, rows: int) -> tuple[NDArray[np.int64], Floats]:
+        return self.entries(records, min(rows, self.rows))
+
+    @property
+    def record_count(self) -> RecordCount | None:
+        return RecordCount(self.size, self.rows) if self.unit_increments else None
 
 
 @contextmanager

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Sums
+from dpsketch.maps.base import Body, BoundMap, FeatureMap, RecordCount, Sensitivity, SumBlock, Sums
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
@@ -71,11 +73,15 @@ class BoundGrouped(BoundMap):
         self.size = description.length(schema)
         self.largest, self.grid, self.narrow = self.inner.largest, self.inner.grid, self.inner.narrow
         self.secret, self.certified = self.inner.secret, self.inner.certified
+        self.rate, self.counter_table = self.inner.rate, self.inner.counter_table
+        self.separates_points, self.sparse = self.inner.separates_points, True
+        self.title, self.term, self.sums_per_term = self.inner.title, self.inner.term, self.inner.sums_per_term
+        self.grouped_by = description.column
         self.column = schema.column(description.column)
         self.row = schema.index(description.column)
 
     def accumulate(self, records: Records, sums: Sums) -> None:
-        group = self._group(records.codes)
+        group = self.group_numbers(records)
         parts = sums.reshape(self.groups, self.inner.size)
         order = np.argsort(group, kind="stable")
         present, starts = np.unique(group[order], return_index=True)
@@ -84,7 +90,7 @@ class BoundGrouped(BoundMap):
 
     def features(self, records: Records) -> Floats:
         every = np.zeros((len(records), self.groups, self.inner.size))
-        every[np.arange(len(records)), self._group(records.codes)] = self.inner.features(records)
+        every[np.arange(len(records)), self.group_numbers(records)] = self.inner.features(records)
         return every.reshape(len(records), self.size)
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
@@ -104,10 +110,31 @@ class BoundGrouped(BoundMap):
     def parameters(self) -> bytes:
         return self.inner.parameters()
 
-    def _group(self, codes: Codes) -> np.ndarray:
-        return self.group_of(codes[self.row])
+    @property
+    def core(self) -> BoundMap:
+        return self.inner.core
 
-    def group_of(self, codes: Codes) -> np.ndarray:
-        """Place of the group of each code of the grouping column."""
+    @property
+    def ungrouped(self) -> BoundMap:
+        return self.inner
+
+    def group_numbers(self, records: Records) -> NDArray[np.int64]:
+        return self.group_of(records.codes[self.row])
+
+    def sum_blocks(self) -> Iterator[SumBlock]:
+        for block in self.inner.sum_blocks():
+            yield replace(block, columns=tuple(dict.fromkeys((*block.columns, self.column.name))))
+
+    @property
+    def entries_per_record(self) -> int:
+        return self.inner.entries_per_record
+
+    @property
+    def record_count(self) -> RecordCount | None:
+        """Of tables of counters alone: what other maps say of each group is not added up."""
+        each = self.inner.record_count if self.counter_table else None
+        return None if each is None else RecordCount(self.groups * each.sums, each.times)
+
+    def group_of(self, codes: Codes) -> NDArray[np.int64]:
         levels = self.column.levels_of(codes)
         return np.where(levels < 0, self.groups - 1, levels)

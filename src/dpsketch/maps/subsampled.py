@@ -110,6 +110,8 @@ class BoundSubsampled(BoundMap):
         super().__init__(replace(description, map=self.inner.description), schema, self.inner.columns)
         self.size, self.largest, self.grid = self.inner.size, self.inner.largest, self.inner.grid
         self.rate, self.certified = description.rate, self.inner.certified
+        self.separates_points, self.sparse = self.inner.separates_points, self.inner.sparse
+        self.title, self.term, self.sums_per_term = self.inner.title, self.inner.term, self.inner.sums_per_term
         self._scheme, self._chosen, self._features = description.scheme, description.size, description.features
         edges = range(0, self._features, description.block)
         self.blocks = [self.inner.restricted(first, first + description.block) for first in edges]
@@ -143,6 +145,10 @@ class BoundSubsampled(BoundMap):
             members = np.flatnonzero(mask[:, block])
             if len(members):
                 yield block, members
+
+    @property
+    def core(self) -> BoundMap:
+        return self.inner.core
 
     def features(self, records: Records) -> Floats:
         """The expectation over masks: the map's features times `rate`. So sums need no rescaling."""

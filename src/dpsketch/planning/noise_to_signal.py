@@ -10,9 +10,6 @@ import numpy as np
 
 from dpsketch.calibration import calibrated, noise_variances
 from dpsketch.errors import BudgetError, RecipeError
-from dpsketch.maps.grouped import BoundGrouped
-from dpsketch.maps.subsampled import BoundSubsampled
-from dpsketch.maps.tables.count import BoundCount
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Noise
 from dpsketch.privacy.mechanisms import Mechanism
@@ -53,16 +50,14 @@ class SumsNoise:
     def __init__(self, schema: Schema, recipe: Recipe, mechanism: str = "auto") -> None:
         self.schema, self.recipe, self._mechanism = schema, recipe, mechanism
         self.maps = recipe.bind(schema)
-        places = [place for place, bound in enumerate(self.maps) if not isinstance(bound, BoundCount)]
+        places = [place for place, bound in enumerate(self.maps) if not bound.only_counts]
         if not places:
             raise RecipeError("this recipe holds nothing but counts", "add a part, such as Part(Fourier(), share=0.9)")
         self.place = places[0]
         self.map = self.maps[self.place]
-        self._count = next((i for i, bound in enumerate(self.maps) if isinstance(bound, BoundCount)), None)
-        masked = self.map.inner if isinstance(self.map, BoundGrouped) else self.map
-        self.rate = masked.rate if isinstance(masked, BoundSubsampled) else 1.0
-        whole = masked.inner if isinstance(masked, BoundSubsampled) else masked
-        self.energy = whole.record_sensitivity(Relation.ADD_REMOVE).l2_squared / whole.grid**2
+        self._count = next((i for i, bound in enumerate(self.maps) if bound.only_counts), None)
+        core, self.rate = self.map.core, self.map.rate
+        self.energy = core.record_sensitivity(Relation.ADD_REMOVE).l2_squared / core.grid**2
 
     def noises(self, budget: Budget) -> tuple[Noise, Noise | None]:
         """Of the sums, and of the count."""

@@ -164,7 +164,7 @@ def plan_task(
 def best_sums_share(found: SumsNoise, budget: Budget, rows: int) -> float:
     """γ* for this recipe's sums and count, by the noise that they really have; 1 without a noisy count."""
     part = found.recipe.parts[found.place].share
-    counts = [each.share for each in found.recipe.parts if isinstance(each.map, Count)]
+    counts = [each.share for each, bound in zip(found.recipe.parts, found.maps, strict=True) if bound.only_counts]
     ratio = found.at(budget, rows)
     if not counts or not ratio.count:
         return 1.0

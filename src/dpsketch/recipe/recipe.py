@@ -18,10 +18,8 @@ from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.files.toml_file import read_toml
 from dpsketch.maps.base import BoundMap, FeatureMap, check_whole, check_work, named_errors
-from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.hashed.hashes import HashFamily
 from dpsketch.maps.registry import MAPS, map_from_dict
-from dpsketch.maps.tables.contrasts import marginals_for
 from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe import ready
@@ -222,9 +220,9 @@ class Recipe:
             with named_errors(part.map):
                 bound.append(part.map.bind(schema))
         for each in bound:
-            if isinstance(each, BoundGrouped) and getattr(each.inner.description, "pool", False):
+            if each.grouped_by is not None and each.core.pending:
                 raise RecipeError("Grouped: pairs that a release pools cannot be grouped", "give groups, not pool")
-            if isinstance(each, BoundPairs) and each.description.pool and marginals_for(each, bound) is None:
+            if isinstance(each, BoundPairs) and each.description.pool and each.marginals_in(bound) is None:
                 raise RecipeError(
                     "Pairs: pool needs Marginals of the same columns with as many bins, or a fraction of them",
                     f"add Part(Marginals(bins={each.description.bins}), share=0.4) to the recipe, or leave out pool",

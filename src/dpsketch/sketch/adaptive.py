@@ -20,11 +20,9 @@ from dpsketch.denoise.groups import choose_groups, choose_halves, groups_wanted,
 from dpsketch.denoise.pair_choice import choose_pairs, spread
 from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.maps.tables.cells import GRID, POSITION_GRID, Cells
-from dpsketch.maps.tables.contrasts import PairMap, contrasts_of, marginals_for
-from dpsketch.maps.tables.count import BoundCount
 from dpsketch.maps.tables.marginals import BoundMarginals
+from dpsketch.maps.tables.pair_map import PairMap
 from dpsketch.maps.tables.pairs import BoundPairs
-from dpsketch.maps.tables.totals import BoundTotals
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.threads import one_thread
 from dpsketch.schema.columns import LOWEST, SPAN
@@ -43,16 +41,25 @@ class NoisyTotal:
 NoisyTotals = Mapping[str, NoisyTotal]
 
 
+def settled(
+    pending: BoundMap, variance: float, maps: Sequence[BoundMap], noisy: Sequence[Sums], variances: Sequence[float]
+) -> BoundMap:
+    """What a release shows of a pending map whose noise has this variance, chosen from the noisy sums of the others and
+    the variances of theirs.
+    """
+    assert isinstance(pending, BoundPairs), "no other map leaves a choice to the release"
+    return pooled_pairs(pending, variance, maps, noisy, variances)
+
+
 def pooled_pairs(
     pairs: BoundPairs, pair_variance: float, maps: Sequence[BoundMap], noisy: Sequence[Sums], variances: Sequence[float]
 ) -> PairMap:
     """What a release shows of `pairs`: groups or halves of the cells of every column, and as many pairs as it keeps,
     from the noisy sums of the other parts and the variances of all noises.
     """
-    place = marginals_for(pairs, maps)
-    assert place is not None, "recipes are checked for it"
-    marginals = maps[place]
-    assert isinstance(marginals, BoundMarginals)
+    beside = pairs.marginals_in(maps)
+    assert beside is not None, "recipes are checked for it"
+    place, marginals = beside
     totals = noisy_totals(maps, noisy, variances)
     summaries = pair_summaries(pairs, marginals, noisy[place], variances[place], totals)
     rows = _rows(maps, noisy, summaries)
@@ -70,8 +77,7 @@ def pooled_pairs(
                 chosen = choose_groups(shares, marginal.widths, wanted, threshold)
             groups.append(chosen.tolist())
             spreads.append(spread(np.bincount(chosen, shares).astype(np.float64)))
-    kept = _kept(pairs, spreads)
-    return contrasts_of(pairs, groups, kept) if pairs.description.contrasts else pairs.coarsened(groups, kept)
+    return pairs.settled(groups, _kept(pairs, spreads))
 
 
 def _kept(pairs: BoundPairs, spreads: Sequence[float]) -> list[tuple[str, str]]:
@@ -90,14 +96,8 @@ def noisy_totals(maps: Sequence[BoundMap], noisy: Sequence[Sums], variances: Seq
     """
     found: dict[str, NoisyTotal] = {}
     for part, (bound, sums, variance) in enumerate(zip(maps, noisy, variances, strict=True)):
-        places: dict[str, int] = {}
-        if isinstance(bound, BoundTotals):
-            places = {name: place for place, name in enumerate(bound.columns)}
-        elif isinstance(bound, BoundMarginals):
-            own = {name: bound.centred(column) for column, name in enumerate(bound.columns)}
-            places = {name: where.start for name, where in own.items() if where.stop > where.start}
         sd = max(sqrt(variance), float(GRID)) / SPAN
-        for name, place in places.items():
+        for name, place in bound.column_totals.items():
             if name not in found or sd < found[name].sd:
                 found[name] = NoisyTotal(float(sums[place]) / SPAN, sd, part, place)
     return found
@@ -175,6 +175,6 @@ def _geometry_of_levels(cells: Cells) -> tuple[Floats, Floats]:
 def _rows(maps: Sequence[BoundMap], noisy: Sequence[Sums], summaries: Sequence[ColumnSummary]) -> float:
     """The noisy number of records: of the count or, without one, the mean of the marginals' totals."""
     for bound, sums in zip(maps, noisy, strict=True):
-        if isinstance(bound, BoundCount):
+        if bound.only_counts:
             return max(float(sums[0]), 1.0)
     return max(float(np.mean([summary.counts.sum() for summary in summaries])), 1.0)

@@ -9,8 +9,6 @@ from dataclasses import replace
 
 from dpsketch.errors import MergeError, RecipeError
 from dpsketch.maps.base import BoundMap
-from dpsketch.maps.tables.contrasts import BoundContrasts, PairMap, contrasts_of
-from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedSketch
@@ -28,7 +26,9 @@ def check_source(schema: Schema, other: ReleasedSketch) -> None:
         )
 
 
-def agreed_pairs(schema: Schema, recipe: Recipe, maps: Sequence[BoundMap], other: ReleasedSketch) -> dict[int, PairMap]:
+def agreed_pairs(
+    schema: Schema, recipe: Recipe, maps: Sequence[BoundMap], other: ReleasedSketch
+) -> dict[int, BoundMap]:
     """For each part that a release would pool, by its place, the groups and pairs that `other` has; refuses what would
     not merge with it.
 
@@ -42,12 +42,12 @@ def agreed_pairs(schema: Schema, recipe: Recipe, maps: Sequence[BoundMap], other
     )
     if len(maps) != len(other.maps):
         raise different
-    agreed: dict[int, PairMap] = {}
+    agreed: dict[int, BoundMap] = {}
     for place, (ours, theirs) in enumerate(zip(maps, other.maps, strict=True)):
-        if not isinstance(ours, BoundPairs) or not ours.description.pool:
+        if not ours.pending:
             continue
         try:
-            agreed[place] = _as_theirs(ours, theirs)
+            agreed[place] = ours.shown_as(theirs)
         except RecipeError:  # other maps, cells, columns or number of pairs
             raise different from None
     mine = recipe.settled([agreed.get(place, bound) for place, bound in enumerate(maps)])
@@ -59,11 +59,3 @@ def agreed_pairs(schema: Schema, recipe: Recipe, maps: Sequence[BoundMap], other
 def _of_any_snapshot(recipe: Recipe) -> Recipe:
     only = None if recipe.only is None else replace(recipe.only, snapshot=None)
     return Recipe(recipe.parts, sampling=recipe.sampling, only=only)
-
-
-def _as_theirs(mine: BoundPairs, theirs: BoundMap) -> PairMap:
-    if mine.description.contrasts and isinstance(theirs, BoundContrasts):
-        return contrasts_of(mine, theirs.description.halves, theirs.pairs)
-    if mine.description.contrasts or not isinstance(theirs, BoundPairs) or theirs.description.groups is None:
-        raise RecipeError("Pairs: the other release has no groups of such tables or contrasts")
-    return mine.coarsened(theirs.description.groups, theirs.pairs)

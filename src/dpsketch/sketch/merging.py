@@ -11,8 +11,6 @@ from typing import Protocol
 
 from dpsketch.errors import FileError, MergeError
 from dpsketch.maps.base import BoundMap
-from dpsketch.maps.tables.contrasts import Contrasts
-from dpsketch.maps.tables.pairs import Pairs
 from dpsketch.recipe.recipe import Part as RecipePart
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.schema import Schema
@@ -47,16 +45,9 @@ def checked_lineage(path: str | Path, ids: object) -> frozenset[str]:
     return frozenset(ids)
 
 
-def _ungrouped(recipe: Recipe) -> Recipe:
-    """A recipe as if its pair tables or contrasts had neither groups nor been chosen."""
-    parts = []
-    for part in recipe.parts:
-        if isinstance(part.map, Pairs) and (part.map.groups is not None or part.map.pool):
-            halved = part.map.contrasts
-            part = RecipePart(Pairs(bins=part.map.bins, pool=halved, contrasts=halved), part.share)
-        elif isinstance(part.map, Contrasts):
-            part = RecipePart(Pairs(bins=part.map.bins, pool=True, contrasts=True), part.share)
-        parts.append(part)
+def _unsettled(recipe: Recipe) -> Recipe:
+    """A recipe as if no release had chosen anything for it."""
+    parts = [RecipePart(part.map.unsettled(), part.share) for part in recipe.parts]
     return Recipe(parts, sampling=recipe.sampling, only=recipe.only)
 
 
@@ -66,7 +57,7 @@ def merged_schema(one: Sketch, two: Sketch, disjoint_units: bool) -> Schema:
         raise MergeError("both sketches hold the same input", "merge each input once")
     if replace(one.schema, rows=None) != replace(two.schema, rows=None):
         raise MergeError("the sketches have different schemas", "use one schema file at every site")
-    if one.recipe != two.recipe and _ungrouped(one.recipe) == _ungrouped(two.recipe):
+    if one.recipe != two.recipe and _unsettled(one.recipe) == _unsettled(two.recipe):
         raise MergeError(
             "the sketches have pair tables of different groups of cells, or of different pairs",
             "release one table first, then the other with --groups-from (groups_from=) that release; or sketch both by "

@@ -24,8 +24,6 @@ from dpsketch.errors import (
 )
 from dpsketch.ledger.ledger import Ledger
 from dpsketch.maps.base import LARGE, BoundMap, Sums
-from dpsketch.maps.tables.contrasts import PairMap, coarse_sums
-from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.noise import keystream
 from dpsketch.noise.keystream import Keystream, Stream
 from dpsketch.noise.laplace import MOST_NOISE_SCALE
@@ -37,7 +35,7 @@ from dpsketch.privacy.mechanisms import MECHANISMS
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import counters
-from dpsketch.sketch.adaptive import pooled_pairs
+from dpsketch.sketch.adaptive import settled
 from dpsketch.sketch.agreement import agreed_pairs
 from dpsketch.sketch.raw import RawSketch, sums_dtype
 from dpsketch.sketch.released import ReleasedSketch, fits, library_version
@@ -141,24 +139,22 @@ def _in_turn(
     raw: RawSketch,
     add_noise: Callable[[int, BoundMap, Sums], Sums],
     event: Release | None,
-    agreed: Mapping[int, PairMap],
+    agreed: Mapping[int, BoundMap],
 ) -> tuple[list[BoundMap], list[Sums]]:
-    """The maps and noisy sums of all parts: those of pairs that are to be pooled come last, in groups, and of pairs,
-    that follow from the noisy sums of the others, unless they are `agreed` upon.
+    """The maps and noisy sums of all parts. Pending ones come last: what is shown of them follows from the noisy sums
+    of the others, unless it is `agreed` upon.
     """
     maps, noisy = [part.map for part in raw.parts], [part.sums[:0] for part in raw.parts]
-    last = [place for place, bound in enumerate(maps) if isinstance(bound, BoundPairs) and bound.description.pool]
+    last = [place for place, bound in enumerate(maps) if bound.pending]
     first = [place for place in range(len(maps)) if place not in last]
     for place in first:
         noisy[place] = add_noise(place, maps[place], raw.parts[place].sums)
     variances = [0.0 if event is None else noise_variance(event.noises[i], each) for i, each in enumerate(shown(maps))]
     known = [maps[i] for i in first], [noisy[i] for i in first], [variances[i] for i in first]
     for place in last:
-        fine = maps[place]
-        assert isinstance(fine, BoundPairs)
-        coarse = agreed[place] if place in agreed else pooled_pairs(fine, variances[place], *known)
-        maps[place] = coarse
-        noisy[place] = add_noise(place, coarse, coarse_sums(fine, raw.parts[place].sums, coarse))
+        pending = maps[place]
+        maps[place] = agreed[place] if place in agreed else settled(pending, variances[place], *known)
+        noisy[place] = add_noise(place, maps[place], pending.sums_shown(raw.parts[place].sums, maps[place]))
     return maps, noisy
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from dpsketch.displays import brief, counted, html_table, listed
 from dpsketch.errors import DpsketchError, FileError, MergeError, visible
 from dpsketch.files.outputs import written
 from dpsketch.maps.base import BoundMap, Sums
-from dpsketch.maps.tables.count import BoundCount
 from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Noise, Release, exact_number
@@ -30,6 +29,7 @@ from dpsketch.sketch.container import ASK
 from dpsketch.sketch.merging import checked_lineage, merged_schema
 from dpsketch.sketch.privacy_statement import statement_facts
 
+M = TypeVar("M", bound=BoundMap)
 MOST_MERGED = 1000
 _MOST, _MOST_ROWS = Fraction(2**62), Fraction(10**15)  # no sum of a table comes near; as many as a schema may declare
 
@@ -99,6 +99,17 @@ class ReleasedSketch:
             for place, (bound, sums) in enumerate(zip(self.maps, self.sums, strict=True))
         )
 
+    def parts_with(
+        self, kind: type[M], columns: Collection[str] | None = None, grouped: bool = False
+    ) -> Iterator[tuple[ReleasedPart, M]]:
+        """Parts whose map is of this kind, under its masks if it has some, and has all of `columns`: each with that
+        map. Parts with a group for each label of a column only if `grouped`.
+        """
+        for part in self.parts:
+            core, wanted = part.map.core, grouped or part.map.grouped_by is None
+            if wanted and isinstance(core, kind) and set(columns or ()) <= set(core.columns):
+                yield part, core
+
     @property
     def statement(self) -> dict[str, Any]:
         """The privacy statement, derived from what the file holds."""
@@ -165,7 +176,7 @@ def _check_sums(path: str | Path, contents: file.Contents, releases: Sequence[Re
         sum((noise_reach(release.noises[place], bound) for release in releases), Fraction(0))
         for place, bound in enumerate(contents.maps)
     ]
-    counts = [place for place, bound in enumerate(contents.maps) if isinstance(bound, BoundCount)]
+    counts = [place for place, bound in enumerate(contents.maps) if bound.only_counts]
     records = min([_MOST_ROWS, *(max(int(contents.sums[place][0]), 0) + reach[place] for place in counts)])
     for place, (bound, sums) in enumerate(zip(contents.maps, contents.sums, strict=True)):
         if counters.narrow(sums):  # large tables, which are mapped from the file, and cannot hold much

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 import dpsketch as dps
 from conftest import mixed_table
-from dpsketch import calibration as calibration_module
 from dpsketch.calibration import noise_variance, promised
 from dpsketch.errors import FileError, MergeError, RecipeError
 from dpsketch.maps.tables.cells import EVERY_CODE, cells_of
-from dpsketch.maps.tables.contrasts import BoundContrasts, PairMap, shown_of
+from dpsketch.maps.tables.contrasts import BoundContrasts, shown_of
+from dpsketch.maps.tables.pair_map import PairMap
 from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.privacy.events import Mechanism
 from dpsketch.schema.columns import MISSING, Integer, Number
@@ -84,7 +84,7 @@ def test_choosing_by_exact_marginals_is_caught(schema: dps.Schema, monkeypatch: 
     def leaking(pairs: BoundPairs, variance: float, maps: Any, noisy: Any, variances: Any) -> PairMap:
         return pooled_pairs(pairs, variance, maps, exact, variances)
 
-    monkeypatch.setattr(release_module, "pooled_pairs", leaking)
+    monkeypatch.setattr(release_module, "settled", leaking)
     found = released(raw, dps.Budget(0.1))
     assert found.parts[1].map.fingerprint() != found_again(found, fine).fingerprint()
 
@@ -219,7 +219,7 @@ def test_noise_for_fewer_contrasts_than_are_shown_is_not_released(
     few = shown_of(dps.Pairs(bins=16, pool=True, contrasts=True, most=4).bind(schema))
     tables = dps.Pairs(bins=16, pairs=[("age", "sex")]).bind(schema)
     for wrong, budget in ((few, BUDGETS[2]), (tables, BUDGETS[0])):
-        monkeypatch.setattr(calibration_module, "shown_of", lambda bound, wrong=wrong: wrong)
+        monkeypatch.setattr(BoundPairs, "shown", lambda bound, wrong=wrong: wrong)
         with pytest.raises(RuntimeError, match="a bug: the noise is not that of what"):
             released(raw, budget)
 

@@ -16,7 +16,6 @@ from dpsketch.learn.estimators.release_noise import released_totals
 from dpsketch.learn.points import Frame
 from dpsketch.learn.saved import Arrays, Facts, Saved, real
 from dpsketch.maps.base import Sums
-from dpsketch.maps.hashed.hashes import Euclidean
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.numerics.arrays import Codes, Floats
@@ -41,8 +40,8 @@ class Control:
     how = CORRECTED
 
     def __init__(self, schema: Schema, race: BoundRace, codes: Codes, scale: float) -> None:
-        family = race.factors[0].hash
-        assert isinstance(family, Euclidean)
+        family = race.euclidean
+        assert family is not None
         self._schema, self._codes, self.scale = schema, codes, scale
         self.columns = race.factors[0].columns
         self._kernel = euclidean(schema, self.columns, family)
@@ -109,24 +108,22 @@ class Control:
 def can_control(race: BoundRace) -> bool:
     """Whether the kernel between two records is one of distance, and there are not too many counters."""
     embedded = getattr(race.description, "embedding", None) is not None
-    euclidean = len(race.factors) == 1 and isinstance(race.factors[0].hash, Euclidean)
-    return race.unit_increments and euclidean and not embedded and race.size <= MOST_COUNTERS
+    return race.unit_increments and race.euclidean is not None and not embedded and race.size <= MOST_COUNTERS
 
 
 def control_of(released: ReleasedSketch, race: BoundRace, rows: float) -> Control | None:
     """Records made up from the marginals of a release, column by column, if it has them of all hashed columns."""
     if not can_control(race):
         return None
-    for part in released.parts:
-        if isinstance(part.map, BoundMarginals) and set(race.columns) <= set(part.map.columns):
-            codes = _drawn(released, part, race.factors[0].columns, rows)
-            return Control(released.schema, race, codes, rows / DRAWN)
+    for part, marginals in released.parts_with(BoundMarginals, race.columns):
+        codes = _drawn(released, part, marginals, race.factors[0].columns, rows)
+        return Control(released.schema, race, codes, rows / DRAWN)
     return None
 
 
-def _drawn(released: ReleasedSketch, part: ReleasedPart, columns: tuple[str, ...], rows: float) -> Codes:
-    bound = part.map
-    assert isinstance(bound, BoundMarginals)
+def _drawn(
+    released: ReleasedSketch, part: ReleasedPart, bound: BoundMarginals, columns: tuple[str, ...], rows: float
+) -> Codes:
     summaries = column_summaries(bound, part.sums, part.noise_variance, released_totals(released))
     places = [bound.columns.index(name) for name in columns]
     products = independent(tuple(fit_marginal(summaries[place], rows) for place in places))

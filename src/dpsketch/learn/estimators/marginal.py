@@ -29,12 +29,13 @@ class MarginalEstimator:
     number of rows, each by its precision: the best linear unbiased estimate. Source: Gauss–Markov theorem.
     """
 
-    def __init__(self, schema: Schema, noise: ReleaseNoise, part: ReleasedPart, place: int) -> None:
-        assert isinstance(part.map, BoundMarginals)
+    def __init__(
+        self, schema: Schema, noise: ReleaseNoise, part: ReleasedPart, marginals: BoundMarginals, place: int
+    ) -> None:
         self._noise, self._part, self._place = noise, part, place
-        self._marginals = part.map
+        self._marginals = marginals
         self._schema = schema
-        name = part.map.columns[place]
+        name = marginals.columns[place]
         self.columns = (name,)
         self.how = f"marginal of {name}"
         self._first = noise.reserve(1)

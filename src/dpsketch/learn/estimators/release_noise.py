@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from math import sqrt
 
@@ -11,14 +10,7 @@ import numpy as np
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.shared import Guard
-from dpsketch.maps.base import BoundMap, BoundTable, Sums
-from dpsketch.maps.grouped import BoundGrouped
-from dpsketch.maps.subsampled import BoundSubsampled
-from dpsketch.maps.tables.contrasts import BoundContrasts, marginals_for
-from dpsketch.maps.tables.count import BoundCount
-from dpsketch.maps.tables.histogram import BoundHistogram
-from dpsketch.maps.tables.marginals import BoundMarginals
-from dpsketch.maps.tables.pairs import BoundPairs
+from dpsketch.maps.base import RecordCount, Sums
 from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.recipe import declared_rows
 from dpsketch.schema.relation import Relation
@@ -39,7 +31,7 @@ class ReleaseNoise:
     def __init__(self, released: ReleasedSketch) -> None:
         self.parts = released.parts
         self.sampling, self._schema = released.recipe.sampling, released.schema
-        self._starts = np.cumsum([0] + [_coordinates(bound, released.maps) for bound in released.maps])
+        self._starts = np.cumsum([0] + [bound.noise_coordinates(released.maps) for bound in released.maps])
         self._reserved, self._lock = self.coordinates, Guard()
         self._released = released
 
@@ -61,7 +53,7 @@ class ReleaseNoise:
         """
         influence = np.zeros((*gradient.shape[:-1], self.coordinates))
         start = self._starts[self.parts.index(part)] + first
-        variance = self.variance(part) * (part.map.size if _counters(part.map) else 1)
+        variance = self.variance(part) * (part.map.size if part.map.counter_table else 1)
         influence[..., start : start + gradient.shape[-1]] = gradient * np.sqrt(variance)
         return influence
 
@@ -79,11 +71,11 @@ class ReleaseNoise:
         own: rate·(1 − rate) a record times the largest mean square of a record's features. A group is taken
         as if it had all records.
         """
-        masked = part.map.inner if isinstance(part.map, BoundGrouped) else part.map
-        if not isinstance(masked, BoundSubsampled):
+        rate, core = part.map.rate, part.map.core
+        if rate == 1.0:
             return part.noise_variance
-        square = masked.inner.record_sensitivity(Relation.ADD_REMOVE).l2_squared / masked.size
-        return part.noise_variance + float(self.rows().value) * masked.rate * (1 - masked.rate) * square
+        square = core.record_sensitivity(Relation.ADD_REMOVE).l2_squared / core.size
+        return part.noise_variance + float(self.rows().value) * rate * (1 - rate) * square
 
     @property
     def of_a_count(self) -> float:
@@ -112,8 +104,8 @@ class ReleaseNoise:
     def counted_rows(self) -> Estimate | None:
         """The noisy number of records from the count, if there is one."""
         for part in self.parts:
-            if isinstance(part.map, BoundCount):
-                return self._total(part, 1)
+            if part.map.only_counts:
+                return self._number(part, RecordCount(1, 1))
         return None
 
     def rows(self) -> Estimate:
@@ -126,42 +118,26 @@ class ReleaseNoise:
     def _rows(self) -> Estimate:
         if self.counted_rows is not None:
             return self.counted_rows
-        for part in self.parts:
-            if isinstance(part.map, BoundHistogram):
-                return self._total(part, int(part.map.offsets[1]))
-            if isinstance(part.map, BoundMarginals):
-                return self._total(part, part.map.cells[0].count, part.map.grid)
-        for part in self.parts:
-            table = part.map.inner if isinstance(part.map, BoundGrouped) else part.map
-            if isinstance(table, BoundTable) and table.unit_increments:
-                return self._mean_of_rows(part, table.rows)
+        for hashed in (False, True):
+            for part in self.parts:
+                count = part.map.record_count
+                if count is not None and part.map.counter_table is hashed:
+                    return self._number(part, count)
         raise QueryError("this release does not hold the number of rows", "add Part(Count(), share=0.03) to the recipe")
 
-    def _total(self, part: ReleasedPart, cells: int, unit: int = 1) -> Estimate:
-        total = max(float(part.sums[:cells].sum()) / unit, 1.0)
-        return Estimate(np.array(total), self.place(part, np.full(cells, 1 / unit)))
-
-    def _mean_of_rows(self, part: ReleasedPart, rows: int) -> Estimate:
-        # Each of R rows sums to the number of records plus the noise of its W counters. The noise of all R·W counters
-        # is independent, of variance v each, so the total has variance v·R·W and the mean of the rows v·W/R.
-        mean = max(blockwise_total(part.sums) / rows, 1.0)
-        return Estimate(np.array(mean), self.place(part, np.array([1.0 / rows])))
+    def _number(self, part: ReleasedPart, count: RecordCount) -> Estimate:
+        """Hashed counters have one coordinate, the noise of their total. Each of R rows sums to the number of records
+        plus the noise of its W counters. The noise of all R·W counters is independent, of variance v each, so the
+        total has variance v·R·W and the mean of the rows v·W/R.
+        """
+        coordinates = 1 if part.map.counter_table else count.sums
+        number = max(blockwise_total(part.sums[: count.sums]) / count.times, 1.0)
+        return Estimate(np.array(number), self.place(part, np.full(coordinates, 1 / count.times)))
 
 
 def released_totals(released: ReleasedSketch) -> NoisyTotals:
     """Sums of columns, each where it is known best."""
     return noisy_totals(released.maps, released.sums, [part.noise_variance for part in released.parts])
-
-
-def _coordinates(bound: BoundMap, maps: Sequence[BoundMap]) -> int:
-    if isinstance(bound, BoundPairs | BoundContrasts) and marginals_for(bound, maps) is not None:
-        return 0
-    return 1 if _counters(bound) else bound.size
-
-
-def _counters(bound: BoundMap) -> bool:
-    """Whether a map fills tables of counters, for all records or for each group."""
-    return isinstance(bound.inner if isinstance(bound, BoundGrouped) else bound, BoundTable)
 
 
 def blockwise_total(sums: Sums) -> int:

@@ -51,9 +51,9 @@ class Shares:
 class TableEstimator:
     """E[f(X)] = Σ_cells share · mean of f inside the cell, for functions of the table's columns."""
 
-    def __init__(self, schema: Schema, noise: ReleaseNoise, part: ReleasedPart, table: int) -> None:
-        histogram = part.map
-        assert isinstance(histogram, BoundHistogram)
+    def __init__(
+        self, schema: Schema, noise: ReleaseNoise, part: ReleasedPart, histogram: BoundHistogram, table: int
+    ) -> None:
         self.columns = histogram.tables[table]
         self.binnings: list[Binning] = [histogram.binnings[name] for name in self.columns]
         self.cells = int(np.prod(histogram.shape(table)))

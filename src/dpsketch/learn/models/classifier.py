@@ -15,9 +15,7 @@ from dpsketch.learn.models.class_tables import LogOdds, log_odds, shared_evidenc
 from dpsketch.learn.models.design import STANDS_OUT, accuracy, label_texts, labels_of
 from dpsketch.learn.models.model import Columns, Labels, Model
 from dpsketch.learn.saved import Arrays, Facts, Saved, counters, finite, read_map, real, whole
-from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.hashed.race import BoundRace, Race
-from dpsketch.maps.tables.count import BoundCount
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.schema import Schema, nearest
 
@@ -134,8 +132,8 @@ class DensityClassifier(Model):
     @classmethod
     def from_saved(cls, facts: Facts, arrays: Arrays) -> DensityClassifier:
         schema = Schema.from_dict(facts["schema"])
-        bound = read_map(facts["race"], schema, Race, arrays["counters"], len(facts["levels"]))
-        if not isinstance(bound, BoundRace) or not bound.unit_increments:
+        bound = read_map(facts["race"], schema, Race, arrays["counters"], len(facts["levels"])).bind(schema)
+        if not bound.unit_increments:
             raise ValueError("race")
         model = cls(facts["target"], facts["prior"], facts["method"])
         model._check()
@@ -211,13 +209,9 @@ class DensityClassifier(Model):
                 f"there is no column '{self.target}'",
                 nearest(str(self.target), [column.name for column in view.schema.scalars]),
             )
-        for part in view.released.parts:
-            bound = part.map
-            if not isinstance(bound, BoundGrouped) or bound.column.name != self.target:
-                continue
-            inner = bound.inner
-            if isinstance(inner, BoundRace) and inner.unit_increments:
-                return inner, part.sums.reshape(bound.groups, -1)[:-1], float(part.noise_variance)
+        for part, race in view.released.parts_with(BoundRace, grouped=True):
+            if part.map.grouped_by == self.target and race.unit_increments:
+                return race, part.sums.reshape(part.map.groups, -1)[:-1], float(part.noise_variance)
         raise QueryError(
             f"this release holds no hashed counters for each class of '{self.target}'",
             f"release Recipe.classify(schema, '{self.target}', …), or Part(Grouped(Race(…), '{self.target}'), share=…)",
@@ -228,9 +222,9 @@ class DensityClassifier(Model):
         found = sums.sum(axis=1, dtype=np.int64) / race.rows
         error = float(np.sqrt(variance * race.width / race.rows))
         for part in view.released.parts:
-            if isinstance(part.map, BoundGrouped) and part.map.column.name == self.target:
+            if part.map.grouped_by == self.target and part.map.ungrouped.only_counts:
                 counted = float(np.sqrt(part.noise_variance))
-                if isinstance(part.map.inner, BoundCount) and counted < error:
+                if counted < error:
                     found, error = part.sums[:-1].astype(np.float64), counted
         return np.asarray(found, np.float64), np.full(len(found), max(error, 0.0))
 

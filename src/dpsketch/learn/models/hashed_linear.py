@@ -14,7 +14,6 @@ from dpsketch.learn.models.surrogate import Collisions, minimum
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite
 from dpsketch.learn.sql.literals import find_column
 from dpsketch.learn.sql.selection import check_arithmetic
-from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.hashed.hashes import InnerProduct
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.maps.hashed.ramps import with_one
@@ -145,18 +144,14 @@ class HashedLinear(Model):
 
     def _part(self, view: View) -> tuple[BoundRace, list[Floats]]:
         """Hashed counters of records with a one, each row of the table a matrix row; for the hinge of both classes."""
-        for part in view.released.parts:
-            bound, groups = part.map, 1
-            if self.loss == "hinge":
-                if not isinstance(bound, BoundGrouped) or bound.column.name != self.target:
-                    continue
-                bound, groups = bound.inner, bound.groups
-            if not isinstance(bound, BoundRace) or not _suits(bound):
+        grouped_by = self.target if self.loss == "hinge" else None
+        for part, race in view.released.parts_with(BoundRace, grouped=True):
+            if part.map.grouped_by != grouped_by or not _suits(race):
                 continue
-            if self.loss == "squared" and bound.columns[-1] != self.target:
+            if self.loss == "squared" and race.columns[-1] != self.target:
                 continue
-            counters = part.sums.reshape(groups, bound.rows, bound.width).astype(np.float64)
-            return bound, list(counters[:2])
+            counters = part.sums.reshape(part.map.groups, race.rows, race.width).astype(np.float64)
+            return race, list(counters[:2])
         raise QueryError(
             f"this release holds no hashed counters of inner products for '{self.target}' and loss='{self.loss}'",
             f"release Recipe.hashed_linear(schema, '{self.target}', …): "

@@ -38,10 +38,8 @@ class MomentFit:
 
 def moments_of(view: View, target: str, columns: Sequence[str] | None) -> tuple[str, ...] | None:
     """The columns to learn from, if the release has second moments of them and the target; else None."""
-    for part in view.released.parts:
-        held = part.map.columns if isinstance(part.map, BoundSecondMoments) else ()
-        if target in held and (columns is None or set(columns) <= set(held)):
-            return tuple(columns or [name for name in held if name != target])
+    for _, moments in view.released.parts_with(BoundSecondMoments, (target, *(columns or ()))):
+        return tuple(columns or [name for name in moments.columns if name != target])
     return None
 
 

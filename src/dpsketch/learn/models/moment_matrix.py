@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,11 +15,8 @@ from dpsketch.learn.models.quadratic_fit import LeastSquares, LowRank, low_rank
 from dpsketch.learn.models.spectrum import Redraw, projected
 from dpsketch.learn.sql.literals import find_column
 from dpsketch.learn.sql.selection import Selection
-from dpsketch.maps.base import BoundMap
-from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.moments.quadratic import BoundQuadratic
 from dpsketch.maps.moments.second_moments import BoundSecondMoments
-from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.mechanisms import triangle_dimension
 from dpsketch.schema.columns import HIGHEST, MISSING, Category, Column, Datetime, IdSet
@@ -56,10 +54,10 @@ class MomentMatrix:
 def moment_matrix(view: View, columns: Sequence[str] | None, of: str, rank: int) -> MomentMatrix:
     """From second moments, else from squares of projections, else from whatever answers covariances."""
     names = None if columns is None else _checked(view, columns)
-    for kind in (BoundSecondMoments, BoundQuadratic):
-        for part in view.released.parts:
-            if isinstance(_inner(part.map), kind) and (names is None or set(names) <= set(part.map.columns)):
-                return _from_part(view, part, names or _numbers(view, part.map.columns), of, rank)
+    for part, moments in view.released.parts_with(BoundSecondMoments, names, grouped=True):
+        return _from_part(view, part, moments, partial(_Triangle, moments), names, of)
+    for part, squares in view.released.parts_with(BoundQuadratic, names, grouped=True):
+        return _from_part(view, part, squares, partial(_Projections, squares, rank), names, of)
     return _from_answers(view, names or _numbers(view, None), of)
 
 
@@ -86,29 +84,27 @@ def _numbers(view: View, among: Sequence[str] | None) -> tuple[str, ...]:
     return names
 
 
-def _inner(bound: BoundMap) -> BoundMap:
-    """The map without its groups and masks."""
-    bound = bound.inner if isinstance(bound, BoundGrouped) else bound
-    return bound.inner if isinstance(bound, BoundSubsampled) else bound
-
-
-def _from_part(view: View, part: ReleasedPart, names: tuple[str, ...], of: str, rank: int) -> MomentMatrix:
+def _from_part(
+    view: View,
+    part: ReleasedPart,
+    bound: BoundSecondMoments | BoundQuadratic,
+    decode: Callable[[Floats, Floats], _Triangle | _Projections],
+    columns: tuple[str, ...] | None,
+    of: str,
+) -> MomentMatrix:
     """Second moments of the part's records and, for covariances, their means."""
-    bound, groups = _inner(part.map), part.map.groups
-    masked = part.map.inner if isinstance(part.map, BoundGrouped) else part.map
-    rate = masked.rate if isinstance(masked, BoundSubsampled) else 1.0
+    groups, rate, names = part.map.groups, part.map.rate, columns or _numbers(view, part.map.columns)
     rows = view.rows_in_sums()
     count, doubt = float(rows.value), float(rows.stderr) / float(rows.value)
     unit = bound.grid * count * rate
     sums = part.sums.reshape(groups, -1).sum(axis=0, dtype=np.int64) / unit
     masks = 3 * float(np.mean(sums**2)) * (1 / rate - 1) / count  # E(ω·x)⁴ of normal projections is 3·(E(ω·x)²)²
     variances = np.broadcast_to(groups * part.noise_variances, sums.shape) / unit**2 + masks
-    assert isinstance(bound, BoundSecondMoments | BoundQuadratic)
-    fit = (_Triangle if isinstance(bound, BoundSecondMoments) else _Projections)(bound, sums, variances, rank)
+    fit = decode(sums, variances)
     radius = bound.ball / HIGHEST
     places = np.array([part.map.columns.index(name) for name in names])
     chosen = np.ix_(places, places)
-    constant = bound.constant / bound.ball if isinstance(bound, BoundSecondMoments) else 0.0
+    constant = bound.constant / bound.ball
     nothing = np.zeros(len(names))
     if of == COVARIANCE and constant:
         means, doubts = fit.matrix[places, -1] * (radius / constant), nothing
@@ -141,7 +137,7 @@ class _Triangle:
     how = "second moments"
     goodness: float | None = None
 
-    def __init__(self, bound: BoundMap, sums: Floats, variances: Floats, rank: int) -> None:
+    def __init__(self, bound: BoundSecondMoments, sums: Floats, variances: Floats) -> None:
         self._triangle = np.triu_indices(triangle_dimension(bound.size))
         self._deviations = np.sqrt(variances)
         self.matrix = self._square(sums)
@@ -159,8 +155,7 @@ class _Triangle:
 class _Projections:
     """Squares of projections: least squares where they determine the matrix, else one of low rank."""
 
-    def __init__(self, bound: BoundMap, sums: Floats, variances: Floats, rank: int) -> None:
-        assert isinstance(bound, BoundQuadratic)
+    def __init__(self, bound: BoundQuadratic, rank: int, sums: Floats, variances: Floats) -> None:
         self._directions, self._variance = bound.directions, float(variances[0])
         self._least = LeastSquares(self._directions)
         self._low: LowRank | None = None

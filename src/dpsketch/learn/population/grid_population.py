@@ -18,10 +18,11 @@ from dpsketch.learn.population.grids.heap import HEAVIEST, heaviest
 from dpsketch.learn.population.grids.heavy_cells import MOST_CELLS, LevelCells, search
 from dpsketch.learn.population.grids.level_counters import GridTable, check_recovery, grid_tables, levels_of
 from dpsketch.learn.shared import Memo
+from dpsketch.maps.tables.grid import BoundGrid
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.columns import MISSING
 from dpsketch.schema.schema import Schema
-from dpsketch.sketch.released import ReleasedSketch
+from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 ROWS, REFIT_ROWS, REFITS = 1 << 16, 1 << 14, 8
 REDRAWN_ROWS = 1 << 18  # of a refit's table; each stands for as many as it must
@@ -165,7 +166,9 @@ def _redrawn_table(table: GridTable, records: Records, weight: float, generator:
     return replace(table, sums=own + drawn)
 
 
-def searchable(released: ReleasedSketch) -> bool:
-    """Whether the coarsest level of the grids has few enough cells to start from."""
+def searchable(released: ReleasedSketch, part: ReleasedPart) -> bool:
+    """Whether a part is a grid, and the coarsest level of the grids has few enough cells to start from."""
+    if not any(grid is part for grid, _ in released.parts_with(BoundGrid)):
+        return False
     tables = grid_tables(released)
     return GridCells(released.schema, tables[0].bound.columns, levels_of(tables)).count(0) <= MOST_CELLS

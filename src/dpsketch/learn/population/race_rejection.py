@@ -11,8 +11,6 @@ from dpsketch.encoding.records import Records
 from dpsketch.errors import QueryError
 from dpsketch.learn.estimators.release_noise import ReleaseNoise, blockwise_total
 from dpsketch.learn.points import Frame, codes_in_cells
-from dpsketch.maps.base import BoundMap
-from dpsketch.maps.hashed.hashes import Euclidean
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.marginals import BoundMarginals
@@ -92,13 +90,12 @@ class _Proposal:
     def __init__(self, released: ReleasedSketch, noise: ReleaseNoise, name: str) -> None:
         self._column = released.schema.column(name)
         self._cells: Cells | None = None
-        for part in released.parts:
-            if isinstance(part.map, BoundMarginals) and name in part.map.columns:
-                place = part.map.columns.index(name)
-                self._cells = part.map.cells[place]
-                summary = column_summaries(part.map, part.sums, part.noise_variance, noise.totals)[place]
-                shares = fit_marginal(summary, float(noise.rows().value)).shares[:-1]
-                self._shares = shares / shares.sum()
+        for part, marginals in released.parts_with(BoundMarginals, [name]):
+            place = marginals.columns.index(name)
+            self._cells = marginals.cells[place]
+            summary = column_summaries(marginals, part.sums, part.noise_variance, noise.totals)[place]
+            shares = fit_marginal(summary, float(noise.rows().value)).shares[:-1]
+            self._shares = shares / shares.sum()
 
     def draw(self, rows: int, generator: np.random.Generator) -> tuple[Codes, Floats]:
         """Codes, and how likely each was."""
@@ -110,22 +107,21 @@ class _Proposal:
         return codes, (self._shares / np.diff(self._cells.first_levels))[place]
 
 
-def narrow_kernel(bound: BoundMap) -> bool:
-    """Whether a map's kernel is narrow enough that its density is nearer to the table than weights on points are: from
+def narrow_kernel(released: ReleasedSketch, part: ReleasedPart) -> bool:
+    """Whether a part's kernel is narrow enough that its density is nearer to the table than weights on points are: from
     three columns and three Euclidean hashes together on. Source: docs/synthetic.md has the measurements.
     """
-    if not isinstance(bound, BoundRace) or not bound.unit_increments or len(bound.factors) != 1:
-        return False
-    family = bound.factors[0].hash
-    return isinstance(family, Euclidean) and family.power >= FEW_HASHES and len(bound.columns) >= FEW_COLUMNS
+    for own, race in released.parts_with(BoundRace):
+        if own is part and race.unit_increments and race.euclidean is not None:
+            return race.euclidean.power >= FEW_HASHES and len(race.columns) >= FEW_COLUMNS
+    return False
 
 
 def _race_part(released: ReleasedSketch) -> tuple[ReleasedPart, BoundRace]:
-    for part in released.parts:
-        if isinstance(part.map, BoundRace):
-            columns = [released.schema.column(name) for name in part.map.columns]
-            if part.map.unit_increments and not any(isinstance(column, IdSet) for column in columns):
-                return part, part.map
+    for part, race in released.parts_with(BoundRace):
+        columns = [released.schema.column(name) for name in race.columns]
+        if race.unit_increments and not any(isinstance(column, IdSet) for column in columns):
+            return part, race
     raise QueryError(
         "this release holds no RACE part of numbers and labels to draw from", "add Part(Race(…), share=…) to the recipe"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -82,7 +83,23 @@ class Fourier(FeatureMap):
         return BoundFourier(self, schema)
 
 
-class BoundFourier(BoundMap):
+class BoundFrequencies(BoundMap):
+    """A map with two sums for each of its frequencies: what estimators of Fourier sums read."""
+
+    separates_points = True
+    term = "frequencies"
+    sums_per_term = 2
+    amplitude: float = 1.0  # of the first harmonic of a feature
+    mean_square: float = 1.0  # of a pair of features
+    dithers: NDArray[np.int32] | None = None  # phases that were added, in units of 2^-32 turn
+
+    @property
+    @abstractmethod
+    def frequencies(self) -> NDArray[Any]:
+        """In units of 2^-32 turn per code step, one matrix row each: integers if dense, else real numbers."""
+
+
+class BoundFourier(BoundFrequencies):
     """Guarantee: with a = max(|c|+|s|) and b = max(c²+s²) over all phases of the integer kernel and m
     frequencies, L1 = m·a and L2² = m·b for a row more or less; 2m·a and 4m·b for a row replaced. Every pair of sums
     changes by at most ⌈√b⌉, or twice that.
@@ -91,6 +108,7 @@ class BoundFourier(BoundMap):
 
     largest = LARGEST
     grid = GRID
+    title = "Fourier frequencies"
 
     def __init__(self, description: Fourier, schema: Schema) -> None:
         columns = chosen_columns(schema, description.columns)
@@ -102,7 +120,6 @@ class BoundFourier(BoundMap):
 
     @property
     def frequencies(self) -> NDArray[Any]:
-        """In units of 2^-32 turn per code step, one matrix row each: integers if dense, else real numbers."""
         return self._drawn.matrix
 
     def accumulate(self, records: Records, sums: Sums) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import pi
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.encoding.records import Records
-from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, Sums, chosen_columns
+from dpsketch.maps.base import Body, FeatureMap, Sensitivity, Shape, Sums, chosen_columns
 from dpsketch.maps.draw import PublicStream
 from dpsketch.maps.fourier.fourier import (
     ABSENT,
+    BoundFrequencies,
     check_frequencies,
     chosen_structure,
     draw,
@@ -52,13 +54,17 @@ class OneBitFourier(FeatureMap):
         return BoundOneBitFourier(self, schema)
 
 
-class BoundOneBitFourier(BoundMap):
+class BoundOneBitFourier(BoundFrequencies):
     """Guarantee: every feature is −1 or 1, so with m frequencies L1 = L2² = 2m for a row more or less, and 4m and 8m
     for a row replaced, all attained by opposite records; every sum changes by at most 1, or 2.
     Source: compressive L. 7, 11; docs/proofs/one_bit_fourier.md.
     """
 
     largest = 1
+    title = "one-bit Fourier frequencies"
+    amplitude = 4 / pi
+    mean_square = 2.0
+    dithers: NDArray[np.int32]
 
     def __init__(self, description: OneBitFourier, schema: Schema) -> None:
         columns = chosen_columns(schema, description.columns)
@@ -72,7 +78,6 @@ class BoundOneBitFourier(BoundMap):
 
     @property
     def frequencies(self) -> NDArray[Any]:
-        """In units of 2^-32 turn per code step, one matrix row each."""
         return self._drawn.matrix
 
     def accumulate(self, records: Records, sums: Sums) -> None:

@@ -174,6 +174,8 @@ class BoundRace(BoundTable):
     Source: race Thm 3.2; docs/proofs/race.md.
     """
 
+    separates_points = True
+
     def __init__(self, description: Race, schema: Schema) -> None:
         factors = description.factors(schema)
         names = list(dict.fromkeys(name for factor in factors for name in factor.columns))
@@ -202,6 +204,12 @@ class BoundRace(BoundTable):
         alone = factors[0].hash if len(factors) == 1 else None
         # As many counters as codes: the code itself is the place, and nothing collides by accident.
         self.direct = isinstance(alone, SignedProjection | InnerProduct) and self.width == 1 << alone.bits
+
+    @property
+    def euclidean(self) -> Euclidean | None:
+        """The family of hashes, if it is a single one of Euclidean distances."""
+        family = self.factors[0].hash
+        return family if len(self.factors) == 1 and isinstance(family, Euclidean) else None
 
     def prepare(self, records: Records, query: bool = False) -> Prepared:
         inputs = [projection.inputs(records.codes, query) for projection in self.projected]
@@ -241,16 +249,10 @@ class BoundRace(BoundTable):
         return totals, squares
 
     def entries(self, records: Records, rows: int) -> tuple[NDArray[np.int64], Floats]:
-        """Of the first `rows` rows, each record's counter, as an index into the sums, and what it adds there."""
         keys = self._keys(self.prepare(records), 0, rows).astype(np.uint64)
         places = (keys if self.direct else keys * np.uint64(self.width) >> np.uint64(32)).astype(np.int64)
         weights = np.ones(len(records)) if self._weigh is None else self._weigh(records.codes) / self.grid
         return places + np.arange(rows) * self.width, np.repeat(weights[:, None], rows, axis=1)
-
-    def features(self, records: Records) -> Floats:
-        features = np.zeros((len(records), self.size))
-        np.put_along_axis(features, *self.entries(records, self.rows), axis=1)
-        return features
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         most = self.largest

@@ -99,6 +99,8 @@ class BoundQuadratic(BoundMap):
 
     certified = True
 
+    constant = 0  # beside the numbers of a record, as second moments with means have one
+
     def __init__(self, description: Quadratic, schema: Schema) -> None:
         super().__init__(description, schema, chosen_columns(schema, description.columns))
         self.size = description.length(schema)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,10 +10,9 @@ import numpy as np
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, Sums
-from dpsketch.maps.tables.cells import Cells
-from dpsketch.maps.tables.marginals import BoundMarginals
-from dpsketch.maps.tables.pairs import BoundPairs, Groups, Pairs
+from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, SumBlock, Sums
+from dpsketch.maps.tables.pair_map import Groups, PairMap
+from dpsketch.maps.tables.pairs import BoundPairs, Pairs
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
@@ -51,6 +50,9 @@ class Contrasts(FeatureMap):
         self.tables.length(schema)  # checks the halves against the schema
         return len(self.tables.tables(schema))
 
+    def unsettled(self) -> Pairs:
+        return Pairs(bins=self.bins, pool=True, contrasts=True)
+
     def summary(self) -> dict[str, Any]:
         return {key: value for key, value in self.to_dict().items() if key != "halves"}
 
@@ -58,7 +60,7 @@ class Contrasts(FeatureMap):
         return BoundContrasts(self, schema)
 
 
-class BoundContrasts(BoundMap):
+class BoundContrasts(PairMap):
     """Guarantee: every feature is −1 or 1, so with q pairs L1 = L2² = q for a row more or less, and at most 2q and 4q
     for a row replaced, attained where one column is in every pair; every sum changes by at most 1, or 2.
     Source: docs/proofs/pairs.md.
@@ -66,14 +68,14 @@ class BoundContrasts(BoundMap):
 
     largest = 1
     narrow = True
+    halved = True
     description: Contrasts
 
     def __init__(self, description: Contrasts, schema: Schema) -> None:
         self.tables: BoundPairs = description.tables.bind(schema)
         super().__init__(description, schema, self.tables.columns)
         self.size = description.length(schema)
-        self.pairs = self.tables.pairs
-        self.cells: tuple[Cells, ...] = self.tables.cells
+        self.pairs, self.cells, self.bins = self.tables.pairs, self.tables.cells, description.bins
 
     def of_tables(self, sums: Sums) -> Sums:
         """The contrasts from sums of `tables`, of the same type: those on the diagonals less the others."""
@@ -89,6 +91,17 @@ class BoundContrasts(BoundMap):
         cell = self.tables.places(records.codes) - self.tables.offsets[:-1, None]
         return np.where((cell == 0) | (cell == 3), 1.0, -1.0).T
 
+    @property
+    def groups_of_cells(self) -> Groups:
+        return self.description.halves
+
+    def pair_table(self, sums: Sums, pair: int) -> Floats:
+        return sums[pair].astype(np.float64).reshape(1, 1)
+
+    def sum_blocks(self) -> Iterator[SumBlock]:
+        for pair, columns in enumerate(self.pairs):
+            yield SumBlock(columns, pair, pair + 1)
+
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         if relation is Relation.ADD_REMOVE:
             return Sensitivity(self.size, self.size)
@@ -96,9 +109,6 @@ class BoundContrasts(BoundMap):
 
     def record_body(self, relation: Relation) -> Body:
         return Body(Shape.CUBE, 1 if relation is Relation.ADD_REMOVE else 2)
-
-
-PairMap = BoundPairs | BoundContrasts
 
 
 def shown_of(pairs: BoundPairs) -> PairMap:
@@ -120,20 +130,13 @@ def contrasts_of(
     return Contrasts(tables.groups, tables.columns, tables.bins, tables.pairs).bind(pairs.schema)
 
 
-def coarse_sums(fine: BoundPairs, sums: Sums, coarse: PairMap) -> Sums:
+def coarse_sums(fine: BoundPairs, sums: Sums, coarse: BoundMap) -> Sums:
     """Exact sums of `coarse` from those of `fine`, of the same type: what `coarse` would have found itself."""
     if isinstance(coarse, BoundContrasts):
         return coarse.of_tables(fine.coarse_sums(sums, coarse.tables))
+    if not isinstance(coarse, BoundPairs):
+        raise RecipeError("Pairs: coarse sums are those of pair tables or contrasts")
     return fine.coarse_sums(sums, coarse)
-
-
-def marginals_for(pairs: PairMap, maps: Sequence[BoundMap]) -> int | None:
-    """The place of the marginals that have the cells of these pairs, or cells that those divide, if any."""
-    for place, bound in enumerate(maps):
-        nested = isinstance(bound, BoundMarginals) and pairs.description.bins % bound.description.bins == 0
-        if nested and set(pairs.columns) <= set(bound.columns):
-            return place
-    return None
 
 
 def _two_halves(cells: object) -> bool:

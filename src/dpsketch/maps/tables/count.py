@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpsketch.encoding.records import Records
-from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums
+from dpsketch.maps.base import BoundMap, FeatureMap, RecordCount, Sensitivity, Sums
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
@@ -33,12 +33,19 @@ class BoundCount(BoundMap):
 
     size = 1
     largest = 1
+    only_counts = True
+    separates_points = True  # by the groups that it may be counted in: it has no columns of its own
+    sparse = True
 
     def accumulate(self, records: Records, sums: Sums) -> None:
         sums[0] += len(records)
 
     def features(self, records: Records) -> Floats:
         return np.ones((len(records), 1))
+
+    @property
+    def record_count(self) -> RecordCount:
+        return RecordCount(1, 1)
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         return Sensitivity(1, 1) if relation is Relation.ADD_REMOVE else Sensitivity(0, 0)

@@ -82,6 +82,7 @@ class BoundGrid(BoundTable):
     """
 
     largest = 1
+    separates_points = True
 
     def __init__(self, description: Grid, schema: Schema) -> None:
         super().__init__(description, schema, chosen_columns(schema, description.columns))
@@ -122,7 +123,6 @@ class BoundGrid(BoundTable):
         return slots + first[:, None], signs
 
     def entries(self, records: Records, rows: int) -> tuple[NDArray[np.int64], Floats]:
-        """Of the first `rows` rows, each record's counter, as an index into the sums, and what it adds there."""
         each = self.salts.shape[1]
         found = [
             self.counters(self.cells(records.codes, level), position)
@@ -130,11 +130,6 @@ class BoundGrid(BoundTable):
         ]
         index, sign = (np.concatenate(parts)[:rows].T for parts in zip(*found, strict=True))
         return index, sign.astype(np.float64)
-
-    def features(self, records: Records) -> Floats:
-        features = np.zeros((len(records), self.size))
-        np.put_along_axis(features, *self.entries(records, self.rows), axis=1)
-        return features
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         if relation is Relation.ADD_REMOVE:

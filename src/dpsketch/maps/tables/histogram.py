@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -13,7 +14,17 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
+from dpsketch.maps.base import (
+    BoundMap,
+    FeatureMap,
+    RecordCount,
+    Sensitivity,
+    SumBlock,
+    Sums,
+    check_columns,
+    check_whole,
+    chosen_columns,
+)
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.columns import HIGHEST, MISSING, Column
 from dpsketch.schema.relation import Relation
@@ -103,6 +114,8 @@ class BoundHistogram(BoundMap):
     """
 
     largest = 1
+    separates_points = True
+    sparse = True
 
     def __init__(self, description: Histogram, schema: Schema) -> None:
         super().__init__(description, schema, chosen_columns(schema, description.columns))
@@ -139,6 +152,25 @@ class BoundHistogram(BoundMap):
         one_hot = np.zeros((len(records), self.size))
         one_hot[np.arange(len(records)), self.cells(records.codes)] = 1.0
         return one_hot
+
+    def sum_blocks(self) -> Iterator[SumBlock]:
+        for table, columns in enumerate(self.tables):
+            yield SumBlock(columns, int(self.offsets[table]), int(self.offsets[table + 1]))
+
+    @property
+    def entries_per_record(self) -> int:
+        return len(self.tables)
+
+    def sparse_entries(self, records: Records, block: SumBlock, rows: int) -> tuple[NDArray[np.int64], Floats]:
+        cells = self.cells(records.codes).T
+        return cells, np.ones(cells.shape)
+
+    @property
+    def record_count(self) -> RecordCount:
+        return RecordCount(int(self.offsets[1]), 1)
+
+    def read_as_tables(self, maps: Sequence[BoundMap]) -> bool:
+        return True
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         q = len(self.tables)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
+from dpsketch.maps.base import (
+    BoundMap,
+    FeatureMap,
+    RecordCount,
+    Sensitivity,
+    SumBlock,
+    Sums,
+    check_columns,
+    check_whole,
+    chosen_columns,
+)
 from dpsketch.maps.tables.cells import EVERY_CODE, GRID, MOST_BINS, Cells, cells_of, distinct
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import MISSING
@@ -66,6 +76,9 @@ class BoundMarginals(BoundMap):
 
     largest = GRID
     grid = GRID
+    separates_points = True
+    sparse = True
+    entries_per_record = 3  # cell, position and code in one column
     description: Marginals
 
     def __init__(self, description: Marginals, schema: Schema) -> None:
@@ -125,6 +138,40 @@ class BoundMarginals(BoundMap):
             if centre.stop > centre.start:
                 found[:, centre] = _centred(cells, codes)[:, None] / GRID
         return found
+
+    def sum_blocks(self) -> Iterator[SumBlock]:
+        for name, (table, _, centred) in zip(self.columns, self._slices, strict=True):
+            yield SumBlock((name,), table.start, centred.stop)
+
+    def sparse_entries(self, records: Records, block: SumBlock, rows: int) -> tuple[NDArray[np.int64], Floats]:
+        """Cell, position and code of each record; what a cell or column does not have adds zero."""
+        column = self.columns.index(block.columns[0])
+        cells, codes = self.cells[column], records.codes[self.rows[column]]
+        own, positions, centred = cells.cells(codes), self.positions(column), self.centred(column)
+        inside = (own >= 1) & (own <= positions.stop - positions.start)
+        indices = np.stack(
+            [
+                block.first + own,
+                np.where(inside, positions.start + own - 1, block.first),
+                np.full(len(codes), centred.start if centred.stop > centred.start else block.first),
+            ],
+            axis=1,
+        )
+        value = np.where((codes == MISSING) | (centred.stop == centred.start), 0, codes)
+        position = np.where(inside, cells.positions(codes), 0)
+        return indices, np.stack([np.full(len(codes), GRID), position, value], axis=1) / GRID
+
+    @property
+    def record_count(self) -> RecordCount:
+        return RecordCount(self.cells[0].count, self.grid)
+
+    @property
+    def column_totals(self) -> Mapping[str, int]:
+        every = {name: self.centred(column) for column, name in enumerate(self.columns)}
+        return {name: where.start for name, where in every.items() if where.stop > where.start}
+
+    def read_as_tables(self, maps: Sequence[BoundMap]) -> bool:
+        return True
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         firsts, kinds = distinct([(cells.cut, cells.ordered) for cells in self.cells])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -14,8 +14,18 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
-from dpsketch.maps.tables.cells import EVERY_CODE, MOST_BINS, Cells, cells_of, distinct
+from dpsketch.maps.base import (
+    BoundMap,
+    FeatureMap,
+    Sensitivity,
+    SumBlock,
+    Sums,
+    check_columns,
+    check_whole,
+    chosen_columns,
+)
+from dpsketch.maps.tables.cells import EVERY_CODE, MOST_BINS, cells_of, distinct
+from dpsketch.maps.tables.pair_map import Groups, PairMap
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.columns import MISSING
 from dpsketch.schema.relation import Relation
@@ -23,8 +33,6 @@ from dpsketch.schema.schema import Schema
 
 MOST_PAIRS = 100_000
 MOST_CELLS = 1 << 31
-
-Groups = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -139,6 +147,11 @@ class Pairs(FeatureMap):
             )
         return size
 
+    def unsettled(self) -> Pairs:
+        if self.groups is None and not self.pool:
+            return self
+        return Pairs(bins=self.bins, pool=self.contrasts, contrasts=self.contrasts)
+
     def summary(self) -> dict[str, Any]:
         groups = None if self.groups is None else [max(each) + 1 for each in self.groups]
         return self.to_dict() | {"groups": groups}
@@ -147,7 +160,7 @@ class Pairs(FeatureMap):
         return BoundPairs(self, schema)
 
 
-class BoundPairs(BoundMap):
+class BoundPairs(PairMap):
     """Guarantee: a record adds one to one cell of each of the q tables, so L1 = L2² = q for a row more or less; 2q and
     2q for a row replaced (features are non-negative). Source: m2m §2.3; docs/proofs/pairs.md.
     """
@@ -159,8 +172,8 @@ class BoundPairs(BoundMap):
     def __init__(self, description: Pairs, schema: Schema) -> None:
         super().__init__(description, schema, description.names(schema))
         self.size = description.length(schema)
-        self.pairs = description.tables(schema)
-        self.cells: tuple[Cells, ...] = tuple(cells_of(schema.column(name), description.bins) for name in self.columns)
+        self.pairs, self.bins, self.pending = description.tables(schema), description.bins, description.pool
+        self.cells = tuple(cells_of(schema.column(name), description.bins) for name in self.columns)
         for name in description.hints or ():
             if name not in self.columns:
                 raise RecipeError(
@@ -182,6 +195,28 @@ class BoundPairs(BoundMap):
     def table(self, pair: int) -> slice:
         """Where the sums hold the table of a pair, row by row."""
         return slice(int(self.offsets[pair]), int(self.offsets[pair + 1]))
+
+    def shown(self) -> PairMap:
+        from dpsketch.maps.tables.contrasts import shown_of
+
+        return shown_of(self)
+
+    def shown_as(self, other: BoundMap) -> PairMap:
+        """The groups or halves, and the pairs, of `other`."""
+        if not isinstance(other, PairMap) or other.pending or other.halved != self.description.contrasts:
+            raise RecipeError("Pairs: the other release has no groups of such tables or contrasts")
+        return self.settled(other.groups_of_cells, other.pairs)
+
+    def settled(self, groups: Sequence[Sequence[int]], kept: Sequence[tuple[str, str]]) -> PairMap:
+        """Tables with these groups of cells, or contrasts with these halves, of the pairs that are kept."""
+        from dpsketch.maps.tables.contrasts import contrasts_of
+
+        return contrasts_of(self, groups, kept) if self.description.contrasts else self.coarsened(groups, kept)
+
+    def sums_shown(self, sums: Sums, shown: BoundMap) -> Sums:
+        from dpsketch.maps.tables.contrasts import coarse_sums
+
+        return coarse_sums(self, sums, shown)
 
     def released(self) -> BoundPairs:
         """A map with the sensitivity of whatever a release shows of this one: as many tables, the first ones.
@@ -248,6 +283,25 @@ class BoundPairs(BoundMap):
         one_hot = np.zeros((len(records), self.size))
         one_hot[np.arange(len(records)), self.places(records.codes)] = 1.0
         return one_hot
+
+    @property
+    def groups_of_cells(self) -> Groups:
+        return self.description.groups or tuple(tuple(range(own.count)) for own in self.cells)
+
+    def pair_table(self, sums: Sums, pair: int) -> Floats:
+        return sums[self.table(pair)].reshape(self.shape(pair)).astype(np.float64)
+
+    def sum_blocks(self) -> Iterator[SumBlock]:
+        for pair, columns in enumerate(self.pairs):
+            yield SumBlock(columns, int(self.offsets[pair]), int(self.offsets[pair + 1]))
+
+    @property
+    def entries_per_record(self) -> int:
+        return len(self.pairs)
+
+    def sparse_entries(self, records: Records, block: SumBlock, rows: int) -> tuple[NDArray[np.int64], Floats]:
+        places = self.places(records.codes).T
+        return places, np.ones(places.shape)
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         q = len(self.pairs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, Sums, check_columns
+from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, SumBlock, Sums, check_columns
 from dpsketch.maps.tables.cells import GRID
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import HIGHEST, MISSING
@@ -60,6 +61,7 @@ class BoundTotals(BoundMap):
 
     largest = HIGHEST
     grid = GRID
+    sparse = True
     description: Totals
 
     def __init__(self, description: Totals, schema: Schema) -> None:
@@ -75,6 +77,14 @@ class BoundTotals(BoundMap):
     def features(self, records: Records) -> Floats:
         codes = records.codes[self._rows]
         return np.where(codes == MISSING, 0, codes).T / self.grid
+
+    def sum_blocks(self) -> Iterator[SumBlock]:
+        for name, index in self.column_totals.items():
+            yield SumBlock((name,), index, index + 1)
+
+    @property
+    def column_totals(self) -> Mapping[str, int]:
+        return {name: index for index, name in enumerate(self.columns)}
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         most = self._most(relation)

@@ -12,6 +12,7 @@ from dpsketch.learn.estimators.marginal import MarginalEstimator
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.sql.expressions import condition_factors, parse_condition
 from dpsketch.learn.sql.selection import Selection
+from dpsketch.maps.tables.marginals import BoundMarginals
 
 ROWS = 20_000
 FACTS = {
@@ -63,8 +64,9 @@ def test_means_are_exact_without_noise_whatever_lies_inside_the_bins(raw: dps.Ra
 
 def selection(view: dps.View, name: str, where: str | None = None) -> Selection:
     """Of the noisy marginal, whether or not the view would choose it."""
-    part = view.released.parts[1]
-    estimator = MarginalEstimator(view.schema, ReleaseNoise(view.released), part, list(FACTS["columns"]).index(name))
+    [(part, marginals)] = view.released.parts_with(BoundMarginals)
+    place = marginals.columns.index(name)
+    estimator = MarginalEstimator(view.schema, ReleaseNoise(view.released), part, marginals, place)
     condition = None if where is None else parse_condition(where)
     return Selection(estimator, view.rows(), condition_factors(view.schema, condition))
 

@@ -16,7 +16,6 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.maps.base import BoundTable, Sensitivity, Sums
 from dpsketch.noise.laplace import discrete_laplace
-from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.events import Mechanism, Noise
 from dpsketch.sketch.released import ReleasedPart
 from tests_support import MIXED_SCHEMA
@@ -37,7 +36,7 @@ class Plain(BoundTable):
 
     def accumulate_rows(self, prepared: Any, sums: Sums, first: int, last: int) -> None: ...
 
-    def features(self, records: Any) -> Floats: ...
+    def entries(self, records: Any, rows: int) -> Any: ...
 
     def record_sensitivity(self, relation: Any) -> Sensitivity: ...
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,9 +17,8 @@ from dpsketch.learn.estimators.joint.joint_fit import NoisySums, Products
 from dpsketch.learn.estimators.release_noise import ReleaseNoise, released_totals
 from dpsketch.learn.shared import made_once
 from dpsketch.maps.tables.cells import GRID, Cells
-from dpsketch.maps.tables.contrasts import BoundContrasts, PairMap, marginals_for
 from dpsketch.maps.tables.marginals import BoundMarginals
-from dpsketch.maps.tables.pairs import BoundPairs, Groups
+from dpsketch.maps.tables.pair_map import PairMap
 from dpsketch.numerics.threads import one_thread
 from dpsketch.sketch.adaptive import pair_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
@@ -48,15 +48,24 @@ class ReleasedProducts:
         return (self.products, *self.refit())
 
 
-def product_parts(released: ReleasedSketch) -> tuple[ReleasedPart, ReleasedPart] | None:
-    """Pair tables or contrasts, and the marginals that go with them, if the release holds both: of the most columns."""
-    found: list[tuple[ReleasedPart, ReleasedPart]] = []
-    for pairs in released.parts:
-        if isinstance(pairs.map, BoundPairs | BoundContrasts):
-            place = marginals_for(pairs.map, released.maps)
-            if place is not None:
-                found.append((pairs, released.parts[place]))
-    return max(found, key=lambda parts: len(parts[0].map.columns), default=None)
+class ProductParts(NamedTuple):
+    """Pair tables or contrasts, and the marginals that go with them, each with its map."""
+
+    pairs: ReleasedPart
+    pair_map: PairMap
+    marginals: ReleasedPart
+    marginal_map: BoundMarginals
+
+
+def product_parts(released: ReleasedSketch) -> ProductParts | None:
+    """Those of the most columns, if the release holds both."""
+    found = []
+    for part, pairs in released.parts_with(PairMap):  # type: ignore[type-abstract]
+        beside = pairs.marginals_in(released.maps)
+        if beside is not None:
+            place, marginals = beside
+            found.append(ProductParts(part, pairs, released.parts[place], marginals))
+    return max(found, key=lambda parts: len(parts.pair_map.columns), default=None)
 
 
 def fit_released(released: ReleasedSketch) -> ReleasedProducts:
@@ -64,7 +73,7 @@ def fit_released(released: ReleasedSketch) -> ReleasedProducts:
     parts = product_parts(released)
     assert parts is not None
     with one_thread():
-        fitted = noisy_sums(released, *parts).fit()
+        fitted = noisy_sums(released, parts).fit()
     return with_fit(released, fitted)
 
 
@@ -74,44 +83,32 @@ def with_fit(
     """A fit of the release's columns, with its refits unless these are still to be made."""
     parts = product_parts(released)
     assert parts is not None
-    bound = parts[0].map
-    assert isinstance(bound, BoundPairs | BoundContrasts)
-    sd = sqrt(parts[1].noise_variance) / GRID / float(ReleaseNoise(released).rows().value)
-    lumps = tuple(lumpiness(summary) for summary in _summaries(released, bound, parts[1]))
+    bound = parts.pair_map
+    sd = sqrt(parts.marginals.noise_variance) / GRID / float(ReleaseNoise(released).rows().value)
+    lumps = tuple(lumpiness(summary) for summary in _summaries(released, parts))
     refit = refit or partial(_refits, released, fitted)
-    halved, places = isinstance(bound, BoundContrasts), frozenset(_places(bound))
-    return ReleasedProducts(bound.columns, bound.cells, places, fitted, refit, sd, lumps, halved)
+    places = frozenset(_places(bound))
+    return ReleasedProducts(bound.columns, bound.cells, places, fitted, refit, sd, lumps, bound.halved)
 
 
 def _refits(released: ReleasedSketch, fitted: Products) -> tuple[Products, ...]:
     parts = product_parts(released)
     assert parts is not None
     with one_thread():
-        return refits(noisy_sums(released, *parts), fitted)
+        return refits(noisy_sums(released, parts), fitted)
 
 
-def noisy_sums(released: ReleasedSketch, pairs: ReleasedPart, marginals: ReleasedPart) -> NoisySums:
-    bound = pairs.map
-    assert isinstance(bound, BoundPairs | BoundContrasts)
-    summaries = _summaries(released, bound, marginals)
+def noisy_sums(released: ReleasedSketch, parts: ProductParts) -> NoisySums:
+    pairs, bound = parts.pairs, parts.pair_map
     tables = {}
     for pair, (places, (one, two)) in enumerate(zip(_places(bound), bound.pairs, strict=True)):
-        if isinstance(bound, BoundContrasts):
-            tables[places] = pairs.sums[pair].astype(np.float64).reshape(1, 1)
-            continue
-        table = pairs.sums[bound.table(pair)].reshape(bound.shape(pair)).astype(np.float64)
+        table = bound.pair_table(pairs.sums, pair)
         tables[places] = table if bound.columns.index(one) < bound.columns.index(two) else table.T
     rows = ReleaseNoise(released).rows()
     sd = max(sqrt(pairs.noise_variance), 1.0)
-    halved = isinstance(bound, BoundContrasts)
-    groups = [np.array(each) for each in _groups(bound)]
-    return NoisySums(summaries, float(rows.value), float(rows.stderr), groups, tables, sd, halved)
-
-
-def _groups(pairs: PairMap) -> Groups:
-    if isinstance(pairs, BoundContrasts):
-        return pairs.description.halves
-    return pairs.description.groups or tuple(tuple(range(own.count)) for own in pairs.cells)
+    groups = [np.array(each) for each in bound.groups_of_cells]
+    summaries = _summaries(released, parts)
+    return NoisySums(summaries, float(rows.value), float(rows.stderr), groups, tables, sd, bound.halved)
 
 
 def _places(pairs: PairMap) -> list[tuple[int, int]]:
@@ -120,8 +117,7 @@ def _places(pairs: PairMap) -> list[tuple[int, int]]:
     return [(min(place[one], place[two]), max(place[one], place[two])) for one, two in pairs.pairs]
 
 
-def _summaries(released: ReleasedSketch, pairs: PairMap, marginals: ReleasedPart) -> list[ColumnSummary]:
+def _summaries(released: ReleasedSketch, parts: ProductParts) -> list[ColumnSummary]:
     """What the marginals say about the columns of the pair tables."""
-    assert isinstance(marginals.map, BoundMarginals)
-    totals = released_totals(released)
-    return pair_summaries(pairs, marginals.map, marginals.sums, marginals.noise_variance, totals)
+    part, totals = parts.marginals, released_totals(released)
+    return pair_summaries(parts.pair_map, parts.marginal_map, part.sums, part.noise_variance, totals)

@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
-from dpsketch.maps.fourier.fourier import BoundFourier
-from dpsketch.maps.fourier.one_bit import BoundOneBitFourier
-from dpsketch.maps.subsampled import BoundSubsampled
+from dpsketch.maps.fourier.fourier import BoundFrequencies
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import SPAN
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
@@ -74,42 +72,32 @@ class FourierSums:
 
 def holds_sums(released: ReleasedSketch) -> bool:
     """Whether a part of a release has Fourier sums."""
-    return any(_fourier(part) is not None for part in released.parts)
+    return any(released.parts_with(BoundFrequencies))  # type: ignore[type-abstract]
 
 
 def fourier_sums(released: ReleasedSketch) -> FourierSums:
     """Of the first part of a release that has them."""
     noise = ReleaseNoise(released)
-    for part in released.parts:
-        bound = _fourier(part)
-        if bound is not None:
-            return _sums(noise, part, bound)
+    for part, bound in released.parts_with(BoundFrequencies):  # type: ignore[type-abstract]
+        return _sums(noise, part, bound)
     raise QueryError(
         "this release holds no Fourier sums", "release with Recipe.clusters(…), on the command line --clusters K"
     )
 
 
-def _fourier(part: ReleasedPart) -> BoundFourier | BoundOneBitFourier | None:
-    bound = part.map.inner if isinstance(part.map, BoundSubsampled) else part.map
-    return bound if isinstance(bound, BoundFourier | BoundOneBitFourier) else None
-
-
-def _sums(noise: ReleaseNoise, part: ReleasedPart, bound: BoundFourier | BoundOneBitFourier) -> FourierSums:
+def _sums(noise: ReleaseNoise, part: ReleasedPart, bound: BoundFrequencies) -> FourierSums:
     rows = noise.rows()
     counted = float(rows.value)
-    rate = part.map.rate if isinstance(part.map, BoundSubsampled) else 1.0
-    amplitude = 4 / np.pi if isinstance(bound, BoundOneBitFourier) else 1.0
-    unit = counted * rate * bound.grid * amplitude
+    unit = counted * part.map.rate * bound.grid * bound.amplitude
     numbers = np.asarray(part.sums, np.float64).reshape(-1, 2) / unit
     values: Complex = numbers[:, 0] + 1j * numbers[:, 1]
     harmonics: Harmonics = ((1, np.ones(len(values), np.complex128)),)
-    if isinstance(bound, BoundOneBitFourier):
+    if bound.dithers is not None:
         dithers = bound.dithers.astype(np.float64) * (2 * np.pi / TURN)
         values = values * np.exp(-1j * dithers)
         harmonics = one_bit_harmonics(dithers)
     spread = np.maximum(1 - np.abs(values) ** 2, LEAST_SPREAD)
-    if isinstance(bound, BoundOneBitFourier):  # features of modulus √2, not 1
-        spread = 2 / amplitude**2 - 1 + spread
+    spread = bound.mean_square / bound.amplitude**2 - 1 + spread
     variances = noise.variance(part) / unit**2 + spread / (2 * counted)
     relative = float(rows.stderr) / counted
     frequencies = bound.frequencies.astype(np.float64) * (2 * np.pi * SPAN / TURN)

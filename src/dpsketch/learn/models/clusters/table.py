@@ -108,9 +108,8 @@ def released_table(released: ReleasedSketch) -> CellTable | None:
     """
     found: CellTable | None = None
     lookups: list[NDArray[np.uint16]] = []
-    for part in released.parts:
-        bound = part.map
-        if not isinstance(bound, BoundHistogram) or len(bound.tables) > 1:
+    for part, bound in released.parts_with(BoundHistogram):
+        if len(bound.tables) > 1:
             continue
         columns = bound.tables[0]
         if len(columns) > MOST_TABLE_COLUMNS or not all(released.schema.column(name).numeric for name in columns):

@@ -12,10 +12,9 @@ from dpsketch.learn.answer import Answer
 from dpsketch.learn.estimators.control_variate import Control, control_of
 from dpsketch.learn.estimators.kernel_sums import KernelSums
 from dpsketch.learn.saved import Arrays, Facts, Saved, counters, read_map, real
-from dpsketch.maps.base import BoundTable, Sums
+from dpsketch.maps.base import Sums
 from dpsketch.maps.hashed.hashes import HashFamily, Product
 from dpsketch.maps.hashed.race import BoundRace, Race
-from dpsketch.maps.tables.count import BoundCount
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedSketch
@@ -96,8 +95,8 @@ class Hashed:
     @classmethod
     def from_saved(cls, facts: Facts, arrays: Arrays) -> Hashed:
         schema = Schema.from_dict(facts["schema"])
-        race = read_map(facts["map"], schema, Race, arrays["sums"])
-        if not isinstance(race, BoundRace) or not race.unit_increments:
+        race = read_map(facts["map"], schema, Race, arrays["sums"]).bind(schema)
+        if not race.unit_increments:
             raise ValueError("map")
         control = None
         if "control" in facts:
@@ -107,11 +106,8 @@ class Hashed:
 
 def hashed_counters(released: ReleasedSketch, columns: tuple[str, ...] | None = None) -> Hashed | None:
     """The first RACE part without weights or groups, of these columns if any are named."""
-    for part in released.parts:
-        race = part.map
-        if not isinstance(race, BoundRace) or not race.unit_increments:
-            continue
-        if columns is None or set(race.columns) == set(columns):
+    for part, race in released.parts_with(BoundRace):
+        if race.unit_increments and (columns is None or set(race.columns) == set(columns)):
             return Hashed(released.schema, race, part.sums, part.noise_variance)
     return None
 
@@ -129,7 +125,7 @@ def corrected(hashed: Hashed, view: View) -> Hashed:
 
 def made_up_records(view: View, columns: Sequence[str], count: int, seed: int) -> pa.Table | None:
     """Rows of `view.sample` with all of these columns, if the release has more than counters to draw them from."""
-    others = [part.map for part in view.released.parts if not isinstance(part.map, BoundTable | BoundCount)]
+    others = [part.map for part in view.released.parts if not part.map.counter_table and not part.map.only_counts]
     if not others or not view.knows(columns):
         return None
     drawn = view.sample(count, seed)

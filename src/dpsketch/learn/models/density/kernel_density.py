@@ -261,8 +261,9 @@ class KernelDensity(Model):
                 kernel = Euclidean(max(default_bandwidth(len(columns)), *(axis.step for axis in table.axes)))
         if isinstance(kernel, HashFamily):
             embedded = hashed is not None and hashed.embedded
-            plain = isinstance(kernel, Euclidean) and not embedded and all(schema.column(n).numeric for n in columns)
-            return radial.euclidean(schema, columns, kernel) if plain and isinstance(kernel, Euclidean) else kernel
+            if isinstance(kernel, Euclidean) and not embedded and all(schema.column(n).numeric for n in columns):
+                return radial.euclidean(schema, columns, kernel)
+            return kernel
         if self.bandwidth is None:
             raise QueryError(f"kernel '{kernel}' needs a bandwidth", "pass bandwidth=0.05, in widths of the bounds")
         return radial.named(schema, columns, kernel or radial.EUCLIDEAN, self.bandwidth)

@@ -98,19 +98,18 @@ class GridTable:
 
 def grid_tables(released: ReleasedSketch) -> list[GridTable]:
     """Levels of the grids of the most columns, coarse first; of a level that several parts hold the least noisy one."""
-    parts = [part for part in released.parts if isinstance(part.map, BoundGrid)]
+    parts = list(released.parts_with(BoundGrid))
     if not parts:
         raise QueryError("this release holds no grid", "use Recipe.synthetic, or add Part(Grid(…), share=…)")
-    columns = max((part.map.columns for part in parts), key=len)
+    columns = max((grid.columns for _, grid in parts), key=len)
     found: dict[int, GridTable] = {}
-    for part in parts:
-        if part.map.columns != columns:
+    for part, grid in parts:
+        if grid.columns != columns:
             continue
-        assert isinstance(part.map, BoundGrid)
-        for position in range(len(part.map.levels)):
-            each = part.map.size // len(part.map.levels)
+        for position in range(len(grid.levels)):
+            each = grid.size // len(grid.levels)
             sums = part.sums[position * each : (position + 1) * each]
-            table = GridTable(released.schema, part.map, position, sums, part.noise_variance)
+            table = GridTable(released.schema, grid, position, sums, part.noise_variance)
             other = found.get(table.level)
             if other is None or table.noise_variance / table.rows < other.noise_variance / other.rows:
                 found[table.level] = table

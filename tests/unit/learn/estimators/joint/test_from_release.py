@@ -66,7 +66,7 @@ def test_contrasts_are_read_as_contrasts() -> None:
     release = released(dps.Budget(0.5), contrasts=True)
     parts = product_parts(release)
     assert parts is not None
-    sums = noisy_sums(release, *parts)
+    sums = noisy_sums(release, parts)
     assert (sums.halved, sums.totals()) == (True, [None] * 3)
     assert {table.shape for table in sums.tables.values()} == {(1, 1)}
     rows = table()

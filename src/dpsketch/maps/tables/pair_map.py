@@ -1,0 +1,51 @@
+"""What pair tables and contrasts have in common: pairs of columns, and the marginals that they are read with."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from dpsketch.maps.base import BoundMap, Sums
+from dpsketch.maps.tables.cells import Cells
+from dpsketch.maps.tables.marginals import BoundMarginals
+from dpsketch.numerics.arrays import Floats
+
+Groups = tuple[tuple[int, ...], ...]
+
+
+class PairMap(BoundMap):
+    """A map with a table, or a single number, for each of `pairs`, over groups of the cells of its columns."""
+
+    pairs: tuple[tuple[str, str], ...]
+    cells: tuple[Cells, ...]
+    bins: int
+    halved: bool = False  # whether a pair has its contrast in place of its table
+    separates_points = True
+    sparse = True
+
+    @property
+    @abstractmethod
+    def groups_of_cells(self) -> Groups:
+        """For each column, the group of each of its cells."""
+
+    @abstractmethod
+    def pair_table(self, sums: Sums, pair: int) -> Floats:
+        """The table of a pair, given by its index, from the sums; its contrast as a table of one cell."""
+
+    def marginals_in(self, maps: Sequence[BoundMap]) -> tuple[int, BoundMarginals] | None:
+        """The first marginals among `maps` that have the cells of these pairs, or cells that those divide, with their
+        index.
+        """
+        for index, bound in enumerate(maps):
+            if not isinstance(bound, BoundMarginals) or not set(self.columns) <= set(bound.columns):
+                continue
+            if self.bins % bound.description.bins == 0:
+                return index, bound
+        return None
+
+    def read_as_tables(self, maps: Sequence[BoundMap]) -> bool:
+        return self.marginals_in(maps) is not None
+
+    def noise_coordinates(self, maps: Sequence[BoundMap]) -> int:
+        """None beside marginals: what the noise does to the joint fit follows from fits to new noise."""
+        return 0 if self.read_as_tables(maps) else self.size
