@@ -8,13 +8,14 @@ from math import inf
 
 import numpy as np
 
-from dpsketch.calibration import calibrated, noise_variances
+from dpsketch.calibration import noise_variances
 from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.maps.grouped import BoundGrouped
 from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.maps.tables.count import BoundCount
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Mechanism, Noise
+from dpsketch.recipe.part_noises import calibrated
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema

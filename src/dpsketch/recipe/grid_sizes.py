@@ -8,7 +8,7 @@ from math import ceil, exp, log, log2, prod, sqrt
 
 from dpsketch.maps.tables.grid import Grid
 from dpsketch.privacy.budget import Budget
-from dpsketch.recipe.sizes import counter_noise
+from dpsketch.recipe.sizes import schema_counter_noise
 from dpsketch.schema.columns import Column
 from dpsketch.schema.schema import Schema
 
@@ -91,7 +91,7 @@ def every_cell(columns: Sequence[Column], level: int) -> float:
 
 def counter_deviation(schema: Schema, budget: Budget, grid: Grid, share: float = GRID_SHARE) -> float:
     """The standard deviation of the noise of an estimate, the mean of K rows."""
-    return counter_noise(schema, budget, grid.rows * len(grid.levels), share, signed=True) / sqrt(grid.rows)
+    return schema_counter_noise(schema, budget, grid.rows * len(grid.levels), share, signed=True) / sqrt(grid.rows)
 
 
 def suits_grid(schema: Schema, columns: Sequence[Column], rows: int, budget: Budget) -> bool:

@@ -111,10 +111,10 @@ def _with_marginals(schema: Schema, budget: Budget, bins: int, rest: Shares, hal
     separate = any(column.numeric for column in schema.scalars)
     if not separate:
         marginals, together = MARGINALS_SHARE, PAIRS_SHARE
-    elif budget.delta or budget.rho is not None:
-        marginals, together = GAUSSIAN_SHARES
-    else:
+    elif budget.pure or not budget.private:
         marginals, together = CONTRAST_SHARES if halved else PURE_SHARES
+    else:
+        marginals, together = GAUSSIAN_SHARES
     parts: Shares = [(Count(), 0.03), (Marginals(bins=bins, totals=not separate), marginals)]
     parts += [(each, round(part * together, 4)) for each, part in rest]
     return [*parts, (Totals(), TOTALS_SHARE)] if separate else parts
@@ -335,11 +335,10 @@ def hashed_linear(schema: Schema, target: str, rows: int, budget: Budget, column
         raise RecipeError(
             f"Recipe.hashed_linear needs columns other than the target '{target}'", "name them, without it"
         )
-    pure = budget.private and budget.rho is None and not budget.delta
     hashed = (*names, target) if column.numeric else names
     race = Race(
         hashed,
-        HASHED_LINEAR_ROWS // 10 if pure else HASHED_LINEAR_ROWS,
+        HASHED_LINEAR_ROWS // 10 if budget.pure else HASHED_LINEAR_ROWS,
         1 << HASHED_LINEAR_BITS,
         hash=InnerProduct(HASHED_LINEAR_BITS),
         embedding=with_one(len(hashed)),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import ceil, comb, log2, pi, sqrt
 
 import numpy as np
 
+from dpsketch.calibration import affordable, count_and_sums, counter_noise
 from dpsketch.errors import RecipeError
 from dpsketch.maps.tables.cells import cells_of
 from dpsketch.maps.tables.pairs import MOST_PAIRS
 from dpsketch.privacy.budget import Budget
-from dpsketch.privacy.mechanisms import disc_variance
 from dpsketch.schema.columns import Column, Integer
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
@@ -70,7 +70,8 @@ def pair_sizes(rows: int, budget: Budget, columns: int) -> tuple[int, int | None
     every = comb(columns, 2)
     if columns <= FEW_COLUMNS or not budget.private:
         return bins, None
-    supported = max(columns - 1, int(_supported_pairs(PAIR_SD * rows, budget)))
+    share = PURE_SHARES[1] if budget.pure else GAUSSIAN_SHARES[1]
+    supported = max(columns - 1, int(affordable((PAIR_SD * rows) ** 2, budget, share=share, pure=sqrt(2))))
     return bins, None if supported >= every else supported
 
 
@@ -81,23 +82,9 @@ def suits_contrasts(schema: Schema, rows: int, budget: Budget, pairs: int) -> bo
 
     Source: docs/decisions/009-contrasts-where-tables-drown.md.
     """
-    if budget.delta or budget.rho is not None or not budget.private:
+    if not budget.pure:
         return False
-    return counter_noise(schema, budget, pairs, PURE_SHARES[1]) > CONTRAST_SD * rows
-
-
-def _supported_pairs(deviation: float, budget: Budget) -> float:
-    """How many pair tables can have noise of this standard deviation in each cell: Laplace or Gaussian, the better."""
-    from dpsketch.privacy.analytic_gaussian import gaussian_deviation
-
-    share = GAUSSIAN_SHARES[1] if budget.delta or budget.rho is not None else PURE_SHARES[1]
-    if budget.rho is not None:
-        return deviation**2 * 2 * share * budget.rho
-    laplace = deviation * share * budget.strength / sqrt(2)
-    if not budget.delta:
-        return laplace
-    single = gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1)  # of one table with all of the budget
-    return max(laplace, share * (deviation / single) ** 2)
+    return schema_counter_noise(schema, budget, pairs, PURE_SHARES[1]) > CONTRAST_SD * rows
 
 
 def whole_number_bins(schema: Schema) -> int:
@@ -155,20 +142,13 @@ def cluster_frequencies(schema: Schema, rows: int, budget: Budget, clusters: int
     Under pure ε the noise of a sum grows with their number, so that more only lose; Gaussian noise grows with its root,
     so that more than these gain little. Source: RESEARCH "Clusters, mixtures, PCA"; compressive §6.6 for the least.
     """
-    from dpsketch.privacy.analytic_gaussian import gaussian_deviation
-
     least, most = (factor * clusters * columns for factor in (LEAST_FREQUENCIES, MOST_FREQUENCIES))
     if not budget.private:
         return most
     together = schema.rows_per_unit or 1
     if schema.relation is Relation.REPLACE_ONE:
         together *= 2
-    wanted = NOISE * budget.strength / together * sqrt(rows / 2)
-    if budget.rho is not None:
-        wanted = NOISE**2 * budget.rho * rows / together**2
-    elif budget.delta:
-        single = gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1)
-        wanted = max(wanted, NOISE**2 * rows / 2 / (single * together) ** 2)
+    wanted = affordable(NOISE**2 * rows / 2, budget, together=together, pure=1.0)  # discs under pure ε
     return int(min(max(wanted, least), most))
 
 
@@ -183,7 +163,7 @@ def cluster_bins(schema: Schema, rows: int, budget: Budget, clusters: int, colum
     h^(d+2) = d/2 · k^(1−2/d) · v/n². The coarser table knows much better which parts of the space are empty.
     Source: docs/clusters.md, where it was measured on made-up tables.
     """
-    noise = (counter_noise(schema, budget, share=CLUSTER_SHARES[1]) / rows) ** 2
+    noise = (schema_counter_noise(schema, budget, share=CLUSTER_SHARES[1]) / rows) ** 2
     width = (columns / 2 * clusters ** (1 - 2 / columns) * noise) ** (1 / (columns + 2))
     most = int(log2(min(MOST_CLUSTER_CELLS ** (1 / columns), MOST_TABLE_BINS)))
     least = ceil(log2(CELLS_OF_A_CLUSTER * clusters ** (1 / columns)))
@@ -208,28 +188,11 @@ def count_share(schema: Schema, rows: int, budget: Budget, frequencies: int) -> 
         return LEAST_COUNT_SHARE
     unit = ((schema.rows_per_unit or 1) / rows) ** 2
     found: list[tuple[float, float]] = []
-    for count, sums, squares in _noises(budget, frequencies):
+    for count, sums, squares in count_and_sums(budget, frequencies):
         share = 1 - sums_share(count * unit, 1.0, sums * unit, squares)
         power = 1 if squares else 2
         found.append(((1 + count * unit / share**power) * (1 + sums * unit / (1 - share) ** power), share))
     return max(round(min(found)[1], 4), LEAST_COUNT_SHARE)
-
-
-def _noises(budget: Budget, frequencies: int) -> Iterator[tuple[float, float, bool]]:
-    """Variance of a count, energy of the noise of m Fourier sums over m, each with all of the budget, and whether
-    shares divide its square: for every pair of noises that a release may choose.
-    """
-    from dpsketch.privacy.analytic_gaussian import gaussian_deviation
-
-    if budget.rho is not None:
-        yield 0.5 / budget.rho, frequencies / budget.rho, True
-        return
-    laplace, disc = 2 / budget.strength**2, 2 * disc_variance(frequencies, 1 / budget.strength)
-    yield laplace, disc, False
-    if budget.delta:
-        single = gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1) ** 2
-        yield laplace, 2 * frequencies * single, False  # σ falls with ε about as a Laplace scale does
-        yield single, 2 * frequencies * single, True
 
 
 def sums_share(count: float, rest: float, noise: float, squares: bool = False) -> float:
@@ -268,7 +231,7 @@ def pca_directions(rows: int, budget: Budget, columns: int, n_components: int) -
     in noise. Gaussian noise of second moments does not grow with their number: they are always better.
     Source: RESEARCH "Clusters, mixtures, PCA"; docs/models.md has the measurements.
     """
-    if budget.delta or budget.rho is not None or not budget.private:
+    if not budget.pure:
         return None
     noise = sqrt(2) * columns**1.5 / (rows * budget.strength)
     if columns < 8 * n_components or not 0.02 < noise < 5:
@@ -288,18 +251,18 @@ def race_rows(schema: Schema, rows: int, budget: Budget, columns: int, corrected
     twelve columns fewer, in proportion, as records lie farther apart. Corrected counters need fewer.
     Source: RESEARCH "Kernel densities (race)"; docs/densities.md.
     """
-    if budget.delta or budget.rho is not None or not budget.private:
+    if not budget.pure:
         return MOST_RACE_ROWS if corrected else MOST_GAUSSIAN_RACE_ROWS
-    single = sqrt(2) / counter_noise(schema, budget)
+    single = sqrt(2) / schema_counter_noise(schema, budget)
     share = 0.006 * min(1, 8 / columns) if corrected else 0.014 * min(1, 12 / columns)
     return int(min(max(share * rows * single, LEAST_RACE_ROWS), MOST_RACE_ROWS))
 
 
 def graph_rows(schema: Schema, rows: int, budget: Budget) -> int:
     """As `race_rows` for Jaccard densities of neighbour sets: few sets are alike, so fewer rows under pure ε."""
-    if budget.delta or budget.rho is not None or not budget.private:
+    if not budget.pure:
         return MOST_GRAPH_ROWS
-    single = sqrt(2) / counter_noise(schema, budget)
+    single = sqrt(2) / schema_counter_noise(schema, budget)
     return int(min(max(0.0006 * rows * single, LEAST_RACE_ROWS), MOST_PURE_GRAPH_ROWS))
 
 
@@ -307,7 +270,7 @@ def race_error(
     schema: Schema, rows: int, budget: Budget, table_rows: int, density: float, corrected: bool = False
 ) -> float:
     """Predicted relative error of a density from `table_rows` rows of hashed counters."""
-    noise = counter_noise(schema, budget, table_rows) / sqrt(table_rows)
+    noise = schema_counter_noise(schema, budget, table_rows) / sqrt(table_rows)
     one = CORRECTED_ROW_ERROR if corrected else ROW_ERROR
     return sqrt(one**2 / table_rows + (noise / (rows * density)) ** 2)
 
@@ -332,7 +295,7 @@ def table_bins(
     Cells h bandwidths wide have an error of CELL_ERROR·h from records' places in them, and noise in proportion to
     h^(−d/2): the best h balances the two for a typical density.
     """
-    columns, noise = len(spans), counter_noise(schema, budget)
+    columns, noise = len(spans), schema_counter_noise(schema, budget)
     noise = noise**2 * table_noise(spans) / (rows * density) ** 2
     width = (columns * noise / (2 * CELL_ERROR**2)) ** (1 / (columns + 2))
     most = min(int(MOST_TABLE_CELLS ** (1 / columns)) - 3, MOST_TABLE_BINS)
@@ -350,33 +313,20 @@ def classifier_sizes(schema: Schema, rows: int, budget: Budget, classes: int, sh
     """
     if not budget.private:
         return GAUSSIAN_ROWS, MOST_BITS
-    if budget.rho is None and not budget.delta:
+    if budget.pure:
         least, most = PURE_ROWS
         tables = int(min(max(round(most * budget.strength**0.3), least), 2 * most))
     else:
         tables = GAUSSIAN_ROWS
-    signal = rows / classes / counter_noise(schema, budget, tables, share)
+    signal = rows / classes / schema_counter_noise(schema, budget, tables, share)
     bits = int(min(max(round(log2(max(signal**2 / STANDING_OUT, 1.0))), LEAST_BITS), MOST_BITS))
     if tables == GAUSSIAN_ROWS and bits < MOST_BITS:
         tables *= 2  # in noise log-odds are nearly linear in the counters, and more of them cost nothing
     return tables, bits
 
 
-def counter_noise(schema: Schema, budget: Budget, tables: int = 1, share: float = 1.0, signed: bool = False) -> float:
-    """The standard deviation of the noise of one counter, of which a record changes one in each of `tables` by 1, or by
-    1 or −1 if `signed`: Laplace or Gaussian, the smaller.
-    """
-    from dpsketch.privacy.analytic_gaussian import gaussian_deviation
-
-    if not budget.private:
-        return 0.0
-    together, most, square = schema.rows_per_unit or 1, 1, 1
-    if schema.relation is Relation.REPLACE_ONE:
-        most, square = 2, 4 if signed else 2
-    if budget.rho is not None:
-        return together * sqrt(square * tables / (2 * share * budget.rho))
-    laplace = sqrt(2) * together * most * tables / (share * budget.strength)
-    if not budget.delta:
-        return laplace
-    single = gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1)
-    return min(laplace, single * together * sqrt(square * tables / share))
+def schema_counter_noise(
+    schema: Schema, budget: Budget, tables: int = 1, share: float = 1.0, signed: bool = False
+) -> float:
+    """`calibration.counter_noise` for a schema's unit and relation."""
+    return counter_noise(budget, schema.rows_per_unit or 1, schema.relation, tables, share, signed)

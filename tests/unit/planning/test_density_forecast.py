@@ -11,7 +11,7 @@ from dpsketch.engines.graph import graph_schema, neighbour_sets
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap
 from dpsketch.planning.task_forecast import made_up_columns
-from dpsketch.recipe.sizes import counter_noise, graph_rows, race_rows, table_bins
+from dpsketch.recipe.sizes import graph_rows, race_rows, schema_counter_noise, table_bins
 
 
 def chosen(recipe: dps.Recipe) -> FeatureMap:
@@ -57,7 +57,9 @@ def test_rows_of_counters_follow_the_noise() -> None:
             "columns": {"x": {"kind": "number", "lower": 0, "upper": 1}},
         }
     )
-    assert counter_noise(units, dps.Budget(1.0)) == pytest.approx(10 * counter_noise(schema, dps.Budget(1.0)))
+    assert schema_counter_noise(units, dps.Budget(1.0)) == pytest.approx(
+        10 * schema_counter_noise(schema, dps.Budget(1.0))
+    )
     assert race_rows(units, 100_000, dps.Budget(1.0), 1) == 140
 
 

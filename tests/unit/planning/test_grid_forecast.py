@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch.calibration import calibrated, noise_variance
+from dpsketch.calibration import noise_variance
 from dpsketch.errors import RecipeError
 from dpsketch.planning.task_forecast import made_up_columns
 from dpsketch.recipe.grid_sizes import counter_deviation, grid_error
+from dpsketch.recipe.part_noises import calibrated
 
 
 def test_more_rows_mean_finer_cells_and_less_error() -> None:

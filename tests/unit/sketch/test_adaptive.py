@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 import dpsketch as dps
 from conftest import mixed_table
-from dpsketch import calibration as calibration_module
-from dpsketch.calibration import noise_variance, promised
+from dpsketch.calibration import noise_variance
 from dpsketch.errors import FileError, MergeError, RecipeError
 from dpsketch.maps.tables.cells import EVERY_CODE, cells_of
 from dpsketch.maps.tables.contrasts import BoundContrasts, PairMap, shown_of
 from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.privacy.events import Mechanism
+from dpsketch.recipe import part_noises
+from dpsketch.recipe.part_noises import promised
 from dpsketch.schema.columns import MISSING, Integer, Number
 from dpsketch.schema.relation import Relation
 from dpsketch.sketch import release as release_module
@@ -219,7 +220,7 @@ def test_noise_for_fewer_contrasts_than_are_shown_is_not_released(
     few = shown_of(dps.Pairs(bins=16, pool=True, contrasts=True, most=4).bind(schema))
     tables = dps.Pairs(bins=16, pairs=[("age", "sex")]).bind(schema)
     for wrong, budget in ((few, BUDGETS[2]), (tables, BUDGETS[0])):
-        monkeypatch.setattr(calibration_module, "shown_of", lambda bound, wrong=wrong: wrong)
+        monkeypatch.setattr(part_noises, "shown_of", lambda bound, wrong=wrong: wrong)
         with pytest.raises(RuntimeError, match="a bug: the noise is not that of what"):
             released(raw, budget)
 

@@ -11,7 +11,7 @@ import dpsketch as dps
 from dpsketch.errors import FitWarning, QueryError, RecipeError
 from dpsketch.learn.models.class_tables import log_odds, shared_evidence, slope
 from dpsketch.maps.hashed.ramps import ramps
-from dpsketch.recipe.sizes import classifier_sizes, counter_noise
+from dpsketch.recipe.sizes import classifier_sizes, schema_counter_noise
 
 ROWS = 20_000
 SCHEMA = dps.Schema.from_dict(
@@ -204,13 +204,13 @@ def test_sizes_follow_public_numbers() -> None:
     assert classifier_sizes(SCHEMA, 60_000, BUDGET, 10, 0.97) == (200, 8)
     assert classifier_sizes(SCHEMA, 20_000, dps.Budget(1.0), 2, 0.97) == (40, 9)
     assert classifier_sizes(SCHEMA, 20_000, dps.Budget(0.1), 2, 0.97)[0] == 20
-    assert counter_noise(SCHEMA, dps.Budget(1.0), 10, 0.5) == pytest.approx(np.sqrt(2) * 20)
+    assert schema_counter_noise(SCHEMA, dps.Budget(1.0), 10, 0.5) == pytest.approx(np.sqrt(2) * 20)
 
 
 def test_the_predicted_noise_is_the_release_s(view: dps.View) -> None:
     part = view.released.parts[1]
     tables = part.map.inner.rows  # type: ignore[attr-defined]
-    assert np.sqrt(part.noise_variance) == pytest.approx(counter_noise(SCHEMA, BUDGET, tables, 0.97), rel=0.03)
+    assert np.sqrt(part.noise_variance) == pytest.approx(schema_counter_noise(SCHEMA, BUDGET, tables, 0.97), rel=0.03)
 
 
 def test_what_cannot_be_is_refused(view: dps.View) -> None:
