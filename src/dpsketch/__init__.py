@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from dpsketch.maps.tables.marginals import Marginals
     from dpsketch.maps.tables.pairs import Pairs
     from dpsketch.maps.tables.totals import Totals
-    from dpsketch.planning.density_forecast import density_plan
     from dpsketch.planning.forecast import plan
-    from dpsketch.planning.grid_forecast import plan_grid
     from dpsketch.planning.task_forecast import plan_task
     from dpsketch.privacy.budget import Budget
     from dpsketch.recipe.recipe import Only, Part, Recipe, RowSampling
+    from dpsketch.recipe.tasks.density_task import density_plan
+    from dpsketch.recipe.tasks.synthetic_task import plan_grid
     from dpsketch.schema.schema import Schema
     from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.release import release
@@ -168,7 +168,7 @@ _HOMES = {
     "Totals": "maps.tables.totals",
     "View": "learn.view",
     "accumulate": "engines.local",
-    "density_plan": "planning.density_forecast",
+    "density_plan": "recipe.tasks.density_task",
     "find_modes": "learn.models.density.modes",
     "fit_embedding": "engines.fit_embedding",
     "fit_loss": "learn.models.losses",
@@ -176,7 +176,7 @@ _HOMES = {
     "load_model": "learn.saved",
     "open": "learn.view",
     "plan": "planning.forecast",
-    "plan_grid": "planning.grid_forecast",
+    "plan_grid": "recipe.tasks.synthetic_task",
     "plan_task": "planning.task_forecast",
     "release": "sketch.release",
     "save_model": "learn.saved",

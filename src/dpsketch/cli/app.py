@@ -248,7 +248,7 @@ def graph(
     from dpsketch.maps.hashed.hashes import MinHash
     from dpsketch.maps.hashed.race import Race
     from dpsketch.recipe.recipe import Part, Recipe
-    from dpsketch.recipe.sizes import graph_rows
+    from dpsketch.recipe.tasks.graph_task import graph_rows
     from dpsketch.schema.schema import Schema
     from dpsketch.sketch.release import planned
 
