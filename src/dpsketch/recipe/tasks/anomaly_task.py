@@ -12,11 +12,7 @@ from dpsketch.maps.hashed.race import Race
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks import density_task
 from dpsketch.recipe.tasks.general_task import general_of
-from dpsketch.recipe.tasks.task import (
-    MOST_TABLE_COLUMNS,
-    Shares,
-    Task,
-)
+from dpsketch.recipe.tasks.task import MOST_TABLE_COLUMNS, Shares, Task
 from dpsketch.schema.schema import Schema
 
 # Measured on the benchmark's anomaly tables: docs/densities.md.

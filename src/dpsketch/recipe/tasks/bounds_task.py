@@ -8,10 +8,7 @@ from typing import Any
 from dpsketch.maps.tables.marginals import Marginals
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.recipe import Part, Recipe
-from dpsketch.recipe.tasks.task import (
-    Task,
-    number_columns,
-)
+from dpsketch.recipe.tasks.task import Task, number_columns
 from dpsketch.schema.schema import Schema
 
 

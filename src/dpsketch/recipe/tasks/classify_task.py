@@ -13,11 +13,7 @@ from dpsketch.maps.hashed.race import Race
 from dpsketch.maps.hashed.ramps import ramps
 from dpsketch.maps.tables.count import Count
 from dpsketch.privacy.budget import Budget
-from dpsketch.recipe.tasks.task import (
-    Shares,
-    Task,
-    schema_counter_noise,
-)
+from dpsketch.recipe.tasks.task import Shares, Task, schema_counter_noise
 from dpsketch.schema.columns import Boolean, Category, Integer
 from dpsketch.schema.schema import Schema
 

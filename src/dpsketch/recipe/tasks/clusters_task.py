@@ -46,12 +46,7 @@ class Clusters(Task):
     parameter = "n_clusters"
 
     def parts(
-        self,
-        schema: Schema,
-        rows: int,
-        budget: Budget,
-        n_clusters: int = 8,
-        columns: Sequence[str] | None = None,
+        self, schema: Schema, rows: int, budget: Budget, n_clusters: int = 8, columns: Sequence[str] | None = None
     ) -> Shares:
         check_whole("Recipe.clusters", "n_clusters", n_clusters, 1, 10_000)
         names = check_columns("Recipe.clusters", columns)

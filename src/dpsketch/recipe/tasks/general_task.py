@@ -16,12 +16,7 @@ from dpsketch.maps.tables.marginals import Marginals
 from dpsketch.maps.tables.pairs import MOST_PAIRS, Pairs
 from dpsketch.maps.tables.totals import Totals
 from dpsketch.privacy.budget import Budget
-from dpsketch.recipe.tasks.task import (
-    Shares,
-    Task,
-    marginal_bins,
-    schema_counter_noise,
-)
+from dpsketch.recipe.tasks.task import Shares, Task, marginal_bins, schema_counter_noise
 from dpsketch.schema.columns import Column, Integer
 from dpsketch.schema.schema import Schema
 

@@ -10,11 +10,7 @@ from dpsketch.maps.hashed.hashes import MinHash
 from dpsketch.maps.hashed.race import Race
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks.density_task import LEAST_RACE_ROWS
-from dpsketch.recipe.tasks.task import (
-    Shares,
-    Task,
-    schema_counter_noise,
-)
+from dpsketch.recipe.tasks.task import Shares, Task, schema_counter_noise
 from dpsketch.schema.schema import Schema
 
 GRAPH_RACE_WIDTH = 100_000  # counters a row: by hand

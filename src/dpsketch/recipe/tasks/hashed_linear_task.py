@@ -11,10 +11,7 @@ from dpsketch.maps.hashed.hashes import InnerProduct
 from dpsketch.maps.hashed.race import Race
 from dpsketch.maps.hashed.ramps import with_one
 from dpsketch.privacy.budget import Budget
-from dpsketch.recipe.tasks.task import (
-    Shares,
-    Task,
-)
+from dpsketch.recipe.tasks.task import Shares, Task
 from dpsketch.schema.columns import Boolean, Category, Datetime
 from dpsketch.schema.schema import Schema
 

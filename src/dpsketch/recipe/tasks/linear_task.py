@@ -10,10 +10,7 @@ from dpsketch.maps.base import check_columns
 from dpsketch.maps.moments.second_moments import SecondMoments
 from dpsketch.maps.tables.count import Count
 from dpsketch.privacy.budget import Budget
-from dpsketch.recipe.tasks.task import (
-    Shares,
-    Task,
-)
+from dpsketch.recipe.tasks.task import Shares, Task
 from dpsketch.schema.columns import Datetime
 from dpsketch.schema.schema import Schema
 

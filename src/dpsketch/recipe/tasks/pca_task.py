@@ -13,11 +13,7 @@ from dpsketch.maps.tables.count import Count
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.noise_to_signal import SumsNoise
 from dpsketch.recipe.tasks.ratio import GOOD, RatioPrediction, ratio_prediction
-from dpsketch.recipe.tasks.task import (
-    Shares,
-    Task,
-    whole_number,
-)
+from dpsketch.recipe.tasks.task import Shares, Task, whole_number
 from dpsketch.schema.columns import Datetime
 from dpsketch.schema.schema import Schema
 

@@ -14,9 +14,7 @@ from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.count_share import sums_share
 from dpsketch.recipe.noise_to_signal import NoiseToSignal, SumsNoise
 from dpsketch.recipe.recipe import Recipe, RowSampling, declared_rows
-from dpsketch.recipe.tasks.task import (
-    Prediction,
-)
+from dpsketch.recipe.tasks.task import Prediction
 
 GOOD = 1e-3  # of NSR_max = GOOD·m/(k·d), and the share of variance that components may lose: compressive sec. 6.4
 _HALVINGS = 12

@@ -13,12 +13,7 @@ from dpsketch.maps.tables.count import Count
 from dpsketch.maps.tables.grid import Grid
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks.general_task import general_of
-from dpsketch.recipe.tasks.task import (
-    Prediction,
-    Shares,
-    Task,
-    schema_counter_noise,
-)
+from dpsketch.recipe.tasks.task import Prediction, Shares, Task, schema_counter_noise
 from dpsketch.schema.columns import Column
 from dpsketch.schema.schema import Schema
 
