@@ -14,9 +14,11 @@ import dpsketch as dps
 from dpsketch.encoding.arrow import encode
 from dpsketch.maps.tables.count import BoundCount
 from dpsketch.numerics.arrays import Floats
-from dpsketch.planning.noise_to_signal import POPULATION, RECORDS, SumsNoise
-from dpsketch.planning.task_forecast import best_sums_share, made_up_columns, plan_task, plot_region
+from dpsketch.planning.task_forecast import made_up_columns, plot_region
+from dpsketch.recipe.noise_to_signal import POPULATION, RECORDS, SumsNoise
 from dpsketch.recipe.recipe import Part, Recipe, RowSampling
+from dpsketch.recipe.tasks.clusters_task import TASK as CLUSTERS
+from dpsketch.recipe.tasks.ratio import best_sums_share
 from dpsketch.schema.schema import Schema
 
 GOAL = 0.10
@@ -165,12 +167,12 @@ def _regions(folder: Path) -> Iterator[str]:
     """Acceptable rows and ε beside the paper's rule n >= √2000·kd/ε, which leaves the constants of the noise out."""
     schema = made_up_columns(8)
     for rows in (10**4, 10**5, 10**6):
-        plan = plan_task(schema, "kmeans", 4, rows, dps.Budget(1.0))
+        plan = CLUSTERS.predict(schema, n_clusters=4, rows=rows, budget=dps.Budget(1.0))
         yield (
             f"k-means k=4 d=8 n={rows:g}: acceptable from ε = {plan.epsilon_needed:g} on; the paper's rule "
             f"{np.sqrt(2000) * 32 / rows:.2g}"
         )
-    plot_region(plan_task(schema, "kmeans", 4, 10**5, dps.Budget(0.1)), schema, folder / "region.png")
+    plot_region(CLUSTERS.predict(schema, n_clusters=4, rows=10**5, budget=dps.Budget(0.1)), folder / "region.png")
 
 
 def _figure_6(path: Path) -> None:

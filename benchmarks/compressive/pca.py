@@ -115,7 +115,9 @@ def run(data: Data, epsilon: float, delta: float, runs: int, of: str = "second_m
     """`other`: the map that the recipe did not choose."""
     budget = dps.Budget(epsilon, delta)
     rows = data.schema.rows
-    recipe = Recipe.pca(data.schema, rows, budget, COMPONENTS, data.columns, data.radius, of)
+    recipe = Recipe.pca(
+        data.schema, rows=rows, budget=budget, n_components=COMPONENTS, columns=data.columns, radius=data.radius, of=of
+    )
     if other:
         recipe = _other(recipe)
     exact = data.moments(of)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import dpsketch as dps
 from dpsketch.encoding.arrow import encode
 from dpsketch.numerics.arrays import Floats
-from dpsketch.planning.noise_to_signal import SumsNoise
+from dpsketch.recipe.noise_to_signal import SumsNoise
 from dpsketch.recipe.recipe import Part, Recipe
 from dpsketch.schema.schema import Schema
 

@@ -15,7 +15,7 @@ from benchmarks.data import DATA
 from benchmarks.m2m import environments
 from dpsketch.learn.models.clusters.places import Places
 from dpsketch.numerics.arrays import Floats
-from dpsketch.recipe.sizes import MOST_TABLE_COLUMNS
+from dpsketch.recipe.tasks.task import MOST_TABLE_COLUMNS
 
 BUDGETS = ((1.0, 0.0), (0.1, 0.0), (0.1, 1e-6))
 
@@ -55,7 +55,7 @@ def _table(real: Real, options: Options, say: Say) -> None:
     sketches = Sketches(table, schema)
     for epsilon, delta in BUDGETS:
         budget = dps.Budget(epsilon, delta)
-        recipe = dps.Recipe.clusters(schema, schema.rows, budget, real.clusters, names)
+        recipe = dps.Recipe.clusters(schema, rows=schema.rows, budget=budget, n_clusters=real.clusters, columns=names)
         errors, seconds, qualities = [], [], []
         for _ in range(options.runs):
             view = sketches.view(recipe, budget)
@@ -71,7 +71,7 @@ def _table(real: Real, options: Options, say: Say) -> None:
         say(f"    {recipe_text(recipe, view)}, {fit}{np.median(seconds):.1f} s")
         if len(names) > MOST_TABLE_COLUMNS:
             only = replace(schema, columns=tuple(schema.column(name) for name in names))
-            general = dps.Recipe.general(only, schema.rows, budget)
+            general = dps.Recipe.general(only, rows=schema.rows, budget=budget)
             views = [Sketches(table, only).view(general, budget) for _ in range(options.runs)]
             errors = [error_of(points, fitted(dps.KMeans(real.clusters), view)[0]._centres) / least for view in views]
             say(at_most(f"  ours {budget_text(epsilon, delta)}, of a general release", errors, goal))

@@ -72,7 +72,7 @@ def _study(kind: str, clusters: int, dimension: int, options: Options, say: Say)
         sketches = Sketches(table_of(points), number_schema(dimension, ROWS, mixture.low, mixture.high))
         for epsilon, delta in BUDGETS:
             budget = dps.Budget(epsilon, delta)
-            recipe = dps.Recipe.clusters(sketches.schema, ROWS, budget, clusters)
+            recipe = dps.Recipe.clusters(sketches.schema, rows=ROWS, budget=budget, n_clusters=clusters)
             view = sketches.view(recipe, budget)
             texts[epsilon, delta] = recipe_text(recipe, view)
             figures = found[epsilon, delta]

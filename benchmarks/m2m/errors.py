@@ -65,7 +65,7 @@ class Errors:
 def measure(name: str, epsilon: float, delta: float, seed: int) -> Errors:
     table, budget = load(name), dps.Budget(epsilon, delta)
     study = Study(table, (seed, 1))
-    released, _ = released_by(table, dps.Recipe.general(table.schema, table.declared_rows, budget), budget)
+    released, _ = released_by(table, dps.Recipe.general(table.schema, rows=table.declared_rows, budget=budget), budget)
     estimator = ProductEstimator(table.schema, ReleaseNoise(released), fit_released(released))
     rows = [_row(estimator, table.schema, where(question)) for question in study.at_quantiles]
     found = np.array(rows)

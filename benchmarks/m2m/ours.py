@@ -53,7 +53,7 @@ class Ours:
 
     def __init__(self, table: Table, budget: dps.Budget) -> None:
         self.table = table
-        recipe = dps.Recipe.general(table.schema, table.declared_rows, budget)
+        recipe = dps.Recipe.general(table.schema, rows=table.declared_rows, budget=budget)
         release, before = released_by(table, recipe, budget)
         start = time.process_time()
         self._view = dps.View(release)

@@ -69,15 +69,15 @@ if TYPE_CHECKING:
     from dpsketch.maps.tables.marginals import Marginals as Marginals
     from dpsketch.maps.tables.pairs import Pairs as Pairs
     from dpsketch.maps.tables.totals import Totals as Totals
-    from dpsketch.planning.density_forecast import density_plan as density_plan
     from dpsketch.planning.forecast import plan as plan
-    from dpsketch.planning.grid_forecast import plan_grid as plan_grid
     from dpsketch.planning.task_forecast import plan_task as plan_task
     from dpsketch.privacy.budget import Budget as Budget
     from dpsketch.recipe.recipe import Only as Only
     from dpsketch.recipe.recipe import Part as Part
     from dpsketch.recipe.recipe import Recipe as Recipe
     from dpsketch.recipe.recipe import RowSampling as RowSampling
+    from dpsketch.recipe.tasks.density_task import density_plan as density_plan
+    from dpsketch.recipe.tasks.synthetic_task import plan_grid as plan_grid
     from dpsketch.schema.schema import Schema as Schema
     from dpsketch.sketch.raw import RawSketch as RawSketch
     from dpsketch.sketch.release import release as release

@@ -18,7 +18,6 @@ import numpy as np
 from scipy.special import expit, ndtr, ndtri
 from scipy.stats import beta, norm
 
-from dpsketch.calibration import calibrated, shown
 from dpsketch.encoding.records import IdSets, Records, concatenated
 from dpsketch.engines.row_sampling import kept_rows
 from dpsketch.errors import BudgetError, RecipeError
@@ -28,6 +27,7 @@ from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Release
 from dpsketch.privacy.mechanisms import MECHANISMS
+from dpsketch.recipe.part_noises import calibrated, shown
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.columns import HIGHEST, LOWEST, MISSING
 from dpsketch.schema.relation import Relation

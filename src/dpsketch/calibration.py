@@ -1,11 +1,15 @@
-"""Which noise each part of a release gets, and how much: from public numbers only."""
+"""The noise oracle: which noise each part of a release gets, and how much, from public numbers alone.
+
+`calibrate` decides for a release. The closed forms at the end ignore rounding; rules that choose sizes ask them.
+`recipe.part_noises` prepares these inputs from a schema, a recipe and its maps.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import log
+from math import log, sqrt
 
 import numpy as np
 
@@ -16,151 +20,18 @@ from dpsketch.privacy.accounting import inner_budget
 from dpsketch.privacy.analytic_gaussian import gaussian_delta, gaussian_deviation, rho_deviation
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Noise, Release
-from dpsketch.privacy.mechanisms import BY_SHAPE, MECHANISMS, Mechanism, Norm, sum_variances
-from dpsketch.recipe.recipe import Recipe
+from dpsketch.privacy.mechanisms import BY_SHAPE, MECHANISMS, Mechanism, Norm, disc_variance, sum_variances
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import Schema
 
 CHOICES = ("auto", "laplace", "gaussian")
 _NOTHING = Noise(Mechanism.LAPLACE, 0, Fraction(0))
 
 
-def calibrated(
-    schema: Schema, recipe: Recipe, maps: Sequence[BoundMap], budget: Budget, mechanism: str = "auto"
-) -> Release:
-    """The noise of every part, such that all parts together keep the budget.
-
-    Pure ε is split by shares. Gaussian parts share one squared L2 budget by their shares: together they are a single
-    Gaussian mechanism. With δ > 0 each part gets the noise that makes the geometric mean of the parts' variances least.
-    Parts that neighbouring tables cannot differ in leave their share to the others.
-    Source: docs/proofs/release.md.
-    """
-    if mechanism not in CHOICES:
-        raise BudgetError(
-            f"mechanism must be one of {', '.join(CHOICES)}, got {mechanism!r} instead", "auto takes the least noise"
-        )
-    parts = _parts(schema, recipe, shown(maps))
-    rate = amplifying_rate(schema, recipe)
-    if budget.rho is not None:
-        if mechanism == "laplace":
-            raise BudgetError("a rho budget is spent by Gaussian noise", "pass epsilon, or leave out the mechanism")
-        return Release(budget, tuple(part.gaussian_of_rho(budget.exact_rho) for part in parts), rate)
-    epsilon, delta = inner_budget(budget, rate)
-    if mechanism == "gaussian" and not delta:
-        raise BudgetError("Gaussian noise needs delta above 0", "pass --delta 1e-6, or leave out the mechanism")
-    if mechanism == "laplace":
-        noises = [part.laplace(epsilon) for part in parts]
-    elif mechanism == "gaussian":
-        noises = _mixed(parts, epsilon, delta, range(len(parts)))
-    elif delta:
-        noises = _least_noise(parts, epsilon, delta)
-    else:
-        noises = [part.pure(epsilon) for part in parts]
-    return Release(budget, tuple(noises), rate)
-
-
-def shown(maps: Sequence[BoundMap]) -> tuple[BoundMap, ...]:
-    """Maps with the sensitivities of what a release shows, which may be less than all that a raw sketch holds.
-
-    A map itself always states the sensitivity of all its sums.
-    """
-    return tuple(bound.shown() for bound in maps)
-
-
-def keeps_budget(release: Release) -> bool:
-    """Whether the noises add up to no more than the budget: a check of `calibrated` that shares none of its steps."""
-    if release.budget.rho is not None:
-        return release.rho <= release.budget.exact_rho
-    epsilon, delta = inner_budget(release.budget, release.rate)
-    pure = sum((noise.epsilon for noise in release.noises if noise.epsilon is not None), Fraction(0))
-    ratio = sum((2 * noise.rho for noise in release.noises if noise.epsilon is None), Fraction(0))
-    if ratio == 0:
-        return pure <= epsilon
-    return pure < epsilon and gaussian_delta(epsilon - pure, ratio) <= delta
-
-
-def amplifying_rate(schema: Schema, recipe: Recipe) -> Fraction | None:
-    """The rate of a sample that hides who is in it: rows or units drawn independently, one more or less."""
-    sampling = recipe.sampling
-    if sampling is None or sampling.count is not None or schema.relation is not Relation.ADD_REMOVE:
-        return None
-    return sampling.exact_rate
-
-
-def part_sensitivity(schema: Schema, recipe: Recipe, bound: BoundMap) -> Sensitivity:
-    """Exact sensitivity of a part for this schema's unit and relation, on all of the table or a part of it."""
-    bounds = [bound.sensitivity(relation, schema.rows_per_unit) for relation in _relations(schema, recipe)]
-    return Sensitivity(max(each.l1 for each in bounds), max(each.l2_squared for each in bounds))
-
-
-def part_body(schema: Schema, recipe: Recipe, bound: BoundMap) -> Body | None:
-    bodies = [bound.body(relation, schema.rows_per_unit) for relation in _relations(schema, recipe)]
-    found = [body for body in bodies if body is not None]
-    return max(found, key=lambda body: body.radius) if found else None
-
-
-def _relations(schema: Schema, recipe: Recipe) -> tuple[Relation, ...]:
-    """How the rows that are sketched may differ between neighbouring tables.
-
-    A row more may take another's place in a sample of a fixed count, and a row replaced may enter or leave a sample or
-    the kept part of the table. Source: docs/proofs/row_sampling.md.
-    """
-    sampling = recipe.sampling
-    if schema.relation is Relation.ADD_REMOVE and (sampling is None or sampling.count is None):
-        return (Relation.ADD_REMOVE,)
-    if schema.relation is Relation.REPLACE_ONE and sampling is None and recipe.only is None:
-        return (Relation.REPLACE_ONE,)
-    return (Relation.ADD_REMOVE, Relation.REPLACE_ONE)
-
-
-def promised(schema: Schema, recipe: Recipe, maps: Sequence[BoundMap], release: Release) -> bool:
-    """Whether a release's noises are such as this library adds, and keep the budget that it states."""
-    if not release.budget.private or len(release.noises) != len(maps) or not keeps_budget(release):
-        return False
-    if release.rate not in (None, amplifying_rate(schema, recipe)):
-        return False
-    if release.budget.rho is not None and any(noise.epsilon not in (None, 0) for noise in release.noises):
-        return False
-    return all(
-        _matches(noise, part_sensitivity(schema, recipe, bound), part_body(schema, recipe, bound), bound.certified)
-        for noise, bound in zip(release.noises, maps, strict=True)
-    )
-
-
-def _matches(noise: Noise, limit: Sensitivity, body: Body | None, certified: bool) -> bool:
-    """Noise of certified bounds may fall short by a thousandth: those of another machine may differ in their last bits.
-    Other sensitivities are exact.
-    """
-    facts = MECHANISMS[noise.mechanism]
-    radius = body.radius if body is not None and body.shape == facts.shape else None
-    wanted = {Norm.L1: limit.l1, Norm.L2_SQUARED: limit.l2_squared, Norm.BODY: radius}[facts.norm]
-    if wanted is None or (wanted == 0 and noise.sensitivity != 0):
-        return False
-    return (999 if certified else 1000) * wanted <= 1000 * noise.sensitivity
-
-
-def noise_variance(noise: Noise, bound: BoundMap) -> float:
-    """Of each sum; of second moments under ball noise, of the squares, which have the most."""
-    return float(np.max(noise_variances(noise, bound)))
-
-
-def noise_variances(noise: Noise, bound: BoundMap) -> Floats:
-    """Of each sum of a group of the map; one number where all have the same."""
-    return np.asarray(0.0 if noise.sensitivity == 0 else _variances(noise, bound.size // bound.groups))
-
-
-def _variances(noise: Noise, size: int) -> float | Floats:
-    return sum_variances(noise.mechanism, size, float(noise.scale))
-
-
-def noise_reach(noise: Noise, bound: BoundMap) -> Fraction:
-    """What the noise of a sum exceeds with a probability below 10^-40."""
-    return noise.scale * MECHANISMS[noise.mechanism].reach(bound.size // bound.groups)
-
-
 @dataclass(frozen=True)
-class _Part:
-    """What the noise of a part depends on. `share` is 0 where neighbouring tables cannot differ."""
+class PartFacts:
+    """What the noise of a part depends on: the number of its sums (of one group), its sensitivity and body for the
+    unit and relation, and its share of the budget.
+    """
 
     size: int
     sensitivity: Sensitivity
@@ -199,17 +70,91 @@ class _Part:
         return float(np.mean(_variances(noise, self.size)))
 
 
-def _parts(schema: Schema, recipe: Recipe, maps: Sequence[BoundMap]) -> list[_Part]:
-    bounds = [part_sensitivity(schema, recipe, bound) for bound in maps]
-    shares = [part.exact_share if bound.l1 else Fraction(0) for part, bound in zip(recipe.parts, bounds, strict=True)]
-    every, spent = sum(part.exact_share for part in recipe.parts), sum(shares)
-    return [
-        _Part(bound.size // bound.groups, limit, part_body(schema, recipe, bound), share * every / (spent or 1))
-        for bound, limit, share in zip(maps, bounds, shares, strict=True)
-    ]
+def calibrate(
+    parts: Sequence[PartFacts], budget: Budget, rate: Fraction | None = None, mechanism: str = "auto"
+) -> Release:
+    """The noise of every part, such that all parts together keep the budget.
+
+    Pure ε is split by shares. Gaussian parts share one squared L2 budget by their shares: together they are a single
+    Gaussian mechanism. With δ > 0 each part gets the noise that minimises the geometric mean of the parts' variances.
+    Parts that neighbouring tables cannot differ in leave their share to the others. `rate` is that of a sample of rows
+    that amplifies privacy.
+    Source: docs/proofs/release.md.
+    """
+    if mechanism not in CHOICES:
+        raise BudgetError(
+            f"mechanism must be one of {', '.join(CHOICES)}, got {mechanism!r} instead", "auto takes the least noise"
+        )
+    parts = _active(parts)
+    if budget.rho is not None:
+        if mechanism == "laplace":
+            raise BudgetError("a rho budget is spent by Gaussian noise", "pass epsilon, or leave out the mechanism")
+        return Release(budget, tuple(part.gaussian_of_rho(budget.exact_rho) for part in parts), rate)
+    epsilon, delta = inner_budget(budget, rate)
+    if mechanism == "gaussian" and not delta:
+        raise BudgetError("Gaussian noise needs delta above 0", "pass --delta 1e-6, or leave out the mechanism")
+    if mechanism == "laplace":
+        noises = [part.laplace(epsilon) for part in parts]
+    elif mechanism == "gaussian":
+        noises = _mixed(parts, epsilon, delta, range(len(parts)))
+    elif delta:
+        noises = _least_noise(parts, epsilon, delta)
+    else:
+        noises = [part.pure(epsilon) for part in parts]
+    return Release(budget, tuple(noises), rate)
 
 
-def _mixed(parts: Sequence[_Part], epsilon: Fraction, delta: Fraction, gaussian: Sequence[int]) -> list[Noise]:
+def _active(parts: Sequence[PartFacts]) -> list[PartFacts]:
+    """Parts with the shares that they really get: none where neighbouring tables cannot differ."""
+    every = sum(part.share for part in parts)
+    spent = sum(part.share for part in parts if part.sensitivity.l1)
+    return [replace(part, share=part.share * every / spent if part.sensitivity.l1 else Fraction(0)) for part in parts]
+
+
+def keeps_budget(release: Release) -> bool:
+    """Whether the noises add up to no more than the budget: a check of `calibrate` that shares none of its steps."""
+    if release.budget.rho is not None:
+        return release.rho <= release.budget.exact_rho
+    epsilon, delta = inner_budget(release.budget, release.rate)
+    pure = sum((noise.epsilon for noise in release.noises if noise.epsilon is not None), Fraction(0))
+    ratio = sum((2 * noise.rho for noise in release.noises if noise.epsilon is None), Fraction(0))
+    if ratio == 0:
+        return pure <= epsilon
+    return pure < epsilon and gaussian_delta(epsilon - pure, ratio) <= delta
+
+
+def matches(noise: Noise, limit: Sensitivity, body: Body | None, certified: bool) -> bool:
+    """Noise of certified bounds may fall short by a thousandth: those of another machine may differ in their last bits.
+    Other sensitivities are exact.
+    """
+    facts = MECHANISMS[noise.mechanism]
+    radius = body.radius if body is not None and body.shape == facts.shape else None
+    wanted = {Norm.L1: limit.l1, Norm.L2_SQUARED: limit.l2_squared, Norm.BODY: radius}[facts.norm]
+    if wanted is None or (wanted == 0 and noise.sensitivity != 0):
+        return False
+    return (999 if certified else 1000) * wanted <= 1000 * noise.sensitivity
+
+
+def noise_variance(noise: Noise, bound: BoundMap) -> float:
+    """Of each sum; of second moments under ball noise, of the squares, which have the most."""
+    return float(np.max(noise_variances(noise, bound)))
+
+
+def noise_variances(noise: Noise, bound: BoundMap) -> Floats:
+    """Of each sum of a group of the map; one number where all have the same."""
+    return np.asarray(0.0 if noise.sensitivity == 0 else _variances(noise, bound.size // bound.groups))
+
+
+def _variances(noise: Noise, size: int) -> float | Floats:
+    return sum_variances(noise.mechanism, size, float(noise.scale))
+
+
+def noise_reach(noise: Noise, bound: BoundMap) -> Fraction:
+    """What the noise of a sum exceeds with a probability below 10^-40."""
+    return noise.scale * MECHANISMS[noise.mechanism].reach(bound.size // bound.groups)
+
+
+def _mixed(parts: Sequence[PartFacts], epsilon: Fraction, delta: Fraction, gaussian: Sequence[int]) -> list[Noise]:
     """Gaussian noise on the named parts with their shares of ε and all of δ, pure noise on the others."""
     shares = sum((parts[place].share for place in gaussian), Fraction(0))
     return [
@@ -218,7 +163,7 @@ def _mixed(parts: Sequence[_Part], epsilon: Fraction, delta: Fraction, gaussian:
     ]
 
 
-def _least_noise(parts: Sequence[_Part], epsilon: Fraction, delta: Fraction) -> list[Noise]:
+def _least_noise(parts: Sequence[PartFacts], epsilon: Fraction, delta: Fraction) -> list[Noise]:
     """Parts turn Gaussian in the order of what they gain by it, as long as all parts together gain."""
     pure = [part.pure(epsilon) for part in parts]
     every = _mixed(parts, epsilon, delta, range(len(parts)))
@@ -230,3 +175,62 @@ def _least_noise(parts: Sequence[_Part], epsilon: Fraction, delta: Fraction) -> 
     order = sorted(active, key=gain, reverse=True)
     choices = [pure] + [_mixed(parts, epsilon, delta, order[:count]) for count in range(1, len(order) + 1)]
     return min(choices, key=lambda noises: sum(log(parts[place].mean_variance(noises[place])) for place in active))
+
+
+def unit_variance(budget: Budget) -> float:
+    """Variance of the Gaussian noise of a sum of L2 sensitivity 1 that has a whole budget with δ or ρ."""
+    if budget.rho is not None:
+        return 0.5 / budget.rho
+    return gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1) ** 2
+
+
+def counter_noise(
+    budget: Budget,
+    rows_per_unit: int = 1,
+    relation: Relation = Relation.ADD_REMOVE,
+    tables: int = 1,
+    share: float = 1.0,
+    signed: bool = False,
+) -> float:
+    """Standard deviation of the noise of a counter, where a row changes one counter in each of `tables` by 1, or by
+    1 or −1 if `signed`: Laplace or Gaussian noise, whichever is smaller, without rounding.
+    """
+    if not budget.private:
+        return 0.0
+    most, square = 1, 1
+    if relation is Relation.REPLACE_ONE:
+        most, square = 2, 4 if signed else 2
+    gaussian = 0.0 if budget.pure else rows_per_unit * sqrt(square * tables / share * unit_variance(budget))
+    if budget.rho is not None:
+        return gaussian
+    laplace = sqrt(2) * rows_per_unit * most * tables / (share * budget.strength)
+    return laplace if budget.pure else min(laplace, gaussian)
+
+
+def affordable(variance: float, budget: Budget, *, share: float = 1.0, together: int = 1, pure: float) -> float:
+    """The number of tables or frequencies whose sums can have noise of this variance, where `together` bounds the
+    change of each: the inverse of `counter_noise`. `pure` is the standard deviation of the noise of one of them under
+    ε = 1: √2 for Laplace noise, 1 for a disc.
+    """
+    if budget.rho is not None:
+        return variance * 2 * share * budget.rho / together**2
+    shaped = budget.strength / together * sqrt(variance) * share / pure
+    return shaped if budget.pure else max(shaped, share * variance / (unit_variance(budget) * together**2))
+
+
+def count_and_sums(budget: Budget, frequencies: int) -> list[tuple[float, float, bool]]:
+    """Variance of a count, energy of the noise of m Fourier sums over m, each with the whole budget, and whether shares
+    divide its square: for every pair of noises that a release may choose.
+    """
+    if budget.rho is not None:
+        return [(0.5 / budget.rho, frequencies / budget.rho, True)]
+    laplace, disc = 2 / budget.strength**2, 2 * disc_variance(frequencies, 1 / budget.strength)
+    if budget.pure:
+        return [(laplace, disc, False)]
+    gaussian = unit_variance(budget)
+    # σ falls with ε about as a Laplace scale does, so shares beside Laplace noise divide ε itself.
+    return [
+        (laplace, disc, False),
+        (laplace, 2 * frequencies * gaussian, False),
+        (gaussian, 2 * frequencies * gaussian, True),
+    ]

@@ -33,6 +33,7 @@ from dpsketch.noise.keystream import Keystream
 from dpsketch.noise.samplers import SAMPLERS
 from dpsketch.privacy.events import Noise, Release
 from dpsketch.privacy.mechanisms import Mechanism
+from dpsketch.recipe import part_noises
 from dpsketch.schema.relation import Relation
 from dpsketch.sketch import release as release_module
 
@@ -167,7 +168,7 @@ def test_noise_for_fewer_pairs_than_are_released_is_caught(monkeypatch: pytest.M
 
     parts = [dps.Part(dps.Marginals(bins=2), 0.01), dps.Part(dps.Pairs(bins=2, pool=True, most=2), 0.99)]
     assert not audit(dps.Recipe(parts), schema(), PURE, DRAWS).violated
-    monkeypatch.setattr(calibration_module, "shown", fewer)
+    monkeypatch.setattr(part_noises, "shown", fewer)
     assert audit(dps.Recipe(parts), schema(), PURE, DRAWS).violated
 
 
@@ -182,7 +183,7 @@ def test_noise_for_fewer_contrasts_than_are_released_is_caught(monkeypatch: pyte
     recipe = dps.Recipe([dps.Part(dps.Marginals(bins=2), 0.01), dps.Part(pairs, 0.99)])
     assert not audit(recipe, schema(), PURE, DRAWS).violated
     assert not audit(recipe, schema(), PURE, DRAWS, "laplace").violated
-    monkeypatch.setattr(calibration_module, "shown", fewer)
+    monkeypatch.setattr(part_noises, "shown", fewer)
     assert audit(recipe, schema(), PURE, DRAWS, "laplace").violated
 
 
@@ -244,8 +245,8 @@ def test_forgetting_where_rows_may_go_is_caught(
 ) -> None:
     """Sensitivities for the relation of the table alone, not for that of the rows that are sketched."""
     assert not audit(recipe, facts, PURE, DRAWS).violated
-    honest = calibration_module._relations
-    monkeypatch.setattr(calibration_module, "_relations", lambda schema, recipe: (schema.relation,))
+    honest = part_noises._relations
+    monkeypatch.setattr(part_noises, "_relations", lambda schema, recipe: (schema.relation,))
     assert honest(facts, recipe) != (facts.relation,)
     assert audit(recipe, facts, PURE, DRAWS).violated
 

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpsketch as dps
-from dpsketch.calibration import calibrated, keeps_budget, noise_variance, part_sensitivity, promised
+from dpsketch.calibration import keeps_budget, noise_variance
 from dpsketch.errors import BudgetError
 from dpsketch.maps.base import BoundMap, FeatureMap
 from dpsketch.maps.moments.quadratic import BoundQuadratic
 from dpsketch.privacy.events import Mechanism, Noise, Release
+from dpsketch.recipe.part_noises import calibrated, part_sensitivity, promised
 from dpsketch.recipe.recipe import Only
 from dpsketch.schema.relation import Relation
 from map_examples import EXAMPLES, SCHEMA

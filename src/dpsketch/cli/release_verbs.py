@@ -151,7 +151,13 @@ def release(
                 book.check(name, facts.accounted, event, partition(facts, chosen), plan)
             raw = _accumulated(table, facts, chosen)
         _release(raw, budget, book, name, claimed, mechanism, plan, other)
-    _tell_released(claimed.path, budget, book, name, next_steps(claimed.path, purpose))
+    _tell_released(
+        claimed.path,
+        budget,
+        book,
+        name,
+        next_steps(claimed.path, purpose or (None if clusters is None else f"clusters:{clusters}")),
+    )
 
 
 def graph(
@@ -185,7 +191,7 @@ def graph(
     from dpsketch.maps.hashed.hashes import MinHash
     from dpsketch.maps.hashed.race import Race
     from dpsketch.recipe.recipe import Part, Recipe
-    from dpsketch.recipe.sizes import graph_rows
+    from dpsketch.recipe.tasks.graph_task import graph_rows
     from dpsketch.schema.schema import Schema
     from dpsketch.sketch.release import planned
 

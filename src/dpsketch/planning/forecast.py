@@ -234,7 +234,7 @@ def _check(queries: Sequence[str], budgets: Sequence[Budget]) -> None:
 
 def _recipe(schema: Schema, rows: int, budget: Budget, recipe: Recipe | None) -> Recipe:
     if recipe is None:
-        return Recipe.general(schema, rows, budget)
+        return Recipe.general(schema, rows=rows, budget=budget)
     return Recipe(recipe.parts, rows, recipe.sampling, recipe.only)
 
 

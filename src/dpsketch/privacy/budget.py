@@ -66,6 +66,11 @@ class Budget:
         return self.epsilon is None or not math.isinf(self.epsilon)
 
     @property
+    def pure(self) -> bool:
+        """Whether this is pure ε-differential privacy: a finite ε, without δ or ρ."""
+        return self.private and self.rho is None and not self.delta
+
+    @property
     def exact_epsilon(self) -> Fraction:
         """The number as written: 0.1 is one tenth, so ten releases of it spend exactly 1."""
         return Fraction(repr(self.epsilon))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Real
 from pathlib import Path
@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 from dpsketch.displays import brief, counted, html_table
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.files.toml_file import read_toml
 from dpsketch.maps.base import BoundMap, FeatureMap, check_whole, check_work, named_errors
-from dpsketch.maps.hashed.hashes import HashFamily
-from dpsketch.maps.registry import MAPS, map_from_dict
+from dpsketch.maps.registry import map_from_dict
 from dpsketch.maps.tables.pairs import BoundPairs
-from dpsketch.privacy.budget import Budget
-from dpsketch.recipe import ready
+from dpsketch.recipe.recipe_file import recipe_facts
+from dpsketch.recipe.task_recipes import TaskRecipes
 from dpsketch.schema.columns import Boolean, Category
 from dpsketch.schema.schema import Schema, nearest
 
@@ -161,7 +159,7 @@ class Only:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(TaskRecipes):
     """The parts of a sketch. `rows`, if given, overrides the schema's declared number of rows. `sampling`, if given,
     sketches a random part of the rows, `only` those with one value in a column.
     """
@@ -257,223 +255,11 @@ class Recipe:
         docs/recipes.md.
         """
         path = Path(path)
-        facts = read_toml(
-            path,
-            RecipeError,
-            "name a TOML file with [[parts]]",
-            'each part is [[parts]], then map = "…" and share = …',
-        )
-        parts = facts.get("parts")
-        if (
-            not set(facts) <= {"parts", "sampling", "only"}
-            or not isinstance(parts, list)
-            or not all(isinstance(part, Mapping) for part in parts)
-        ):
-            raise RecipeError(f"{path}: a recipe is a list of [[parts]] sections", "start each with [[parts]]")
-        for part in parts:
-            if not isinstance(part.get("map"), str) or "share" not in part:
-                raise RecipeError(f"{path}: every part needs map and share", 'write map = "race" and share = 1.0')
+        facts = recipe_facts(path)
         try:
-            return cls.from_dict(facts | {"parts": [_versioned(part) for part in parts]})
+            return cls.from_dict(facts)
         except RecipeError as error:
             raise RecipeError(f"{path}: {error.fact}", error.hint) from None
-
-    @classmethod
-    def general(
-        cls, schema: Schema, rows: int | None = None, budget: Budget | None = None, frequencies: int | None = None
-    ) -> Recipe:
-        """Count, marginals and tables of pairs of columns: answers most questions.
-
-        `rows` is a public order of magnitude; sizes follow from it, the budget and the columns. `frequencies` adds as
-        many Fourier frequencies, with three tenths of the pairs' share. Tables too wide for pairs get them instead;
-        a table of one column is refused any.
-        """
-        rows, budget = _known("general", schema, rows, budget)
-        return cls._of(ready.general(schema, rows, budget, frequencies), rows)
-
-    @classmethod
-    def clusters(
-        cls,
-        schema: Schema,
-        rows: int | None = None,
-        budget: Budget | None = None,
-        n_clusters: int = 8,
-        columns: Sequence[str] | None = None,
-    ) -> Recipe:
-        """For `KMeans` and `GaussianMixture` of the named columns, by default of every number, integer and date: a
-        count and Fourier sums; of up to three columns a count, a table and a coarser one.
-
-        The number of frequencies (`cluster_frequencies`) or bins (`cluster_bins`) follows from declared rows, budget,
-        clusters and columns.
-        """
-        rows, budget = _known("clusters", schema, rows, budget)
-        return cls._of(ready.clusters(schema, rows, budget, n_clusters, columns), rows)
-
-    @classmethod
-    def pca(
-        cls,
-        schema: Schema,
-        rows: int | None = None,
-        budget: Budget | None = None,
-        n_components: int = 2,
-        columns: Sequence[str] | None = None,
-        radius: float | None = None,
-        of: str = "covariance",
-    ) -> Recipe:
-        """Count, second moments and means of number columns, for `PCA(n_components, of=of)`; for "second_moments" no
-        means.
-
-        Records are clipped to a ball of `radius` half-widths of their bounds; by default nothing is. A smaller one
-        needs less noise, in proportion to its square. Uncentred second moments of many columns give way to squares of
-        projections where they would be lost in noise (`pca_directions`).
-        """
-        rows, budget = _known("pca", schema, rows, budget)
-        return cls._of(ready.pca(schema, rows, budget, n_components, columns, radius, of), rows)
-
-    @classmethod
-    def density(
-        cls,
-        schema: Schema,
-        rows: int | None = None,
-        budget: Budget | None = None,
-        columns: Sequence[str] | None = None,
-        bandwidth: float | None = None,
-        hash: HashFamily | None = None,
-    ) -> Recipe:
-        """For `KernelDensity` and `find_modes` of the named columns, by default of every number, integer and date: a
-        count, and a table of up to three columns or hashed counters, whichever is predicted to be nearer
-        (`density_plan` tells by how much). Of more columns, with a Euclidean kernel, also marginals: records made up
-        from them correct the hashes.
-
-        `bandwidth` is in widths of the declared bounds, by default 0.05·√columns; `hash` is any other kernel in its
-        place, as Euclidean(5000, scaled=False). Cells of tables (`table_bins`) and rows of hashed counters
-        (`race_rows`) follow from declared rows, budget and bandwidth.
-        """
-        rows, budget = _known("density", schema, rows, budget)
-        return cls._of(ready.density(schema, rows, budget, columns, bandwidth, hash), rows)
-
-    @classmethod
-    def anomaly(
-        cls,
-        schema: Schema,
-        rows: int | None = None,
-        budget: Budget | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> Recipe:
-        """For `AnomalyScorer` of the named columns, by default of all that are not sets: hashed counters, and with
-        three tenths of the budget the general recipe, which thresholds are found from; of up to three columns of
-        numbers, as `Recipe.density`.
-        """
-        rows, budget = _known("anomaly", schema, rows, budget)
-        return cls._of(ready.anomaly(schema, rows, budget, columns), rows)
-
-    @classmethod
-    def bounds(cls, schema: Schema, columns: Sequence[str] | None = None) -> Recipe:
-        """For `tighten`: the marginals of the named columns, by default of all numbers, integers and dates. A tenth of
-        the budget is usually enough; the rest is for a second release, by the tighter schema.
-        """
-        return cls._of(ready.bounds(schema, columns))
-
-    @classmethod
-    def graph(cls, schema: Schema, rows: int | None = None, budget: Budget | None = None) -> Recipe:
-        """For Jaccard densities of nodes by their neighbour sets: MinHash counters. `schema` is that of
-        `engines.graph.graph_schema`, with one column of sets. What is protected is one list of neighbours, not a node.
-        """
-        rows, budget = _known("graph", schema, rows, budget)
-        return cls._of(ready.graph(schema, rows, budget), rows)
-
-    @classmethod
-    def synthetic(
-        cls,
-        schema: Schema,
-        rows: int | None = None,
-        budget: Budget | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> Recipe:
-        """Count and a grid of the named columns, by default of all: for rows that are as the table's in all columns
-        together (`view.sample`, `GridDensity`). Levels and width follow from the predicted error: `dps.plan_grid`.
-
-        With more than four columns of numbers, or with few rows for the budget, a grid's cells hold too few records
-        each: the recipe then has the parts of `Recipe.general` for these columns (`grid_sizes.suits_grid`).
-        """
-        rows, budget = _known("synthetic", schema, rows, budget)
-        return cls._of(ready.synthetic(schema, rows, budget, columns), rows)
-
-    @classmethod
-    def classify(
-        cls,
-        schema: Schema,
-        target: str,
-        rows: int | None = None,
-        budget: Budget | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> Recipe:
-        """Counts and hashed counters of each class, for `DensityClassifier(target)`: by default of all columns but the
-        target.
-
-        A record is in one class, so that classes share no budget. Numbers of tables and counters follow from declared
-        rows, budget and classes (`classifier_sizes`). Hashes are signs of projections; what they see of few columns,
-        booleans and categories: `maps.ramps`.
-        """
-        rows, budget = _known("classify", schema, rows, budget)
-        return cls._of(ready.classify(schema, target, rows, budget, columns), rows)
-
-    @classmethod
-    def linear(
-        cls,
-        schema: Schema,
-        target: str,
-        rows: int | None = None,
-        budget: Budget | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> Recipe:
-        """Count, second moments and means, for `LinearRegression(target)` on the named columns, by default on every
-        number and integer. Records longer than three quarters of the longest possible one are shortened.
-        """
-        rows, budget = _known("linear", schema, rows, budget)
-        return cls._of(ready.linear(schema, target, rows, budget, columns), rows)
-
-    @classmethod
-    def hashed_linear(
-        cls,
-        schema: Schema,
-        target: str,
-        rows: int | None = None,
-        budget: Budget | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> Recipe:
-        """Hashed counters of inner products for `HashedLinear(target)`: of the named columns, by default every number
-        and integer, with a one and a numeric target; or of the columns by the two classes of the target. For comparison
-        with the race paper: `Recipe.linear` and `Recipe.classify` are more accurate.
-        """
-        rows, budget = _known("hashed_linear", schema, rows, budget)
-        return cls._of(ready.hashed_linear(schema, target, rows, budget, columns), rows)
-
-    @classmethod
-    def _of(cls, shares: ready.Shares, rows: int | None = None) -> Recipe:
-        return cls([Part(each, share) for each, share in shares], rows)
-
-
-def _known(name: str, schema: Schema, rows: int | None, budget: Budget | None) -> tuple[int, Budget]:
-    """What the sizes of a ready-made recipe follow from."""
-    rows = declared_rows(schema, rows)
-    if budget is None:
-        raise RecipeError(f"Recipe.{name} needs a budget", "pass budget=Budget(epsilon=1.0)")
-    return rows, budget
-
-
-def _versioned(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part as a person writes it: the current version and defaults of its map, also inside `of`."""
-    facts = dict(part)
-    kind = MAPS.get(str(facts.get("map")))
-    if kind is not None:
-        facts.setdefault("version", kind.version)
-        for entry in fields(kind):  # type: ignore[arg-type]
-            if entry.name in kind.absent:  # in a sketch its absence means something else than in a person's file
-                facts.setdefault(entry.name, entry.default)
-    if isinstance(facts.get("of"), Mapping):
-        facts["of"] = _versioned(facts["of"])
-    return facts
 
 
 def declared_rows(schema: Schema, rows: int | None = None) -> int:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.calibration import calibrated, keeps_budget, noise_variance, promised, shown
+from dpsketch.calibration import keeps_budget, noise_variance
 from dpsketch.errors import (
     BudgetError,
     DpsketchError,
@@ -32,6 +32,7 @@ from dpsketch.privacy.accounting import Partition
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
 from dpsketch.privacy.events import Noise, Release
 from dpsketch.privacy.mechanisms import MECHANISMS
+from dpsketch.recipe.part_noises import calibrated, promised, shown
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import counters

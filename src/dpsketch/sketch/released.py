@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
-from dpsketch.calibration import noise_reach, noise_variance, noise_variances, part_sensitivity, promised
+from dpsketch.calibration import noise_reach, noise_variance, noise_variances
 from dpsketch.displays import brief, counted, html_table, listed
 from dpsketch.errors import DpsketchError, FileError, MergeError, visible
 from dpsketch.files.outputs import written
@@ -22,6 +22,7 @@ from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Noise, Release, exact_number
 from dpsketch.privacy.mechanisms import Mechanism
+from dpsketch.recipe.part_noises import part_sensitivity, promised
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import container, counters, file

@@ -251,7 +251,10 @@ def test_lists_are_released_for_graphs(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--for", "oven"], "--for must be one of density, anomaly, classify, linear, synthetic, pca, bounds, graph"),
+        (
+            ["--for", "oven"],
+            "--for must be one of general, clusters, pca, density, anomaly, synthetic",
+        ),
         (["--for", "classify"], "--for classify needs more"),
         (["--for", "anomaly:3"], "nothing belongs to"),
         (["--for", "density:wide"], "a bandwidth must be a number"),
@@ -260,7 +263,7 @@ def test_lists_are_released_for_graphs(folder: Path) -> None:
         (["--for", "graph"], "needs one column of sets"),
         (["--for", "density", "--clusters", "3"], "--for is a recipe of its own"),
         (["--for", "density", "--frequencies", "3"], "--for is a recipe of its own"),
-        (["--columns", "a"], "--columns is for clusters or a purpose"),
+        (["--columns", "a"], "--columns is for a task"),
     ],
 )
 def test_wrong_purposes_are_refused_before_any_spend(folder: Path, words: list[str], message: str) -> None:
@@ -294,7 +297,7 @@ def test_plans_of_densities_and_rows(folder: Path) -> None:
     assert first["error"] > second["error"]
     assert "budget" in done("plan", "--task", "density", "--columns", "2", "--rows", "1000").stdout
     for task, more, message in (
-        ("density", ["--k", "2"], "--k and --plot are not for the task density"),
-        ("synthetic:3", [], "--task must be one of kmeans, gmm, pca, density, synthetic"),
+        ("density", ["--k", "2"], "--k is not for the task density"),
+        ("synthetic:3", [], "--task synthetic:3 has a colon that nothing belongs to"),
     ):
         assert message in str(invoke(*words, "--task", task, *more).exception)

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 import dpsketch as dps
 from conftest import TestStream
-from dpsketch.calibration import part_sensitivity
 from dpsketch.encoding.records import Records
 from dpsketch.engines.row_sampling import Reservoir, kept_rows, kept_units
 from dpsketch.errors import MergeError, RecipeError
 from dpsketch.maps.base import Sensitivity
+from dpsketch.recipe.part_noises import part_sensitivity
 from dpsketch.schema.relation import Relation
 from dpsketch.sketch.privacy_statement import statement_text
 

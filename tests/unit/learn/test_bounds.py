@@ -96,7 +96,7 @@ def test_only_named_columns_change(view: dps.View) -> None:
 
 def test_the_statement_of_a_release_by_them_says_where_they_come_from(view: dps.View) -> None:
     found = dps.tighten(view)
-    again = released(found, dps.Recipe.linear(found, "y", budget=BUDGET))
+    again = released(found, dps.Recipe.linear(found, target="y", budget=BUDGET))
     assert NOTE in again.statement["note"]
     bounds = released(found, dps.Recipe.bounds(found))
     assert dps.tighten(bounds, 0.1).note == NOTE  # said once
@@ -123,7 +123,7 @@ def test_a_second_release_by_them_tells_more(seeded: None) -> None:
     for _ in range(5):
         schema = dps.tighten(released(SCHEMA, dps.Recipe.bounds(SCHEMA, columns=["pay", "y"]), tenth))
         for errors, used, budget in ((loose, SCHEMA, dps.Budget(1.0, 1e-6)), (tight, schema, rest)):
-            recipe = dps.Recipe.linear(used, "y", budget=budget, columns=["pay"])
+            recipe = dps.Recipe.linear(used, target="y", budget=budget, columns=["pay"])
             model = dps.LinearRegression("y").fit(released(used, recipe, budget))
             errors.append(abs(float(model.coef_[0]) - 0.001) * 1000)
     assert np.median(tight) < 0.25
@@ -137,7 +137,7 @@ def test_what_cannot_be_tightened_says_what_to_do(view: dps.View) -> None:
         dps.tighten(view, columns=["sex"])
     with pytest.raises(QueryError, match="no column 'pya'"):
         dps.tighten(view, columns=["pya"])
-    linear = released(SCHEMA, dps.Recipe.linear(SCHEMA, "y", budget=BUDGET))
+    linear = released(SCHEMA, dps.Recipe.linear(SCHEMA, target="y", budget=BUDGET))
     with pytest.raises(QueryError, match="quantiles of no column"):
         dps.tighten(linear)
 

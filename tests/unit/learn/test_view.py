@@ -329,7 +329,7 @@ def test_an_arrow_table_with_no_rows() -> None:
     schema = dps.Schema.from_dict(FACTS)
     empty = pa.table({name: pa.array([], pa.float64()) for name in FACTS["columns"]})
     budget = dps.Budget(1.0)
-    raw = dps.accumulate(empty, schema, dps.Recipe.general(schema, 100, budget))
+    raw = dps.accumulate(empty, schema, dps.Recipe.general(schema, rows=100, budget=budget))
     view = dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "a"))
     assert view.count().value >= 1
     assert view.count("age > 40 and sex = 'f'").stderr > 0

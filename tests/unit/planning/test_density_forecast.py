@@ -11,7 +11,9 @@ from dpsketch.engines.graph import graph_schema, neighbour_sets
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap
 from dpsketch.planning.task_forecast import made_up_columns
-from dpsketch.recipe.sizes import counter_noise, graph_rows, race_rows, table_bins
+from dpsketch.recipe.tasks.density_task import race_rows, table_bins
+from dpsketch.recipe.tasks.graph_task import graph_rows
+from dpsketch.recipe.tasks.task import schema_counter_noise
 
 
 def chosen(recipe: dps.Recipe) -> FeatureMap:
@@ -22,14 +24,14 @@ def chosen(recipe: dps.Recipe) -> FeatureMap:
 
 def test_few_columns_get_a_table_and_many_get_counters() -> None:
     budget = dps.Budget(1.0)
-    table = chosen(dps.Recipe.density(made_up_columns(2), 100_000, budget))
+    table = chosen(dps.Recipe.density(made_up_columns(2), rows=100_000, budget=budget))
     assert isinstance(table, dps.Histogram)
     assert table.columns == ("x1", "x2")
-    many = dps.Recipe.density(made_up_columns(6), 100_000, budget, bandwidth=0.1)
+    many = dps.Recipe.density(made_up_columns(6), rows=100_000, budget=budget, bandwidth=0.1)
     names = tuple(f"x{place}" for place in range(1, 7))
     assert chosen(many) == dps.Marginals(names, 64)  # made-up records are drawn from it
     assert many.parts[2].map == dps.Race(names, 600, 1000, hash=dps.Euclidean(0.1))
-    angular = chosen(dps.Recipe.density(made_up_columns(2), 100_000, budget, hash=dps.SignedProjection(6)))
+    angular = chosen(dps.Recipe.density(made_up_columns(2), rows=100_000, budget=budget, hash=dps.SignedProjection(6)))
     assert isinstance(angular, dps.Race)
 
 
@@ -57,7 +59,9 @@ def test_rows_of_counters_follow_the_noise() -> None:
             "columns": {"x": {"kind": "number", "lower": 0, "upper": 1}},
         }
     )
-    assert counter_noise(units, dps.Budget(1.0)) == pytest.approx(10 * counter_noise(schema, dps.Budget(1.0)))
+    assert schema_counter_noise(units, dps.Budget(1.0)) == pytest.approx(
+        10 * schema_counter_noise(schema, dps.Budget(1.0))
+    )
     assert race_rows(units, 100_000, dps.Budget(1.0), 1) == 140
 
 
@@ -69,12 +73,12 @@ def test_the_predicted_error_of_a_table_is_about_what_it_is() -> None:
     records = rng.random((50_000, 2))
     points = records[:200] * 0.6 + 0.2
     truth = np.array([family.kernel(np.linalg.norm(records - point, axis=1)).mean() for point in points])
-    plan = dps.density_plan(schema, 50_000, budget, hash=family, density=float(truth.mean()))
+    plan = dps.density_plan(schema, rows=50_000, budget=budget, hash=family, density=float(truth.mean()))
     assert plan.better == "table"
     assert "better: table" in plan.lines()
     assert plan.to_dict()["table"]["map"] == "histogram"
     assert isinstance(plan.recipe.parts[1].map, dps.Histogram)
-    recipe = dps.Recipe(dps.Recipe.density(schema, 50_000, budget, hash=family).parts, 50_000)
+    recipe = dps.Recipe(dps.Recipe.density(schema, rows=50_000, budget=budget, hash=family).parts, 50_000)
     table = pa.table({"x1": records[:, 0], "x2": records[:, 1]})
     view = dps.View(dps.release(dps.accumulate(table, schema, recipe), budget, dps.Ledger("sqlite://"), "d"))
     error = np.sqrt(np.mean((dps.KernelDensity(family).fit(view).density(points).value / truth - 1) ** 2))
@@ -84,11 +88,13 @@ def test_the_predicted_error_of_a_table_is_about_what_it_is() -> None:
 
 def test_anomalies_of_some_columns_get_parts_of_these_alone() -> None:
     schema = made_up_columns(6)
-    recipe = dps.Recipe.anomaly(schema, 50_000, dps.Budget(1.0), ["x1", "x2", "x3", "x5"])
+    recipe = dps.Recipe.anomaly(schema, rows=50_000, budget=dps.Budget(1.0), columns=["x1", "x2", "x3", "x5"])
     assert sum(part.exact_share for part in recipe.parts) <= 1
     for bound in recipe.bind(schema):
         assert set(bound.columns) <= {"x1", "x2", "x3", "x5"}
-    assert isinstance(chosen(dps.Recipe.anomaly(schema, 50_000, dps.Budget(1.0), ["x1"])), dps.Histogram)
+    assert isinstance(
+        chosen(dps.Recipe.anomaly(schema, rows=50_000, budget=dps.Budget(1.0), columns=["x1"])), dps.Histogram
+    )
 
 
 @pytest.mark.usefixtures("seeded")
@@ -118,12 +124,12 @@ def test_graphs_get_few_rows_under_pure_privacy() -> None:
 def test_wrong_recipes_are_refused() -> None:
     schema = made_up_columns(2)
     with pytest.raises(RecipeError, match="needs a budget"):
-        dps.Recipe.density(schema, 100)
+        dps.Recipe.density(schema, rows=100)
     with pytest.raises(RecipeError, match="the bandwidth is part of the hash"):
-        dps.Recipe.density(schema, 100, dps.Budget(1.0), bandwidth=0.1, hash=dps.Euclidean(0.1))
+        dps.Recipe.density(schema, rows=100, budget=dps.Budget(1.0), bandwidth=0.1, hash=dps.Euclidean(0.1))
     with pytest.raises(RecipeError, match="needs one column of sets"):
-        dps.Recipe.graph(schema, 100, dps.Budget(1.0))
+        dps.Recipe.graph(schema, rows=100, budget=dps.Budget(1.0))
     with pytest.raises(RecipeError, match="needs a budget"):
-        dps.density_plan(schema, 100)
+        dps.density_plan(schema, rows=100)
     with pytest.raises(RecipeError, match="density must be above 0"):
-        dps.density_plan(schema, 100, dps.Budget(1.0), density=0.0)
+        dps.density_plan(schema, rows=100, budget=dps.Budget(1.0), density=0.0)

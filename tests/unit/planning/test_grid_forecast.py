@@ -10,14 +10,17 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch.calibration import calibrated, noise_variance
+from dpsketch.calibration import noise_variance
 from dpsketch.errors import RecipeError
 from dpsketch.planning.task_forecast import made_up_columns
-from dpsketch.recipe.grid_sizes import counter_deviation, grid_error
+from dpsketch.recipe.part_noises import calibrated
+from dpsketch.recipe.tasks.synthetic_task import counter_deviation, grid_error
 
 
 def test_more_rows_mean_finer_cells_and_less_error() -> None:
-    plans = [dps.plan_grid(made_up_columns(2), rows, dps.Budget(1.0)) for rows in (10**4, 10**5, 10**6, 10**7)]
+    plans = [
+        dps.plan_grid(made_up_columns(2), rows=rows, budget=dps.Budget(1.0)) for rows in (10**4, 10**5, 10**6, 10**7)
+    ]
     finest = [plan.grid.levels[-1] for plan in plans]
     assert finest == sorted(finest)
     assert finest[-1] > finest[0]
@@ -26,13 +29,13 @@ def test_more_rows_mean_finer_cells_and_less_error() -> None:
 
 def test_the_plan_is_the_best_of_its_neighbours() -> None:
     schema, budget = made_up_columns(3), dps.Budget(1.0)
-    plan = dps.plan_grid(schema, 250_000, budget)
+    plan = dps.plan_grid(schema, rows=250_000, budget=budget)
     assert plan.grid.levels == (3, 4, 5, 6)
     assert plan.cell_width == 1 / 64
     assert plan.grid.rows == 1
     assert plan.finer is not None
     assert min(plan.finer.total, plan.more_rows.total, plan.heap.total) > plan.error.total
-    coarser = dps.plan_grid(schema, 250_000, budget, grid=dps.Grid(levels=(3, 4, 5), rows=1, width=1 << 20))
+    coarser = dps.plan_grid(schema, rows=250_000, budget=budget, grid=dps.Grid(levels=(3, 4, 5), rows=1, width=1 << 20))
     assert coarser.error.total > plan.error.total
 
 
@@ -61,8 +64,8 @@ def test_predictions_are_near_for_the_reference(seeded: None, columns: int, rows
     points = rng.multivariate_normal(np.full(columns, 0.5), covariance, rows + 50_000)
     points = points[(np.abs(points - 0.5) < 0.5).all(axis=1)]
     table = pa.table({f"x{place + 1}": points[:rows, place] for place in range(columns)})
-    plan = dps.plan_grid(schema, rows, budget)
-    recipe = dps.Recipe.synthetic(schema, rows, budget)
+    plan = dps.plan_grid(schema, rows=rows, budget=budget)
+    recipe = dps.Recipe.synthetic(schema, rows=rows, budget=budget)
     assert recipe.parts[1].map == plan.grid
     view = dps.View(dps.release(dps.accumulate(table, schema, recipe), budget, dps.Ledger("sqlite://"), "reference"))
     fresh = points[rows:]
@@ -85,36 +88,36 @@ def test_a_heap_that_is_too_small_or_too_large_is_off() -> None:
 def test_the_recipe_takes_pairs_where_a_grid_tells_less() -> None:
     budget = dps.Budget(1.0)
     names = [
-        [part.map.name for part in dps.Recipe.synthetic(made_up_columns(d), n, budget).parts]
+        [part.map.name for part in dps.Recipe.synthetic(made_up_columns(d), rows=n, budget=budget).parts]
         for d, n in ((3, 250_000), (6, 250_000), (4, 1000), (1, 1000))
     ]
     pairs = ["count", "marginals", "pairs", "totals"]
     assert names == [["count", "grid"], pairs, pairs, ["count", "grid"]]
     schema = made_up_columns(6)
-    chosen = dps.Recipe.synthetic(schema, 250_000, budget, columns=["x2", "x4"]).parts[1].map
+    chosen = dps.Recipe.synthetic(schema, rows=250_000, budget=budget, columns=["x2", "x4"]).parts[1].map
     assert chosen.columns == ("x2", "x4")  # type: ignore[attr-defined]
     several = ["x1", "x2", "x3", "x4", "x5"]
-    many = dps.Recipe.synthetic(schema, 250_000, budget, columns=several)
+    many = dps.Recipe.synthetic(schema, rows=250_000, budget=budget, columns=several)
     assert {part.map.columns for part in many.parts[1:]} == {tuple(several)}  # type: ignore[attr-defined]
     many.bind(schema)
 
 
 def test_a_plan_can_be_read() -> None:
-    plan = dps.plan_grid(made_up_columns(2), 10**6, dps.Budget(1.0, 1e-6))
+    plan = dps.plan_grid(made_up_columns(2), rows=10**6, budget=dps.Budget(1.0, 1e-6))
     facts = json.loads(json.dumps(plan.to_dict()))
     assert facts["error"] == pytest.approx(sum(facts["error_from"].values()))
     assert facts["delta"] == 1e-6
     assert "predicted distance" in plan.lines()[2]
-    assert "tables of pairs" in dps.plan_grid(made_up_columns(6), 10**6, dps.Budget(1.0)).lines()[-1]
+    assert "tables of pairs" in dps.plan_grid(made_up_columns(6), rows=10**6, budget=dps.Budget(1.0)).lines()[-1]
 
 
 def test_what_is_missing_is_said() -> None:
     with pytest.raises(RecipeError, match="needs a budget"):
-        dps.plan_grid(made_up_columns(2), 1000)
+        dps.plan_grid(made_up_columns(2), rows=1000)
     with pytest.raises(RecipeError, match=r"Recipe\.synthetic needs a budget"):
-        dps.Recipe.synthetic(made_up_columns(2), 1000)
+        dps.Recipe.synthetic(made_up_columns(2), rows=1000)
     ids = dps.Schema.from_dict({"columns": {"s": {"kind": "set", "universe": 9}}})
     with pytest.raises(RecipeError, match="not a set of ids"):
-        dps.Recipe.synthetic(ids, 1000, dps.Budget(1.0))
+        dps.Recipe.synthetic(ids, rows=1000, budget=dps.Budget(1.0))
     with pytest.raises(RecipeError, match="not a set of ids"):
-        dps.plan_grid(ids, 1000, dps.Budget(1.0))
+        dps.plan_grid(ids, rows=1000, budget=dps.Budget(1.0))

@@ -11,9 +11,9 @@ import pytest
 import dpsketch as dps
 from dpsketch.encoding.arrow import encode
 from dpsketch.errors import BudgetError, RecipeError
-from dpsketch.planning.noise_to_signal import POPULATION, RECORDS, SumsNoise, amplified
+from dpsketch.recipe.count_share import sums_share
+from dpsketch.recipe.noise_to_signal import POPULATION, RECORDS, SumsNoise, amplified
 from dpsketch.recipe.recipe import RowSampling
-from dpsketch.recipe.sizes import sums_share
 from dpsketch.schema.schema import Schema
 
 ROWS = 2000

@@ -11,17 +11,10 @@ import dpsketch as dps
 from conftest import MIXED
 from dpsketch.calibration import noise_variance
 from dpsketch.errors import RecipeError
-from dpsketch.planning.noise_to_signal import SumsNoise
-from dpsketch.recipe.sizes import (
-    LEAST_COUNT_SHARE,
-    MOST_FINE_CELLS,
-    PAIR_SD,
-    PURE_SHARES,
-    cluster_bins,
-    cluster_frequencies,
-    count_share,
-    pair_sizes,
-)
+from dpsketch.recipe.count_share import LEAST_COUNT_SHARE, count_share
+from dpsketch.recipe.noise_to_signal import SumsNoise
+from dpsketch.recipe.tasks.clusters_task import cluster_bins, cluster_frequencies
+from dpsketch.recipe.tasks.general_task import MOST_FINE_CELLS, PAIR_SD, PURE_SHARES, pair_sizes
 from dpsketch.sketch.release import planned
 
 
@@ -64,18 +57,18 @@ def test_a_count_without_noise_has_little_of_the_budget() -> None:
 
 def test_the_counts_share_adds_up_with_the_rest() -> None:
     for rows in (10, 100, 1000, 10_000):
-        recipe = dps.Recipe.clusters(numbers(3), rows, dps.Budget(1.0), 2)
+        recipe = dps.Recipe.clusters(numbers(3), rows=rows, budget=dps.Budget(1.0), n_clusters=2)
         assert sum(part.exact_share for part in recipe.parts) == 1
 
 
 def test_the_general_recipe_takes_every_kind_of_budget() -> None:
     schema = dps.Schema.from_dict(MIXED)
-    pure = dps.Recipe.general(schema, 100_000, dps.Budget(1.0))
-    gaussian = dps.Recipe.general(schema, 100_000, dps.Budget(rho=0.5))
-    assert dps.Recipe.general(schema, 100_000, dps.Budget(1.0, delta=1e-6)) == gaussian
+    pure = dps.Recipe.general(schema, rows=100_000, budget=dps.Budget(1.0))
+    gaussian = dps.Recipe.general(schema, rows=100_000, budget=dps.Budget(rho=0.5))
+    assert dps.Recipe.general(schema, rows=100_000, budget=dps.Budget(1.0, delta=1e-6)) == gaussian
     assert [part.map for part in gaussian.parts] == [part.map for part in pure.parts]
     assert [part.share for part in gaussian.parts] == [0.03, 0.33, 0.52, 0.12]
-    assert dps.Recipe.general(schema, 100_000, dps.Budget(math.inf)).parts[0].share == 0.03
+    assert dps.Recipe.general(schema, rows=100_000, budget=dps.Budget(math.inf)).parts[0].share == 0.03
 
 
 def wide(columns: int, rows: int = 100_000) -> dps.Schema:
@@ -88,7 +81,7 @@ def wide(columns: int, rows: int = 100_000) -> dps.Schema:
 def test_few_columns_have_all_pairs(columns: int, epsilon: float) -> None:
     """As tables, or as contrasts where the cells of tables would drown in noise."""
     assert pair_sizes(10_000, dps.Budget(epsilon), columns)[1] is None
-    count, marginals, pairs, totals = dps.Recipe.general(wide(columns), 10_000, dps.Budget(epsilon)).parts
+    count, marginals, pairs, totals = dps.Recipe.general(wide(columns), rows=10_000, budget=dps.Budget(epsilon)).parts
     assert isinstance(pairs.map, dps.Pairs)
     assert pairs.map.contrasts == (epsilon == 0.005 or (columns == 16 and epsilon == 1.0))
     shares = (0.03, 0.43, 0.42, 0.12) if pairs.map.contrasts else (0.03, 0.275, 0.575, 0.12)
@@ -163,10 +156,12 @@ def test_columns_with_too_many_values_have_marginals_only() -> None:
 
 def test_frequencies_take_some_of_the_pairs_share() -> None:
     schema, budget = dps.Schema.from_dict(MIXED), dps.Budget(1.0)
-    parts = dps.Recipe.general(schema, 100_000, budget, frequencies=50).parts
+    parts = dps.Recipe.general(schema, rows=100_000, budget=budget, frequencies=50).parts
     assert [(part.map.name, part.share) for part in parts[2:4]] == [("pairs", 0.4025), ("fourier", 0.1725)]
     assert sum(part.exact_share for part in parts) == 1
-    assert dps.Recipe.general(schema, 100_000, budget, frequencies=0) == dps.Recipe.general(schema, 100_000, budget)
+    assert dps.Recipe.general(schema, rows=100_000, budget=budget, frequencies=0) == dps.Recipe.general(
+        schema, rows=100_000, budget=budget
+    )
 
 
 def test_a_single_column_has_its_marginal() -> None:
@@ -187,7 +182,7 @@ def test_frequencies_for_clusters_have_twice_the_sampling_error_as_noise() -> No
     """Against the noise that a release would have."""
     rows, schema = 10**6, numbers(10, rows=10**6)
     for budget in (dps.Budget(0.3), dps.Budget(0.05, 1e-6), dps.Budget(rho=1e-4)):
-        recipe = dps.Recipe.clusters(schema, rows, budget, 10)
+        recipe = dps.Recipe.clusters(schema, rows=rows, budget=budget, n_clusters=10)
         event = planned(schema, recipe, budget)
         (bound,) = recipe.bind(schema)[1:]
         deviation = math.sqrt(noise_variance(event.noises[1], bound)) / bound.grid / rows
@@ -206,19 +201,25 @@ def test_frequencies_for_clusters_stay_between_two_and_ten_a_cluster_and_column(
 def test_recipes_for_clusters_are_refused_with_a_hint() -> None:
     schema = numbers(3)
     with pytest.raises(RecipeError, match=r"needs a budget\nHint: pass budget=Budget"):
-        dps.Recipe.clusters(schema, 1000)
+        dps.Recipe.clusters(schema, rows=1000)
     with pytest.raises(RecipeError, match="n_clusters must be a whole number from 1 to 10000, got 0 instead"):
-        dps.Recipe.clusters(schema, 1000, dps.Budget(1.0), 0)
+        dps.Recipe.clusters(schema, rows=1000, budget=dps.Budget(1.0), n_clusters=0)
     labels = dps.Schema.from_dict({"columns": {"a": {"kind": "boolean"}}})
     with pytest.raises(RecipeError, match="needs a column of numbers"):
-        dps.Recipe.clusters(labels, 1000, dps.Budget(1.0), 2)
-    few = dps.Recipe.clusters(numbers(6), 1000, dps.Budget(1.0), 2, ["c1", "c2", "c3", "c5"]).parts[1].map
+        dps.Recipe.clusters(labels, rows=1000, budget=dps.Budget(1.0), n_clusters=2)
+    few = (
+        dps.Recipe.clusters(
+            numbers(6), rows=1000, budget=dps.Budget(1.0), n_clusters=2, columns=["c1", "c2", "c3", "c5"]
+        )
+        .parts[1]
+        .map
+    )
     assert isinstance(few, dps.Fourier)
     assert few.columns == ("c1", "c2", "c3", "c5")
 
 
 def test_clusters_of_few_columns_have_a_table_and_a_coarser_one() -> None:
-    recipe = dps.Recipe.clusters(numbers(4), 10**6, dps.Budget(0.1), 10, ["c1", "c3"])
+    recipe = dps.Recipe.clusters(numbers(4), rows=10**6, budget=dps.Budget(0.1), n_clusters=10, columns=["c1", "c3"])
     count, table, coarse = (part.map for part in recipe.parts)
     assert isinstance(count, dps.Count)
     assert table == dps.Histogram(2, ("c1", "c3"), 256)
@@ -232,7 +233,7 @@ def test_cells_for_clusters_balance_their_width_with_their_noise() -> None:
     """
     for columns, clusters, budget in ((1, 5, dps.Budget(0.1)), (2, 10, dps.Budget(0.1)), (3, 4, dps.Budget(0.1, 1e-6))):
         rows, schema = 10**5, numbers(columns, rows=10**5)
-        recipe = dps.Recipe.clusters(schema, rows, budget, clusters)
+        recipe = dps.Recipe.clusters(schema, rows=rows, budget=budget, n_clusters=clusters)
         table = recipe.parts[1].map
         assert isinstance(table, dps.Histogram)
         bound = recipe.bind(schema)[1]

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 import dpsketch as dps
 from conftest import mixed_table
-from dpsketch.calibration import noise_variance, promised
+from dpsketch.calibration import noise_variance
 from dpsketch.errors import FileError, MergeError, RecipeError
 from dpsketch.maps.tables.cells import EVERY_CODE, cells_of
 from dpsketch.maps.tables.contrasts import BoundContrasts, shown_of
 from dpsketch.maps.tables.pair_map import PairMap
 from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.privacy.events import Mechanism
+from dpsketch.recipe.part_noises import promised
 from dpsketch.schema.columns import MISSING, Integer, Number
 from dpsketch.schema.relation import Relation
 from dpsketch.sketch import release as release_module

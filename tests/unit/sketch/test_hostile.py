@@ -111,7 +111,7 @@ def test_ready_made_recipes_are_far_from_the_limit(columns: int) -> None:
         dps.Recipe.clusters(schema, budget=budget),
         dps.Recipe.pca(schema, budget=budget, of="second_moments"),
         dps.Recipe.density(schema, budget=budget),
-        dps.Recipe.classify(schema, "ok", budget=budget),
+        dps.Recipe.classify(schema, target="ok", budget=budget),
     ]
     for recipe in recipes:
         work = sum(part.map.work(schema) for part in recipe.parts)

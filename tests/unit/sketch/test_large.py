@@ -18,10 +18,10 @@ from safetensors.numpy import load_file
 
 import dpsketch as dps
 from conftest import TestStream, mixed_table
-from dpsketch.calibration import calibrated
 from dpsketch.errors import MergeError, RecipeError
 from dpsketch.maps.base import LARGE, Sums
 from dpsketch.noise.laplace import discrete_laplace
+from dpsketch.recipe.part_noises import calibrated
 from dpsketch.sketch.raw import RawPart
 from dpsketch.sketch.release import noisy_sums
 

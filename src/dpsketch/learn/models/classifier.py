@@ -214,7 +214,8 @@ class DensityClassifier(Model):
                 return race, part.sums.reshape(part.map.groups, -1)[:-1], float(part.noise_variance)
         raise QueryError(
             f"this release holds no hashed counters for each class of '{self.target}'",
-            f"release Recipe.classify(schema, '{self.target}', …), or Part(Grouped(Race(…), '{self.target}'), share=…)",
+            f"release Recipe.classify(schema, target='{self.target}', …), "
+            f"or Part(Grouped(Race(…), '{self.target}'), share=…)",
         )
 
     def _totals(self, view: View, race: BoundRace, sums: np.ndarray, variance: float) -> tuple[Floats, Floats]:

@@ -154,7 +154,7 @@ class HashedLinear(Model):
             return race, list(counters[:2])
         raise QueryError(
             f"this release holds no hashed counters of inner products for '{self.target}' and loss='{self.loss}'",
-            f"release Recipe.hashed_linear(schema, '{self.target}', …): "
+            f"release Recipe.hashed_linear(schema, target='{self.target}', …): "
             + (
                 "Part(Race((*columns, target), hash=InnerProduct(4), …), share)"
                 if self.loss == "squared"

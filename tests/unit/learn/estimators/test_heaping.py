@@ -35,7 +35,7 @@ def table() -> pa.Table:
 @pytest.fixture(scope="module")
 def view(table: pa.Table) -> dps.View:
     budget = dps.Budget(5.0)
-    raw = dps.accumulate(table, SCHEMA, dps.Recipe.general(SCHEMA, ROWS, budget))
+    raw = dps.accumulate(table, SCHEMA, dps.Recipe.general(SCHEMA, rows=ROWS, budget=budget))
     return dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "a"))
 
 

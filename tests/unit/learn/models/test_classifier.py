@@ -11,7 +11,8 @@ import dpsketch as dps
 from dpsketch.errors import FitWarning, QueryError, RecipeError
 from dpsketch.learn.models.class_tables import log_odds, shared_evidence, slope
 from dpsketch.maps.hashed.ramps import ramps
-from dpsketch.recipe.sizes import classifier_sizes, counter_noise
+from dpsketch.recipe.tasks.classify_task import classifier_sizes
+from dpsketch.recipe.tasks.task import schema_counter_noise
 
 ROWS = 20_000
 SCHEMA = dps.Schema.from_dict(
@@ -49,7 +50,7 @@ def released(recipe: dps.Recipe, budget: dps.Budget = BUDGET) -> dps.View:
 
 @pytest.fixture
 def view(seeded: None) -> dps.View:
-    return released(dps.Recipe.classify(SCHEMA, "sick", budget=BUDGET))
+    return released(dps.Recipe.classify(SCHEMA, target="sick", budget=BUDGET))
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_the_slope_of_weak_columns_is_about_right(seeded: None) -> None:
     sick = random.random(2 * ROWS) < 0.3
     table = pd.DataFrame(random.normal(np.where(sick, 0.3, 0.0)[:, None], 1, (2 * ROWS, 20)), columns=columns)
     table["sick"] = sick
-    raw = dps.accumulate(table[:ROWS], schema, dps.Recipe.classify(schema, "sick", budget=budget))
+    raw = dps.accumulate(table[:ROWS], schema, dps.Recipe.classify(schema, target="sick", budget=budget))
     model = dps.DensityClassifier("sick").fit(dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "d")))
     assert model.slope_how_ == "halves of the hashes"
     assert list(model.classes_) == [False, True]
@@ -105,7 +106,7 @@ def test_the_slope_of_weak_columns_is_about_right(seeded: None) -> None:
 def test_standard_errors_hold_what_another_release_changes(seeded: None) -> None:
     """The spread of log-odds between releases with other hashes and other noise, against what one of them says."""
     test = made_up(200, 4).to_pandas()
-    recipe = dps.Recipe.classify(SCHEMA, "sick", budget=BUDGET)
+    recipe = dps.Recipe.classify(SCHEMA, target="sick", budget=BUDGET)
     found = []
     for seed in range(6):
         race = recipe.parts[1].map.map  # type: ignore[attr-defined]
@@ -204,20 +205,20 @@ def test_sizes_follow_public_numbers() -> None:
     assert classifier_sizes(SCHEMA, 60_000, BUDGET, 10, 0.97) == (200, 8)
     assert classifier_sizes(SCHEMA, 20_000, dps.Budget(1.0), 2, 0.97) == (40, 9)
     assert classifier_sizes(SCHEMA, 20_000, dps.Budget(0.1), 2, 0.97)[0] == 20
-    assert counter_noise(SCHEMA, dps.Budget(1.0), 10, 0.5) == pytest.approx(np.sqrt(2) * 20)
+    assert schema_counter_noise(SCHEMA, dps.Budget(1.0), 10, 0.5) == pytest.approx(np.sqrt(2) * 20)
 
 
 def test_the_predicted_noise_is_the_release_s(view: dps.View) -> None:
     part = view.released.parts[1]
     tables = part.map.inner.rows  # type: ignore[attr-defined]
-    assert np.sqrt(part.noise_variance) == pytest.approx(counter_noise(SCHEMA, BUDGET, tables, 0.97), rel=0.03)
+    assert np.sqrt(part.noise_variance) == pytest.approx(schema_counter_noise(SCHEMA, BUDGET, tables, 0.97), rel=0.03)
 
 
 def test_what_cannot_be_is_refused(view: dps.View) -> None:
     with pytest.raises(RecipeError, match="column 'x' is a number, not a class"):
-        dps.Recipe.classify(SCHEMA, "x", budget=BUDGET)
+        dps.Recipe.classify(SCHEMA, target="x", budget=BUDGET)
     with pytest.raises(RecipeError, match="columns other than the target"):
-        dps.Recipe.classify(SCHEMA, "sick", budget=BUDGET, columns=["x", "sick"])
+        dps.Recipe.classify(SCHEMA, target="sick", budget=BUDGET, columns=["x", "sick"])
     with pytest.raises(QueryError, match="no hashed counters for each class of 'kind'"):
         dps.DensityClassifier("kind").fit(view)
     with pytest.raises(QueryError, match="there is no column 'sic'"):
@@ -231,7 +232,7 @@ def test_what_cannot_be_is_refused(view: dps.View) -> None:
 
 
 def test_classes_below_the_noise_are_refused(seeded: None) -> None:
-    raw = dps.accumulate(made_up(20, 1), SCHEMA, dps.Recipe.classify(SCHEMA, "sick", budget=BUDGET))
+    raw = dps.accumulate(made_up(20, 1), SCHEMA, dps.Recipe.classify(SCHEMA, target="sick", budget=BUDGET))
     view = dps.View(dps.release(raw, dps.Budget(0.01), dps.Ledger("sqlite://"), "d"))
     with pytest.raises(QueryError, match="fewer than two classes"):
         dps.DensityClassifier("sick").fit(view)

@@ -41,7 +41,7 @@ def planted(rows: int = ROWS, seed: int = 1) -> dict[str, np.ndarray]:
 
 
 def released(target: str, budget: dps.Budget = BUDGET) -> dps.View:
-    recipe = dps.Recipe.hashed_linear(SCHEMA, target, budget=budget, columns=["a", "b"])
+    recipe = dps.Recipe.hashed_linear(SCHEMA, target=target, budget=budget, columns=["a", "b"])
     raw = dps.accumulate(pa.table(planted()), SCHEMA, recipe)
     return dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "planted"))
 
@@ -145,12 +145,12 @@ def test_refusals(regression: dps.HashedLinear) -> None:
     with pytest.raises(QueryError, match="different lengths"):
         regression.score(planted(), [1.0])
     with pytest.raises(RecipeError, match="neither a number nor one of two classes"):
-        dps.Recipe.hashed_linear(SCHEMA, "four", budget=BUDGET)
+        dps.Recipe.hashed_linear(SCHEMA, target="four", budget=BUDGET)
     with pytest.raises(RecipeError, match="columns other than the target"):
-        dps.Recipe.hashed_linear(SCHEMA, "y", budget=BUDGET, columns=["y"])
+        dps.Recipe.hashed_linear(SCHEMA, target="y", budget=BUDGET, columns=["y"])
 
 
 def test_fewer_rows_of_counters_under_pure_budgets() -> None:
-    (pure,) = dps.Recipe.hashed_linear(SCHEMA, "y", budget=dps.Budget(1.0)).parts
-    (gaussian,) = dps.Recipe.hashed_linear(SCHEMA, "y", budget=dps.Budget(1.0, 1e-6)).parts
+    (pure,) = dps.Recipe.hashed_linear(SCHEMA, target="y", budget=dps.Budget(1.0)).parts
+    (gaussian,) = dps.Recipe.hashed_linear(SCHEMA, target="y", budget=dps.Budget(1.0, 1e-6)).parts
     assert (pure.map.rows, gaussian.map.rows) == (100, 1000)  # type: ignore[attr-defined]

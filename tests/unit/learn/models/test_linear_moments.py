@@ -31,7 +31,7 @@ def made_up(seed: int) -> pd.DataFrame:
 
 
 def view(target: str, columns: list[str], budget: dps.Budget = BUDGET) -> dps.View:
-    raw = dps.accumulate(made_up(1), SCHEMA, dps.Recipe.linear(SCHEMA, target, budget=budget, columns=columns))
+    raw = dps.accumulate(made_up(1), SCHEMA, dps.Recipe.linear(SCHEMA, target=target, budget=budget, columns=columns))
     return dps.View(dps.release(raw, budget, dps.Ledger("sqlite://") if budget.private else None, "made-up"))
 
 
@@ -70,9 +70,9 @@ def test_a_transformed_target_is_predicted_in_its_units(seeded: None) -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(RecipeError, match="the target 'kind' is not a number"):
-        dps.Recipe.linear(SCHEMA, "kind", budget=BUDGET)
+        dps.Recipe.linear(SCHEMA, target="kind", budget=BUDGET)
     with pytest.raises(RecipeError, match="columns other than the target"):
-        dps.Recipe.linear(SCHEMA, "y", budget=BUDGET, columns=["y"])
+        dps.Recipe.linear(SCHEMA, target="y", budget=BUDGET, columns=["y"])
     found = view("y", ["a", "b"])
     with pytest.raises(QueryError, match="is the target and one of the columns"):
         dps.LinearRegression("y", ["a", "y"]).fit(found)
@@ -94,7 +94,9 @@ def test_standard_errors_hold_what_the_penalty_hides(seeded: None) -> None:
         y = np.clip(0.3 + x @ random.normal(size=6) * 0.3 + 0.05 * random.normal(size=rows), 0, 1)
         exact, *_ = np.linalg.lstsq(np.c_[x, np.ones(rows)], y, rcond=None)
         raw = dps.accumulate(
-            pd.DataFrame(np.c_[x, y], columns=[*columns, "y"]), schema, dps.Recipe.linear(schema, "y", budget=budget)
+            pd.DataFrame(np.c_[x, y], columns=[*columns, "y"]),
+            schema,
+            dps.Recipe.linear(schema, target="y", budget=budget),
         )
         model = dps.LinearRegression("y").fit(dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "made-up")))
         scores.append((model.coef_ - exact[:6]) / model.coef_stderr_)

@@ -44,7 +44,7 @@ def test_what_is_no_number_is_refused(schema: Schema) -> None:
 @pytest.mark.parametrize(("delta", "mechanism"), [(0, Mechanism.CUBE), (1e-6, Mechanism.GAUSSIAN)])
 def test_a_general_recipe_has_totals_of_their_own(schema: Schema, delta: float, mechanism: Mechanism) -> None:
     budget = dps.Budget(0.5, delta)
-    recipe = dps.Recipe.general(schema, 10_000, budget)
+    recipe = dps.Recipe.general(schema, rows=10_000, budget=budget)
     assert [part.map.name for part in recipe.parts] == ["count", "marginals", "pairs", "totals"]
     event = planned(schema, recipe, budget)
     assert event is not None

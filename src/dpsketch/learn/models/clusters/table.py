@@ -16,7 +16,8 @@ from dpsketch.maps.fourier.fourier import Fourier
 from dpsketch.maps.tables.histogram import Binning, BoundHistogram
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.simplex import project_groups
-from dpsketch.recipe.sizes import MOST_FREQUENCIES, MOST_TABLE_COLUMNS, RADII
+from dpsketch.recipe.tasks.clusters_task import MOST_FREQUENCIES, RADII
+from dpsketch.recipe.tasks.task import MOST_TABLE_COLUMNS
 from dpsketch.schema.columns import SPAN
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedSketch

@@ -18,7 +18,8 @@ from dpsketch.learn.estimators.radial_kernels import Radial
 from dpsketch.learn.models.density.full_table import Axis, FullTable
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, real, whole
 from dpsketch.numerics.arrays import Floats
-from dpsketch.recipe.sizes import MOST_TABLE_COLUMNS, WIDEST_CELLS
+from dpsketch.recipe.tasks.density_task import WIDEST_CELLS
+from dpsketch.recipe.tasks.task import MOST_TABLE_COLUMNS
 
 _SPREAD = (np.arange(8) + 0.5) / 8 - 0.5
 _INNER, _LOW, _HIGH = range(3)

@@ -13,7 +13,7 @@ from dpsketch.learn.points import Frame
 from dpsketch.maps.tables.histogram import BoundHistogram
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.numerics.arrays import Floats
-from dpsketch.recipe.sizes import MOST_TABLE_COLUMNS
+from dpsketch.recipe.tasks.task import MOST_TABLE_COLUMNS
 from dpsketch.schema.columns import HIGHEST, LOWEST, MISSING, SPAN
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedSketch

@@ -23,7 +23,7 @@ from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, real
 from dpsketch.maps.base import check_columns
 from dpsketch.maps.hashed.hashes import Euclidean, HashFamily, hash_from_dict
 from dpsketch.numerics.arrays import Floats
-from dpsketch.recipe.sizes import default_bandwidth
+from dpsketch.recipe.tasks.density_task import default_bandwidth
 from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from dpsketch.learn.models.density.hashed import hashed_counters, made_up_record
 from dpsketch.learn.models.density.kernel_density import KernelDensity
 from dpsketch.maps.hashed.hashes import Euclidean, SignedProjection
 from dpsketch.numerics.arrays import Floats
-from dpsketch.recipe.sizes import default_bandwidth
+from dpsketch.recipe.tasks.density_task import default_bandwidth
 from dpsketch.schema.columns import IdSet
 
 if TYPE_CHECKING:

@@ -109,7 +109,9 @@ def test_tight_clusters_of_few_frequencies_and_little_budget_are_told() -> None:
 def view_of(table: pa.Table, columns: Any, epsilon: float, clusters: int) -> dps.View:
     schema = dps.Schema.from_dict({"privacy": {"rows": len(table)}, "columns": columns})
     budget = dps.Budget(epsilon)
-    raw = dps.accumulate(table, schema, dps.Recipe.clusters(schema, len(table), budget, clusters))
+    raw = dps.accumulate(
+        table, schema, dps.Recipe.clusters(schema, rows=len(table), budget=budget, n_clusters=clusters)
+    )
     return dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "a"))
 
 
@@ -184,7 +186,7 @@ def test_transformed_columns_and_dates_come_back_in_their_units() -> None:
     }
     schema = dps.Schema.from_dict({"privacy": {"rows": ROWS}, "columns": columns})
     budget = dps.Budget(2.0)
-    raw = dps.accumulate(table, schema, dps.Recipe.clusters(schema, ROWS, budget, 2))
+    raw = dps.accumulate(table, schema, dps.Recipe.clusters(schema, rows=ROWS, budget=budget, n_clusters=2))
     view = dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "a"))
     model = dps.KMeans(2).fit(view)
     assert np.log(model.cluster_centers_[:, 0]) == pytest.approx([2.0, 6.0], abs=0.1)
@@ -203,7 +205,7 @@ def test_a_plot_is_a_png_file(model: dps.KMeans, tmp_path: Path) -> None:
 
 def test_the_recipe_takes_numbers_and_sizes_from_public_facts() -> None:
     wider = dps.Schema.from_dict({"columns": COLUMNS | {"d": {"kind": "number", "lower": 0, "upper": 1}}})
-    recipe = dps.Recipe.clusters(wider, 10**6, dps.Budget(0.001), 5)
+    recipe = dps.Recipe.clusters(wider, rows=10**6, budget=dps.Budget(0.001), n_clusters=5)
     count, fourier = (part.map for part in recipe.parts)
     assert isinstance(count, dps.Count)
     assert isinstance(fourier, dps.Fourier)

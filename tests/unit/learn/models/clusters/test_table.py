@@ -54,7 +54,9 @@ def view_of(recipe: dps.Recipe, epsilon: float, delta: float = 0.0) -> dps.View:
 
 
 def clusters_view(epsilon: float, delta: float = 0.0) -> dps.View:
-    return view_of(dps.Recipe.clusters(SCHEMA, ROWS, dps.Budget(epsilon, delta), 3), epsilon, delta)
+    return view_of(
+        dps.Recipe.clusters(SCHEMA, rows=ROWS, budget=dps.Budget(epsilon, delta), n_clusters=3), epsilon, delta
+    )
 
 
 def cells(view: dps.View) -> CellTable:
@@ -145,7 +147,7 @@ def test_fourier_sums_of_exact_cells_are_those_of_the_records() -> None:
 
 @pytest.mark.parametrize("parts", [2, 3], ids=["one table", "two tables"])
 def test_fourier_sums_have_the_noise_that_they_say(parts: int) -> None:
-    recipe = dps.Recipe.clusters(SCHEMA, ROWS, dps.Budget(0.02), 3)
+    recipe = dps.Recipe.clusters(SCHEMA, rows=ROWS, budget=dps.Budget(0.02), n_clusters=3)
     recipe, left = dps.Recipe(recipe.parts[:parts]), []
     exact = view_of(recipe, np.inf)
     truth = table_sums(exact.released, cells(exact), 3)
@@ -168,7 +170,7 @@ def test_clearing_keeps_the_total_and_empties_empty_space() -> None:
 
 
 def test_two_tables_agree_in_the_wider_cells() -> None:
-    recipe = dps.Recipe.clusters(SCHEMA, ROWS, dps.Budget(0.1), 3)
+    recipe = dps.Recipe.clusters(SCHEMA, rows=ROWS, budget=dps.Budget(0.1), n_clusters=3)
     view = view_of(recipe, 0.1)
     table = cells(view)
     assert table.blocks is not None
@@ -199,7 +201,7 @@ def test_any_table_of_few_numbers_will_do_and_other_tables_will_not() -> None:
 
 
 def test_a_general_release_has_clusters_too() -> None:
-    view = view_of(dps.Recipe.general(SCHEMA, ROWS, dps.Budget(1.0)), 1.0)
+    view = view_of(dps.Recipe.general(SCHEMA, rows=ROWS, budget=dps.Budget(1.0)), 1.0)
     model = dps.KMeans(3).fit(view)
     assert list(model.feature_names_in_) == ["x", "age"]
     assert np.abs((model.cluster_centers_ - CENTRES) / SPREAD).max() < 0.5

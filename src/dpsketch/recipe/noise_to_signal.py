@@ -8,11 +8,12 @@ from math import inf
 
 import numpy as np
 
-from dpsketch.calibration import calibrated, noise_variances
+from dpsketch.calibration import noise_variances
 from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Noise
 from dpsketch.privacy.mechanisms import Mechanism
+from dpsketch.recipe.part_noises import calibrated
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema

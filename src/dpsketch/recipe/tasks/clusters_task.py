@@ -1,0 +1,172 @@
+"""Clusters and mixtures: a count and Fourier sums, or tables of up to three columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil, isqrt, log2
+
+from dpsketch.calibration import affordable
+from dpsketch.errors import RecipeError
+from dpsketch.maps.base import check_columns, check_whole
+from dpsketch.maps.fourier.fourier import Fourier
+from dpsketch.maps.tables.count import Count
+from dpsketch.maps.tables.histogram import BoundHistogram, Histogram
+from dpsketch.privacy.budget import Budget
+from dpsketch.recipe.count_share import count_share
+from dpsketch.recipe.noise_to_signal import SumsNoise
+from dpsketch.recipe.recipe import Part, Recipe
+from dpsketch.recipe.tasks.ratio import GOOD, RatioPrediction, Sums, ratio_prediction, sums_size
+from dpsketch.recipe.tasks.task import (
+    MOST_TABLE_BINS,
+    MOST_TABLE_COLUMNS,
+    Shares,
+    Task,
+    schema_counter_noise,
+    whole_number,
+)
+from dpsketch.schema.relation import Relation
+from dpsketch.schema.schema import Schema
+
+LEAST_FREQUENCIES, MOST_FREQUENCIES = 2, 10  # times clusters times columns: compressive sec. 6.6 for the least
+NOISE = 2.0  # of a normalised sum, in its sampling errors: RESEARCH "Clusters, mixtures, PCA"
+RADII = {
+    1: (4.0, 160.0),
+    2: (4.0, 160.0),
+    3: (2.0, 40.0),
+}  # by columns; radians per width of the bounds: origin not recorded
+RADII_OF_MORE = (5.0, 50.0)
+CLUSTER_BINS = 1.4  # times those for which linear errors are least: measured on simulated tables, docs/clusters.md
+MOST_CLUSTER_CELLS = 1 << 18  # origin not recorded
+CELLS_OF_A_CLUSTER = 2  # along each column, at least
+CLUSTER_SHARES = (0.02, 0.69, 0.29)  # of a count, a table and one that is coarser: origin not recorded
+GOOD_OF_A_CLUSTER = 0.02  # the noise of a table's cells over the squared records of a cluster: measured
+
+
+class Clusters(Task):
+    """See `Recipe.clusters`."""
+
+    name = "clusters"
+    parameter = "n_clusters"
+
+    def parts(
+        self, schema: Schema, rows: int, budget: Budget, n_clusters: int = 8, columns: Sequence[str] | None = None
+    ) -> Shares:
+        check_whole("Recipe.clusters", "n_clusters", n_clusters, 1, 10_000)
+        names = check_columns("Recipe.clusters", columns)
+        if names is None:
+            names = tuple(column.name for column in schema.scalars if column.numeric)
+        if not names:
+            raise RecipeError("Recipe.clusters needs a column of numbers", "declare one in the schema")
+        if len(names) <= MOST_TABLE_COLUMNS and all(schema.column(name).numeric for name in names):
+            return cluster_tables(names, *cluster_bins(schema, rows, budget, n_clusters, len(names)))
+        size = cluster_frequencies(schema, rows, budget, n_clusters, len(names))
+        fourier = Fourier(names, size, radii=RADII.get(len(names), RADII_OF_MORE))
+        share = count_share(schema, rows, budget, size)
+        return [(Count(), share), (fourier, round(1 - share, 4))]
+
+    def predict(
+        self,
+        schema: Schema,
+        *,
+        rows: int | None = None,
+        budget: Budget | None = None,
+        n_clusters: int = 8,
+        columns: Sequence[str] | None = None,
+    ) -> RatioPrediction:
+        """Clusters and mixtures need m >= 2kd frequencies, a ratio of at most m/(1000·kd) and as many rows as one over
+        that. The noise of a table of 20·kd cells may be a fiftieth of the squared records of one of k clusters; that of
+        finer cells may be more in proportion to their number, as the coarser table beside them holds it down.
+        """
+        rows, budget = self.known(schema, rows, budget)
+        recipe = self.recipe(schema, rows=rows, budget=budget, n_clusters=n_clusters, columns=columns)
+        planned = _sums(schema, recipe, n_clusters)
+        least = _sums(schema, _fewest(schema, recipe, n_clusters, rows, budget), n_clusters)
+        if isinstance(planned[0].map, BoundHistogram):
+            planned = planned[0], planned[1], least[2]
+        return ratio_prediction(self.name, n_clusters, budget, recipe, planned, least)
+
+    def parsed(self, argument: str) -> int:
+        return whole_number("clusters", argument, "--for clusters:8")
+
+    def next_step(self, sketch: str, argument: str) -> str:
+        return f"dpsketch fit kmeans {sketch} --k {argument}"
+
+
+TASK = Clusters()
+
+
+def cluster_tables(names: Sequence[str], bins: int, wider: int) -> Shares:
+    """A count, a table of the named columns with as many bins of each, and a coarser one."""
+    maps = (Count(), *(Histogram(len(names), tuple(names), each) for each in (bins, wider)))
+    return list(zip(maps, CLUSTER_SHARES, strict=True))
+
+
+def cluster_frequencies(schema: Schema, rows: int, budget: Budget, clusters: int, columns: int) -> int:
+    """Frequencies for clusters, from public numbers: as many as give a normalised sum NOISE times its sampling error,
+    1/√(2·rows), as noise, but from 2 to 10 for each cluster and column.
+
+    Under pure ε the noise of a sum grows with their number, so that more only lose; Gaussian noise grows with its root,
+    so that more than these gain little. Source: RESEARCH "Clusters, mixtures, PCA"; compressive §6.6 for the least.
+    """
+    least, most = (factor * clusters * columns for factor in (LEAST_FREQUENCIES, MOST_FREQUENCIES))
+    if not budget.private:
+        return most
+    together = schema.rows_per_unit or 1
+    if schema.relation is Relation.REPLACE_ONE:
+        together *= 2
+    wanted = affordable(NOISE**2 * rows / 2, budget, together=together, pure=1.0)  # discs under pure ε
+    return int(min(max(wanted, least), most))
+
+
+def cluster_bins(schema: Schema, rows: int, budget: Budget, clusters: int, columns: int) -> tuple[int, int]:
+    """Bins of each column of a table for clusters, and of a coarser one beside it, both powers of two: the nearest to
+    CLUSTER_BINS over that width h of cells for which the following errors are least, but at least CELLS_OF_A_CLUSTER
+    for each cluster along each column; and to its root.
+
+    Squared errors of centres, for each of d columns: a cluster narrower than its cell is taken to be in its middle,
+    h²/12 off; and noise of variance v in each of the 1/(k·h^d) cells of one of k equal parts of the space, which are
+    k^(−1/d) wide, moves the mean of its n/k records by v·k^(1−2/d)/(12·n²·h^d). Both are least together where
+    h^(d+2) = d/2 · k^(1−2/d) · v/n². The coarser table knows much better which parts of the space are empty.
+    Source: docs/clusters.md, where it was measured on made-up tables.
+    """
+    noise = (schema_counter_noise(schema, budget, share=CLUSTER_SHARES[1]) / rows) ** 2
+    width = (columns / 2 * clusters ** (1 - 2 / columns) * noise) ** (1 / (columns + 2))
+    most = int(log2(min(MOST_CLUSTER_CELLS ** (1 / columns), MOST_TABLE_BINS)))
+    least = ceil(log2(CELLS_OF_A_CLUSTER * clusters ** (1 / columns)))
+    power = min(max(round(log2(CLUSTER_BINS / width)) if width else most, least), most)
+    return 1 << power, 1 << power // 2
+
+
+def _sums(schema: Schema, recipe: Recipe, k: int) -> Sums:
+    """The sums of a recipe, the ratio up to which they do, and the rows that clusters take with any budget, for the
+    sampling error of their own draw: compressive (25). Without the count beside tables, which nothing is divided by.
+    """
+    if any(isinstance(part.map, Histogram) for part in recipe.parts):
+        recipe = Recipe([part for part in recipe.parts if not isinstance(part.map, Count)], recipe.rows)
+    noise = SumsNoise(schema, recipe)
+    description = noise.map.description
+    if isinstance(description, Histogram):
+        limit = GOOD_OF_A_CLUSTER / k**2 * noise.map.size / _coarsest(description, k).length(schema)
+    else:
+        limit = GOOD * sums_size(noise) / (k * len(noise.map.columns))
+    return noise, limit, ceil(1 / limit)
+
+
+def _fewest(schema: Schema, recipe: Recipe, k: int, rows: int, budget: Budget) -> Recipe:
+    """A recipe with as few frequencies or cells as clusters can be found from: what they need at the least."""
+    sums = recipe.parts[1].map
+    if isinstance(sums, Histogram):
+        table = _coarsest(sums, k)
+        parts = cluster_tables(table.columns or (), table.bins, isqrt(table.bins))
+        return Recipe([Part(*each) for each in parts], rows)
+    assert isinstance(sums, Fourier)
+    assert sums.columns is not None
+    size = LEAST_FREQUENCIES * k * len(sums.columns)
+    share = count_share(schema, rows, budget, size)
+    return Recipe([Part(Count(), share), Part(replace(sums, size=size), round(1 - share, 4))], rows)
+
+
+def _coarsest(table: Histogram, k: int) -> Histogram:
+    """Of two cells for each of the most frequencies."""
+    return replace(table, bins=ceil((2 * MOST_FREQUENCIES * k * table.ways) ** (1 / table.ways)))

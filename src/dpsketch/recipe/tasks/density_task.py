@@ -1,0 +1,274 @@
+"""Kernel densities and modes: a table of up to three columns, or hashed counters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import pi, sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpsketch.errors import RecipeError
+from dpsketch.maps.base import FeatureMap
+from dpsketch.maps.hashed.hashes import Euclidean, HashFamily, Product
+from dpsketch.maps.hashed.race import Race, bandwidth_spans
+from dpsketch.maps.tables.count import Count
+from dpsketch.maps.tables.histogram import Histogram
+from dpsketch.maps.tables.marginals import Marginals
+from dpsketch.privacy.budget import Budget
+from dpsketch.recipe.recipe import Part, Recipe
+from dpsketch.recipe.tasks.task import (
+    MOST_TABLE_BINS,
+    MOST_TABLE_COLUMNS,
+    Prediction,
+    Shares,
+    Task,
+    marginal_bins,
+    number_columns,
+    schema_counter_noise,
+)
+from dpsketch.schema.schema import Schema
+
+# Errors and densities were measured on skin, cod_rna, covtype and sf_salaries: docs/densities.md.
+ROW_ERROR = 0.9  # of one row of hashed counters, relative: measured 0.55 to 1.25
+CORRECTED_ROW_ERROR = 0.35  # the same where simulated records correct it: measured 0.25 to 0.4
+CELL_ERROR = 0.013  # of a table whose cells are a bandwidth wide, relative
+TYPICAL_DENSITY = 0.02  # mean kernel value at a record: measured 0.005 to 0.07
+CONTROL_SHARE = 0.07  # of the budget, for marginals that simulated records are drawn from
+DENSITY_RACE_WIDTH = 1000  # counters a row: origin not recorded
+MOST_RACE_ROWS, MOST_GAUSSIAN_RACE_ROWS, LEAST_RACE_ROWS = 2000, 4000, 10  # 2000 of corrected ones: origin not recorded
+MOST_TABLE_CELLS = 1 << 20  # origin not recorded
+WIDEST_CELLS = 2.0  # of a table, in bandwidths: inside wider ones too much is unknown
+
+
+class Density(Task):
+    """See `Recipe.density`."""
+
+    name = "density"
+    parameter = "bandwidth"
+
+    def parts(
+        self,
+        schema: Schema,
+        rows: int,
+        budget: Budget,
+        columns: Sequence[str] | None = None,
+        bandwidth: float | None = None,
+        hash: HashFamily | None = None,
+    ) -> Shares:
+        names, family = _kernel(schema, columns, bandwidth, hash)
+        return density_shares(*density_choices(schema, rows, budget, names, family), rows, budget, names)
+
+    def predict(
+        self,
+        schema: Schema,
+        *,
+        rows: int | None = None,
+        budget: Budget | None = None,
+        columns: Sequence[str] | None = None,
+        bandwidth: float | None = None,
+        hash: HashFamily | None = None,
+        density: float = TYPICAL_DENSITY,
+    ) -> DensityPrediction:
+        """Relative errors of both ways to a density. `density` is the mean kernel value at the points that matter:
+        public knowledge, or the typical one. Both errors rest on constants that were measured on few tables.
+        """
+        rows, budget = self.known(schema, rows, budget)
+        if not 0 < density <= 1:
+            raise RecipeError(f"density must be above 0 and at most 1, got {density!r} instead")
+        names, family = _kernel(schema, columns, bandwidth, hash)
+        table, race = density_choices(schema, rows, budget, names, family, density)
+        recipe = Recipe([Part(*each) for each in density_shares(table, race, rows, budget, names)])
+        return DensityPrediction(
+            task=self.name,
+            rows=rows,
+            budget=budget,
+            recipe=recipe,
+            density=density,
+            race=race[0],
+            race_error=race[1],
+            table=None if table is None else table[0],
+            table_error=None if table is None else table[1],
+        )
+
+    def parsed(self, argument: str) -> float:
+        try:
+            return float(argument)
+        except ValueError:
+            raise RecipeError(f"a bandwidth must be a number, got '{argument}' instead", "write density:0.05") from None
+
+    def next_step(self, sketch: str, argument: str) -> str:
+        return f"dpsketch fit density {sketch}" + (f" --bandwidth {argument}" if argument else "")
+
+
+TASK = Density()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DensityPrediction(Prediction):
+    """Predicted relative errors at a place where the mean kernel value is `density`; None where a table cannot be."""
+
+    density: float
+    race: FeatureMap
+    race_error: float
+    table: FeatureMap | None
+    table_error: float | None
+
+    note: ClassVar[str] = "Relative errors where the mean kernel value is that of a typical record."
+
+    @property
+    def better(self) -> str:
+        """ "table" or "race", by the smaller predicted error."""
+        return "table" if self.table_error is not None and self.table_error < self.race_error else "race"
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | {
+            "density": self.density,
+            "race": self.race.summary(),
+            "race_error": self.race_error,
+            "table": None if self.table is None else self.table.summary(),
+            "table_error": self.table_error,
+            "better": self.better,
+        }
+
+    def lines(self) -> list[str]:
+        """For a reader."""
+        lines = [f"at places with a mean kernel value of {self.density:g}"]
+        rows, width = (getattr(self.race, name) for name in ("rows", "width"))
+        lines.append(f"hashed counters, {rows} rows of {width}: predicted relative error {self.race_error:.2%}")
+        if self.table is None:
+            lines.append("a table: of up to three number columns and a kernel of distance only")
+        else:
+            bins = getattr(self.table, "bins", 0)
+            lines.append(f"a table, {bins} bins a column: predicted relative error {self.table_error:.2%}")
+        return [*lines, f"better: {self.better}"]
+
+    def cells(self) -> dict[str, str]:
+        race = f"{getattr(self.race, 'rows', 0)} × {getattr(self.race, 'width', 0)}"
+        table, error = "-", "-"
+        if self.table is not None and self.table_error is not None:
+            table, error = f"{getattr(self.table, 'bins', 0)} bins", f"{self.table_error:.2%}"
+        counters = {"hashed counters": race, "their error": f"{self.race_error:.2%}"}
+        return {"budget": str(self.budget)} | counters | {"a table": table, "its error": error, "better": self.better}
+
+
+def density_plan(
+    schema: Schema,
+    *,
+    rows: int | None = None,
+    budget: Budget | None = None,
+    columns: Sequence[str] | None = None,
+    bandwidth: float | None = None,
+    hash: HashFamily | None = None,
+    density: float = TYPICAL_DENSITY,
+) -> DensityPrediction:
+    """Predicted relative errors of both ways to a density; the other arguments are those of `Recipe.density`.
+
+    Nothing is read and nothing is spent. `density` is the mean kernel value at the points that matter.
+    """
+    return TASK.predict(
+        schema, rows=rows, budget=budget, columns=columns, bandwidth=bandwidth, hash=hash, density=density
+    )
+
+
+def _kernel(
+    schema: Schema, columns: Sequence[str] | None, bandwidth: float | None, hash: HashFamily | None
+) -> tuple[tuple[str, ...], HashFamily]:
+    names = number_columns("density", schema, columns)
+    if hash is not None and bandwidth is not None:
+        raise RecipeError("Recipe.density: the bandwidth is part of the hash", "pass one of them")
+    return names, hash or Euclidean(default_bandwidth(len(names)) if bandwidth is None else bandwidth)
+
+
+def density_shares(
+    table: tuple[FeatureMap, float] | None,
+    counters: tuple[FeatureMap, float],
+    rows: int,
+    budget: Budget,
+    names: tuple[str, ...],
+) -> Shares:
+    """A count and the better of `density_choices`; with marginals that correct counters, of many columns and a kernel
+    of distance. Of few columns that depend on each other, as colours do, marginals correct little.
+    """
+    chosen = table[0] if table is not None and table[1] < counters[1] else counters[0]
+    if not isinstance(chosen, Race) or not isinstance(chosen.hash, Euclidean) or len(names) <= MOST_TABLE_COLUMNS:
+        return [(Count(), 0.03), (chosen, 0.97)]
+    bins = marginal_bins(rows * CONTROL_SHARE * min(budget.strength, 1000.0) / len(names))
+    return [(Count(), 0.03), (Marginals(names, bins), CONTROL_SHARE), (chosen, round(0.97 - CONTROL_SHARE, 4))]
+
+
+def density_choices(
+    schema: Schema, rows: int, budget: Budget, names: tuple[str, ...], family: HashFamily, density: float | None = None
+) -> tuple[tuple[FeatureMap, float] | None, tuple[FeatureMap, float]]:
+    """A table, if these columns can have one, and hashed counters, each with its predicted relative error at places of
+    this density.
+    """
+    density = TYPICAL_DENSITY if density is None else density
+    corrected = isinstance(family, Euclidean) and len(names) > MOST_TABLE_COLUMNS
+    size = race_rows(schema, rows, budget, len(names), corrected)
+    columns = None if isinstance(family, Product) else names
+    race = Race(columns, size, DENSITY_RACE_WIDTH, hash=family)
+    counters = race, race_error(schema, rows, budget, size, density, corrected)
+    numeric = all(schema.column(name).numeric for name in names)
+    if not isinstance(family, Euclidean) or len(names) > MOST_TABLE_COLUMNS or not numeric:
+        return None, counters
+    spans = tuple(bandwidth_spans(names, family, schema).values())
+    bins, error = table_bins(schema, rows, budget, spans, density)
+    if max(spans) / bins > WIDEST_CELLS:
+        return None, counters
+    return (Histogram(len(names), names, bins), error), counters
+
+
+def default_bandwidth(columns: int) -> float:
+    """Of densities, in widths of the bounds: distances grow with the root of the number of columns."""
+    return 0.05 * sqrt(columns)
+
+
+def race_rows(schema: Schema, rows: int, budget: Budget, columns: int, corrected: bool = False) -> int:
+    """Rows of hashed counters for densities. Gaussian noise of an answer does not grow with them: as many as are
+    affordable. Under pure ε its variance does, and 0.014·rows·ε balance it with the error of the hashes; of more than
+    twelve columns fewer, in proportion, as records lie farther apart. Corrected counters need fewer.
+    Source: RESEARCH "Kernel densities (race)"; docs/densities.md.
+    """
+    if not budget.pure:
+        return MOST_RACE_ROWS if corrected else MOST_GAUSSIAN_RACE_ROWS
+    single = sqrt(2) / schema_counter_noise(schema, budget)
+    share = 0.006 * min(1, 8 / columns) if corrected else 0.014 * min(1, 12 / columns)
+    return int(min(max(share * rows * single, LEAST_RACE_ROWS), MOST_RACE_ROWS))
+
+
+def race_error(
+    schema: Schema, rows: int, budget: Budget, table_rows: int, density: float, corrected: bool = False
+) -> float:
+    """Predicted relative error of a density from `table_rows` rows of hashed counters."""
+    noise = schema_counter_noise(schema, budget, table_rows) / sqrt(table_rows)
+    one = CORRECTED_ROW_ERROR if corrected else ROW_ERROR
+    return sqrt(one**2 / table_rows + (noise / (rows * density)) ** 2)
+
+
+def table_noise(spans: Sequence[float]) -> float:
+    """Variance of a density's noise from a table over columns that are `spans` bandwidths wide, in variances of a cell,
+    if cells were a bandwidth wide: the integral of the squared p-stable kernel inside the bounds, from their middle.
+    """
+    radius = max(spans) / 2
+    steps = np.geomspace(1e-3, max(radius, 0.1), 2000)
+    surface = {1: 2.0, 2: 2 * pi, 3: 4 * pi}[len(spans)] * steps ** (len(spans) - 1)
+    return float(np.trapezoid(Euclidean(1.0).kernel(steps) ** 2 * surface, steps))
+
+
+def table_bins(
+    schema: Schema, rows: int, budget: Budget, spans: Sequence[float], density: float = TYPICAL_DENSITY
+) -> tuple[int, float]:
+    """Bins of each column of a table for densities, and the predicted relative error.
+
+    Cells h bandwidths wide have an error of CELL_ERROR·h from records' places in them, and noise in proportion to
+    h^(−d/2): the best h balances the two for a typical density.
+    """
+    columns, noise = len(spans), schema_counter_noise(schema, budget)
+    noise = noise**2 * table_noise(spans) / (rows * density) ** 2
+    width = (columns * noise / (2 * CELL_ERROR**2)) ** (1 / (columns + 2))
+    most = min(int(MOST_TABLE_CELLS ** (1 / columns)) - 3, MOST_TABLE_BINS)
+    bins = int(min(max(max(spans) / min(max(width, 0.02), 1.5), 4), most))
+    width = max(spans) / bins
+    return bins, sqrt((CELL_ERROR * width) ** 2 + noise / width**columns)

@@ -1,0 +1,179 @@
+"""General questions: a count, marginals and tables of pairs of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import comb, sqrt
+
+from dpsketch.calibration import affordable
+from dpsketch.errors import RecipeError
+from dpsketch.maps.base import FeatureMap
+from dpsketch.maps.fourier.fourier import Fourier
+from dpsketch.maps.tables.cells import cells_of
+from dpsketch.maps.tables.count import Count
+from dpsketch.maps.tables.marginals import Marginals
+from dpsketch.maps.tables.pairs import MOST_PAIRS, Pairs
+from dpsketch.maps.tables.totals import Totals
+from dpsketch.privacy.budget import Budget
+from dpsketch.recipe.tasks.task import Shares, Task, marginal_bins, schema_counter_noise
+from dpsketch.schema.columns import Column, Integer
+from dpsketch.schema.schema import Schema
+
+# Shares and CONTRAST_SD: decisions 007, 009 and 012.
+MARGINALS_SHARE, PAIRS_SHARE = 0.42, 0.55  # of tables without numbers; bins follow from the first
+FOURIER_SHARE = 0.3  # of the pairs' share, where Fourier sums are asked for: origin not recorded
+TOTALS_SHARE = 0.12
+PURE_SHARES = (0.275, 0.575)  # of marginals without totals and of pairs, beside those and a count, under pure ε
+GAUSSIAN_SHARES = (0.33, 0.52)  # the same with δ or ρ
+CONTRAST_SHARES = (0.43, 0.42)  # the same where pairs have contrasts
+CONTRAST_SD = 0.025  # of a pair table's cell, as a share of the rows: from here on contrasts are more accurate
+FEW_COLUMNS = 16  # up to these all pairs answer best: decision 007
+PAIR_SD = 0.01  # as a share of the rows: `denoise.groups.groups_wanted` is 4 there
+MOST_FINE_CELLS = 40_000_000  # of a raw sketch's pair tables, 160 MB in counters of four bytes: origin not recorded
+FINER_BINS, MOST_TIMES_FINER, MOST_FINER_CELLS = 256, 8, 10_000_000  # of pair tables: decision 010
+FEW_WHOLE_NUMBERS = 130  # ages and hours have a cell for each value: origin not recorded
+
+
+class General(Task):
+    """See `Recipe.general`."""
+
+    name = "general"
+
+    def parts(self, schema: Schema, rows: int, budget: Budget, frequencies: int | None = None) -> Shares:
+        columns = schema.scalars
+        if not columns:
+            raise RecipeError(
+                "Recipe.general needs a column that is not a set of ids",
+                "write a recipe for sets: Recipe([Part(Race(hash=MinHash()), 1.0)])",
+            )
+        epsilon = min(budget.strength, 1000.0)
+        if len(columns) == 1:
+            if frequencies:
+                raise RecipeError(
+                    "frequencies tell how columns go together, and this table has a single one",
+                    "leave out frequencies (--frequencies)",
+                )
+            return [(Count(), 0.05), (Marginals(bins=marginal_bins(rows * 0.95 * epsilon)), 0.95)]
+        bins, most = pair_sizes(rows, budget, len(columns))
+        bins, finer, paired = fine_columns(schema, max(bins, whole_number_bins(schema)))
+        if len(paired) < 2:
+            size = frequencies or fourier_size(rows * PAIRS_SHARE * epsilon)
+            return _with_marginals(schema, budget, bins, [(Fourier(size=size), 1.0)])
+        if most is not None and most >= comb(len(paired), 2):
+            most = None
+        named = None if len(paired) == len(columns) else paired
+        halved = not frequencies and suits_contrasts(schema, rows, budget, most or comb(len(paired), 2))
+        pairs = Pairs(named, finer, pool=True, most=most, contrasts=halved)
+        if frequencies:
+            both: Shares = [(pairs, 1 - FOURIER_SHARE), (Fourier(size=frequencies), FOURIER_SHARE)]
+            return _with_marginals(schema, budget, bins, both)
+        return _with_marginals(schema, budget, bins, [(pairs, 1.0)], halved)
+
+
+TASK = General()
+
+
+def _with_marginals(schema: Schema, budget: Budget, bins: int, rest: Shares, halved: bool = False) -> Shares:
+    """A count, marginals, what tells how columns go together, by its parts of the share for it, and sums of columns.
+
+    Sums are a part by themselves: under pure ε their noise then has the shape of a cube, and is much less.
+    """
+    separate = any(column.numeric for column in schema.scalars)
+    if not separate:
+        marginals, together = MARGINALS_SHARE, PAIRS_SHARE
+    elif budget.pure or not budget.private:
+        marginals, together = CONTRAST_SHARES if halved else PURE_SHARES
+    else:
+        marginals, together = GAUSSIAN_SHARES
+    parts: Shares = [(Count(), 0.03), (Marginals(bins=bins, totals=not separate), marginals)]
+    parts += [(each, round(part * together, 4)) for each, part in rest]
+    return [*parts, (Totals(), TOTALS_SHARE)] if separate else parts
+
+
+def general_of(schema: Schema, names: tuple[str, ...], rows: int, budget: Budget) -> Shares:
+    """The general recipe of the named columns."""
+    only = replace(schema, columns=tuple(schema.column(name) for name in names))
+    return [(_of_columns(schema, each, names), share) for each, share in TASK.parts(only, rows, budget)]
+
+
+def _of_columns(schema: Schema, each: FeatureMap, names: tuple[str, ...]) -> FeatureMap:
+    """A map of all columns as one of the named ones."""
+    if isinstance(each, Totals) and each.columns is None:
+        return Totals(tuple(name for name in names if schema.column(name).numeric))
+    if isinstance(each, Marginals | Pairs | Fourier) and each.columns is None:
+        return replace(each, columns=names)
+    return each
+
+
+def pair_sizes(rows: int, budget: Budget, columns: int) -> tuple[int, int | None]:
+    """Bins of marginals and pair tables, and how many pairs the noise supports, None for all: from public numbers.
+
+    Up to FEW_COLUMNS columns all pairs answer best, also with little budget. Beyond, as many as leave the cells of
+    their tables a predicted standard deviation of at most PAIR_SD of the rows, so that columns have four groups
+    (`fitting.groups`), but never fewer than connect all columns.
+
+    Source: RESEARCH "Statistics and models from one general sketch"; docs/decisions/007-pairs-in-the-general-recipe.md.
+    """
+    bins = marginal_bins(rows * MARGINALS_SHARE * min(budget.strength, 1000.0) / columns)
+    every = comb(columns, 2)
+    if columns <= FEW_COLUMNS or not budget.private:
+        return bins, None
+    share = PURE_SHARES[1] if budget.pure else GAUSSIAN_SHARES[1]
+    supported = max(columns - 1, int(affordable((PAIR_SD * rows) ** 2, budget, share=share, pure=sqrt(2))))
+    return bins, None if supported >= every else supported
+
+
+def suits_contrasts(schema: Schema, rows: int, budget: Budget, pairs: int) -> bool:
+    """Whether contrasts of so many pairs tell more than their tables: under pure ε, where the predicted standard
+    deviation of a cell is above CONTRAST_SD of the rows, so that most of what a table tells is noise. Gaussian noise of
+    a contrast is that of a cell, not less.
+
+    Source: docs/decisions/009-contrasts-where-tables-drown.md.
+    """
+    if not budget.pure:
+        return False
+    return schema_counter_noise(schema, budget, pairs, PURE_SHARES[1]) > CONTRAST_SD * rows
+
+
+def whole_number_bins(schema: Schema) -> int:
+    """As many bins as leave each value of ages, hours and the like a cell of its own."""
+    return max((column.levels for column in schema.scalars if _few_whole_numbers(column)), default=2) - 2
+
+
+def _few_whole_numbers(column: Column) -> bool:
+    return isinstance(column, Integer) and column.levels <= FEW_WHOLE_NUMBERS
+
+
+def fine_columns(schema: Schema, bins: int) -> tuple[int, int, tuple[str, ...]]:
+    """Bins of marginals, bins of pair tables, and the columns that have these.
+
+    Tables have several cells to a bin of the marginals, up to MOST_FINER_CELLS in all: where records crowd in few bins
+    a release can still divide them, and noise does not grow with cells that it pools. With at most MOST_FINE_CELLS
+    otherwise: with fewer bins if that is enough, else without the columns of the most values; none if there are too
+    many columns.
+    """
+    names = [column.name for column in schema.scalars]
+    if comb(len(names), 2) > MOST_PAIRS:
+        return bins, bins, ()
+    finer = bins * min(MOST_TIMES_FINER, max(1, FINER_BINS // bins))
+    sizes = {
+        each: {column.name: cells_of(column, each).count for column in schema.scalars} for each in {finer, bins, 64, 16}
+    }
+
+    def fine(names: Sequence[str], bins: int) -> int:
+        counts = [sizes[bins][name] for name in names]
+        return (sum(counts) ** 2 - sum(count**2 for count in counts)) // 2
+
+    if fine(names, finer) <= MOST_FINER_CELLS:
+        return bins, finer, tuple(names)
+    while True:
+        for fewer in (bins, 64, 16):
+            if fewer <= bins and fine(names, fewer) <= MOST_FINE_CELLS:
+                return fewer, fewer, tuple(names)
+        names.remove(max(reversed(names), key=sizes[16].__getitem__))
+
+
+def fourier_size(signal: float) -> int:
+    """Frequencies from rows · ε: the noise of a normalised sum, 2m/(nε), stays at or below one percent."""
+    return int(min(max(signal * 0.005, 20), 500))

@@ -1,0 +1,45 @@
+"""Jaccard densities of nodes by their neighbour sets: MinHash counters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+
+from dpsketch.errors import RecipeError
+from dpsketch.maps.hashed.hashes import MinHash
+from dpsketch.maps.hashed.race import Race
+from dpsketch.privacy.budget import Budget
+from dpsketch.recipe.tasks.density_task import LEAST_RACE_ROWS
+from dpsketch.recipe.tasks.task import Shares, Task, schema_counter_noise
+from dpsketch.schema.schema import Schema
+
+GRAPH_RACE_WIDTH = 100_000  # counters a row: origin not recorded
+MOST_GRAPH_ROWS, MOST_PURE_GRAPH_ROWS = 2000, 500  # origin not recorded
+
+
+class Graph(Task):
+    """See `Recipe.graph`."""
+
+    name = "graph"
+
+    def parts(self, schema: Schema, rows: int, budget: Budget, columns: Sequence[str] | None = None) -> Shares:
+        if columns is not None:
+            raise RecipeError("--columns is not for graphs: a graph has one column of sets", "leave it out")
+        if len(schema.sets) != 1:
+            raise RecipeError("Recipe.graph needs one column of sets of ids", 'declare neighbours: kind = "set"')
+        size = graph_rows(schema, rows, budget)
+        return [(Race((schema.sets[0].name,), size, GRAPH_RACE_WIDTH, hash=MinHash()), 1.0)]
+
+    def next_step(self, sketch: str, argument: str) -> str:
+        return f"dpsketch fit density {sketch}"
+
+
+TASK = Graph()
+
+
+def graph_rows(schema: Schema, rows: int, budget: Budget) -> int:
+    """As `race_rows` for Jaccard densities of neighbour sets: few sets are alike, so fewer rows under pure ε."""
+    if not budget.pure:
+        return MOST_GRAPH_ROWS
+    single = sqrt(2) / schema_counter_noise(schema, budget)
+    return int(min(max(0.0006 * rows * single, LEAST_RACE_ROWS), MOST_PURE_GRAPH_ROWS))
