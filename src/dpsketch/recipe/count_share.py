@@ -8,7 +8,7 @@ from dpsketch.privacy.budget import Budget
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 
-LEAST_COUNT_SHARE = 0.001  # by hand: four decimals, and never nothing
+LEAST_COUNT_SHARE = 0.001  # origin not recorded
 
 
 def count_share(schema: Schema, rows: int, budget: Budget, frequencies: int) -> float:

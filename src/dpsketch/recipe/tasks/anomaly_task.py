@@ -15,7 +15,7 @@ from dpsketch.recipe.tasks.general_task import general_of
 from dpsketch.recipe.tasks.task import MOST_TABLE_COLUMNS, Shares, Task
 from dpsketch.schema.schema import Schema
 
-# Measured on the benchmark's anomaly tables: docs/densities.md.
+# The origin of these was not recorded; docs/densities.md has the accuracy that they lead to.
 ANOMALY_BANDWIDTH, ANOMALY_POWER = 0.5, 8  # the bandwidth times the root of the number of columns
 ANOMALY_ROWS, ANOMALY_THRESHOLD = 30, 0.3  # the share of what a threshold is estimated from
 

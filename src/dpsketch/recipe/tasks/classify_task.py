@@ -17,7 +17,7 @@ from dpsketch.recipe.tasks.task import Shares, Task, schema_counter_noise
 from dpsketch.schema.columns import Boolean, Category, Integer
 from dpsketch.schema.schema import Schema
 
-# Measured by benchmarks on classification tables: docs/models.md.
+# RESEARCH "Classifiers (race)"; docs/models.md.
 GAUSSIAN_ROWS, PURE_ROWS = 100, (10, 40)  # of hashed counters
 LEAST_BITS, MOST_BITS = 5, 10
 STANDING_OUT = 56.0  # squared records of a class over the noise's variance, for each counter

@@ -28,14 +28,18 @@ from dpsketch.recipe.tasks.task import (
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 
-LEAST_FREQUENCIES, MOST_FREQUENCIES = 2, 10  # times clusters times columns: compressive sec. 6.6, and measured
-NOISE = 2.0  # of a normalised sum, in its sampling errors: measured, docs/clusters.md
-RADII = {1: (4.0, 160.0), 2: (4.0, 160.0), 3: (2.0, 40.0)}  # by columns; radians per width of the bounds: measured
+LEAST_FREQUENCIES, MOST_FREQUENCIES = 2, 10  # times clusters times columns: compressive sec. 6.6 for the least
+NOISE = 2.0  # of a normalised sum, in its sampling errors: RESEARCH "Clusters, mixtures, PCA"
+RADII = {
+    1: (4.0, 160.0),
+    2: (4.0, 160.0),
+    3: (2.0, 40.0),
+}  # by columns; radians per width of the bounds: origin not recorded
 RADII_OF_MORE = (5.0, 50.0)
 CLUSTER_BINS = 1.4  # times those for which linear errors are least: measured on simulated tables, docs/clusters.md
-MOST_CLUSTER_CELLS = 1 << 18  # for a fit of seconds: by hand
+MOST_CLUSTER_CELLS = 1 << 18  # origin not recorded
 CELLS_OF_A_CLUSTER = 2  # along each column, at least
-CLUSTER_SHARES = (0.02, 0.69, 0.29)  # of a count, a table and one that is coarser: measured, docs/clusters.md
+CLUSTER_SHARES = (0.02, 0.69, 0.29)  # of a count, a table and one that is coarser: origin not recorded
 GOOD_OF_A_CLUSTER = 0.02  # the noise of a table's cells over the squared records of a cluster: measured
 
 

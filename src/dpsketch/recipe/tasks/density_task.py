@@ -30,15 +30,15 @@ from dpsketch.recipe.tasks.task import (
 )
 from dpsketch.schema.schema import Schema
 
-# Measured on skin, cod_rna, covtype and sf_salaries: docs/densities.md.
+# Errors and densities were measured on skin, cod_rna, covtype and sf_salaries: docs/densities.md.
 ROW_ERROR = 0.9  # of one row of hashed counters, relative: measured 0.55 to 1.25
 CORRECTED_ROW_ERROR = 0.35  # the same where simulated records correct it: measured 0.25 to 0.4
 CELL_ERROR = 0.013  # of a table whose cells are a bandwidth wide, relative
 TYPICAL_DENSITY = 0.02  # mean kernel value at a record: measured 0.005 to 0.07
 CONTROL_SHARE = 0.07  # of the budget, for marginals that simulated records are drawn from
-DENSITY_RACE_WIDTH = 1000  # counters a row: the race paper's
-MOST_RACE_ROWS, MOST_GAUSSIAN_RACE_ROWS, LEAST_RACE_ROWS = 2000, 4000, 10  # 2000 of corrected ones: by hand, for speed
-MOST_TABLE_CELLS = 1 << 20  # by hand, for speed
+DENSITY_RACE_WIDTH = 1000  # counters a row: origin not recorded
+MOST_RACE_ROWS, MOST_GAUSSIAN_RACE_ROWS, LEAST_RACE_ROWS = 2000, 4000, 10  # 2000 of corrected ones: origin not recorded
+MOST_TABLE_CELLS = 1 << 20  # origin not recorded
 WIDEST_CELLS = 2.0  # of a table, in bandwidths: inside wider ones too much is unknown
 
 

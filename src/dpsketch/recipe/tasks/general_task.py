@@ -20,9 +20,9 @@ from dpsketch.recipe.tasks.task import Shares, Task, marginal_bins, schema_count
 from dpsketch.schema.columns import Column, Integer
 from dpsketch.schema.schema import Schema
 
-# Shares and CONTRAST_SD: measured on the study's tables by benchmarks/m2m, decisions 007, 009 and 012.
+# Shares and CONTRAST_SD: decisions 007, 009 and 012.
 MARGINALS_SHARE, PAIRS_SHARE = 0.42, 0.55  # of tables without numbers; bins follow from the first
-FOURIER_SHARE = 0.3  # of the pairs' share, where Fourier sums are asked for: by hand
+FOURIER_SHARE = 0.3  # of the pairs' share, where Fourier sums are asked for: origin not recorded
 TOTALS_SHARE = 0.12
 PURE_SHARES = (0.275, 0.575)  # of marginals without totals and of pairs, beside those and a count, under pure ε
 GAUSSIAN_SHARES = (0.33, 0.52)  # the same with δ or ρ
@@ -30,9 +30,9 @@ CONTRAST_SHARES = (0.43, 0.42)  # the same where pairs have contrasts
 CONTRAST_SD = 0.025  # of a pair table's cell, as a share of the rows: from here on contrasts are more accurate
 FEW_COLUMNS = 16  # up to these all pairs answer best: decision 007
 PAIR_SD = 0.01  # as a share of the rows: `denoise.groups.groups_wanted` is 4 there
-MOST_FINE_CELLS = 40_000_000  # of a raw sketch's pair tables, 160 MB in counters of four bytes: by hand
+MOST_FINE_CELLS = 40_000_000  # of a raw sketch's pair tables, 160 MB in counters of four bytes: origin not recorded
 FINER_BINS, MOST_TIMES_FINER, MOST_FINER_CELLS = 256, 8, 10_000_000  # of pair tables: decision 010
-FEW_WHOLE_NUMBERS = 130  # ages and hours have a cell for each value: by hand, decision 011
+FEW_WHOLE_NUMBERS = 130  # ages and hours have a cell for each value: origin not recorded
 
 
 class General(Task):

@@ -13,8 +13,8 @@ from dpsketch.recipe.tasks.density_task import LEAST_RACE_ROWS
 from dpsketch.recipe.tasks.task import Shares, Task, schema_counter_noise
 from dpsketch.schema.schema import Schema
 
-GRAPH_RACE_WIDTH = 100_000  # counters a row: by hand
-MOST_GRAPH_ROWS, MOST_PURE_GRAPH_ROWS = 2000, 500  # measured: docs/densities.md
+GRAPH_RACE_WIDTH = 100_000  # counters a row: origin not recorded
+MOST_GRAPH_ROWS, MOST_PURE_GRAPH_ROWS = 2000, 500  # origin not recorded
 
 
 class Graph(Task):
