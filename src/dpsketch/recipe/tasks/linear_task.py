@@ -14,7 +14,8 @@ from dpsketch.recipe.tasks.task import Shares, Task
 from dpsketch.schema.columns import Datetime
 from dpsketch.schema.schema import Schema
 
-# Relative to the radius that clips no record: longer records are rare, and noise grows with its square. Origin not recorded.
+# Of what clips no record: a longer record than that is rare, and noise grows with the square.
+# The origin of the number was not recorded.
 LINEAR_RADIUS = 0.75
 
 
