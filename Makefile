@@ -6,6 +6,11 @@ BIN := $(VENV)/bin
 SECONDS ?= 600
 SEED ?= 20260101
 
+# Rooms whose tests take a second or less each.
+ROOMS := schema encoding files privacy recipe denoise noise engines/test_readers.py maps/tables ledger/test_running_totals.py learn/test_answer.py
+QUICK := $(ROOMS:%=tests/unit/%) tests/unit/test_public.py tests/unit/test_displays.py tests/unit/test_calibration.py tests/golden \
+	tests/docs/test_proofs.py tests/docs/test_modules.py
+
 .PHONY: help demo quick test test-lowest lock lint bench audit fuzz papers-m2m papers-compressive papers-density clean
 
 help:  ## list the targets

@@ -80,7 +80,12 @@ HOMES = {
     "tighten": "learn.bounds",
 }
 # Subjects whose names are also found together: dps.maps.Fourier is dps.Fourier.
-ROOMS = {"hashes": "maps.hashed.hashes", "maps": "maps", "models": "learn.models"}
+ROOMS = {
+    "hashes": "maps.hashed.hashes",
+    "maps": "maps",
+    "models": "learn.models",
+    "tasks": "recipe.tasks.task_registry",
+}
 
 
 def names(package: str) -> list[str]:

@@ -86,7 +86,7 @@ def _public_number(schema: Schema) -> str:
 
 
 def _rounded_up(share: float, places: int) -> float:
-    return min(1.0, ceil(share * 10**places) / 10**places)
+    return min(1.0, float(ceil(share * 10**places) / 10**places))
 
 
 def _weakest(budgets: Sequence[dict[str, str]]) -> dict[str, str]:
@@ -223,7 +223,7 @@ def _kind(facts: dict[str, Any]) -> str:
 
 def _noise(facts: dict[str, Any]) -> str:
     if "scale" not in facts:
-        return facts["mechanism"]
+        return str(facts["mechanism"])
     cost = f"epsilon {facts['epsilon']}" if "epsilon" in facts else f"rho {facts['rho']:.6g}"
     scale = Fraction(facts["scale"])
     exact = f" (= {facts['scale']})" if len(facts["scale"]) <= 40 else ""

@@ -44,7 +44,7 @@ class Hadamard:
 
     @property
     def width(self) -> int:
-        return self.signs.shape[2]
+        return int(self.signs.shape[2])
 
     @property
     def roundings(self) -> tuple[int, int]:

@@ -32,7 +32,8 @@ class HashFamily(ABC):
         """Projections or permutations for each row of the table."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {"family": self.family} | asdict(self)  # type: ignore[call-overload]
+        parameters: dict[str, Any] = asdict(self)  # type: ignore[call-overload]
+        return {"family": self.family} | parameters
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Euclidean(HashFamily):
         from scipy.special import ndtr
 
         ratio = self.bandwidth / np.maximum(np.asarray(distance, np.float64), 1e-9 * self.bandwidth)
-        once = 2 * ndtr(ratio) - 1 - np.sqrt(2 / np.pi) / ratio * -np.expm1(-0.5 * ratio**2)
+        once: Floats = 2 * ndtr(ratio) - 1 - np.sqrt(2 / np.pi) / ratio * -np.expm1(-0.5 * ratio**2)
         return once**self.power
 
 

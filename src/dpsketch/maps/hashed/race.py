@@ -342,7 +342,7 @@ class _Projection:
 
     def inputs(self, codes: Codes, query: bool) -> Codes:
         """What is projected: the codes, missing ones in the middle; completed to equal length for inner products."""
-        chosen = codes[self._rows]
+        chosen: Codes = codes[self._rows]
         chosen[chosen == MISSING] = 0
         if self._embedding is not None:
             chosen = self._embedding(chosen)
@@ -452,4 +452,5 @@ def _sign_coefficients(normals: Floats) -> NDArray[np.int32]:
             f"Race: with {normals.shape[2]} columns the directions of signed projections keep fewer than 2 bits",
             "name fewer columns, or hash a public embedding of them",
         )
-    return np.rint(normals * scale).astype(np.int32)
+    directions: Floats = np.rint(normals * scale)
+    return directions.astype(np.int32)

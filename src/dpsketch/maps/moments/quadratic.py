@@ -123,7 +123,8 @@ class BoundQuadratic(BoundMap):
     @property
     def directions(self) -> Floats:
         """The real ω that multiply a record divided by the radius: one matrix row each, of length about 1."""
-        return self.matrix * (self.ball / (2.0**self.shift * self.grid**0.5))
+        directions: Floats = self.matrix * (self.ball / (2.0**self.shift * self.grid**0.5))
+        return directions
 
     def accumulate(self, records: Records, sums: Sums) -> None:
         from dpsketch.maps.kernels import quadratic_sums
@@ -178,7 +179,8 @@ def _largest(matrix: NDArray[np.int32], ball: int, shift: int) -> int:
 def draw_gaussians(seed: int, size: int, dimension: int, ball: int) -> NDArray[np.int32]:
     """Normal entries of variance 1/d in units of ball/2^27, one matrix row a direction. docs/formats/draw.md."""
     normals = PublicStream("quadratic directions", seed).normals(size * dimension).reshape(size, dimension)
-    return np.rint(normals * (2.0**_BITS / (ball * np.sqrt(float(dimension))))).astype(np.int32)
+    entries: Floats = np.rint(normals * (2.0**_BITS / (ball * np.sqrt(float(dimension)))))
+    return entries.astype(np.int32)
 
 
 def draw_bases(seed: int, size: int, dimension: int) -> NDArray[np.int32]:
@@ -189,4 +191,5 @@ def draw_bases(seed: int, size: int, dimension: int) -> NDArray[np.int32]:
     ) >> np.uint64(63)
     common = np.arange(basis)[:, None] & np.arange(dimension)
     negative = (np.bitwise_count(common) + signs.astype(np.uint8)) & 1
-    return (1 - 2 * negative.astype(np.int32)).reshape(size, dimension)
+    entries: NDArray[np.int32] = 1 - 2 * negative.astype(np.int32)
+    return entries.reshape(size, dimension)

@@ -40,7 +40,7 @@ def fourths_bound(matrix: NDArray[np.int32], squares: Fraction) -> Fraction:
     (1+r)·λ_max(K − r/(1+rd)·u·uᵀ) with K_kl = (ω_k·ω_l)², u_k = ‖ω_k‖² and the best of a few r >= 0.
     Source: compressive L. 13; docs/proofs/quadratic.md.
     """
-    simple = squared_lengths(matrix).max().item() * squares
+    simple: Fraction = squared_lengths(matrix).max().item() * squares
     if len(matrix) > MOST_FOURTHS:
         return simple
     blocks = np.array_split(matrix.astype(np.float64), -(-len(matrix) // FOURTHS_BLOCK))
@@ -48,7 +48,8 @@ def fourths_bound(matrix: NDArray[np.int32], squares: Fraction) -> Fraction:
 
 
 def squared_lengths(matrix: NDArray[np.int32]) -> NDArray[np.int64]:
-    return (matrix.astype(np.int64) ** 2).sum(axis=1)
+    lengths: NDArray[np.int64] = (matrix.astype(np.int64) ** 2).sum(axis=1)
+    return lengths
 
 
 def _block_bound(block: Floats) -> Fraction:

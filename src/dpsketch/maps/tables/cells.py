@@ -84,7 +84,8 @@ class Cells:
         bins = np.where(inside, cells, 1)
         first, width = self.firsts[bins], self.firsts[bins + 1] - self.firsts[bins]
         from_middle = np.where(inside, 2 * (wide - first) + 1 - width, 0)  # in half steps
-        return np.sign(from_middle) * (np.abs(from_middle) * (POSITION_GRID // 2) // width)
+        position: NDArray[np.int64] = np.sign(from_middle) * (np.abs(from_middle) * (POSITION_GRID // 2) // width)
+        return position
 
     @cached_property
     def firsts(self) -> NDArray[np.int64]:

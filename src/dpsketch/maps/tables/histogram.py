@@ -145,8 +145,9 @@ class BoundHistogram(BoundMap):
     def cells(self, codes: Codes) -> NDArray[np.int64]:
         """Index into the sums of each record's cell in each table: one matrix row a table."""
         bins = np.stack([self._lookups[i, codes[row].astype(np.int64) - MISSING] for i, row in enumerate(self._rows)])
-        found = (bins.astype(np.int64)[self._members] * self._strides[:, :, None]).sum(axis=1)
-        return found + self.offsets[:-1, None]
+        within = (bins.astype(np.int64)[self._members] * self._strides[:, :, None]).sum(axis=1)
+        cells: NDArray[np.int64] = within + self.offsets[:-1, None]
+        return cells
 
     def features(self, records: Records) -> Floats:
         one_hot = np.zeros((len(records), self.size))

@@ -277,7 +277,8 @@ class BoundPairs(PairMap):
         indices = codes[self._rows].astype(np.int64) - MISSING
         own = np.stack([tables[kind, index] for kind, index in zip(kinds, indices, strict=True)]).astype(np.int64)
         left, right = own[self._members.T]
-        return self.offsets[:-1, None] + left * self._strides[:, None] + right
+        cells: NDArray[np.int64] = self.offsets[:-1, None] + left * self._strides[:, None] + right
+        return cells
 
     def features(self, records: Records) -> Floats:
         one_hot = np.zeros((len(records), self.size))
