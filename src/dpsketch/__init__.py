@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from dpsketch.recipe.recipe import Part as Part
     from dpsketch.recipe.recipe import Recipe as Recipe
     from dpsketch.recipe.recipe import RowSampling as RowSampling
-    from dpsketch.recipe.tasks import task_registry as tasks
+    from dpsketch.recipe.tasks import task_registry as tasks  # noqa: F401
     from dpsketch.recipe.tasks.density_task import density_plan as density_plan
     from dpsketch.recipe.tasks.synthetic_task import plan_grid as plan_grid
     from dpsketch.schema.schema import Schema as Schema

@@ -110,27 +110,27 @@ def _body_reach(size: int) -> int:
 
 
 def _l1(vectors: Floats, _: int) -> Floats:
-    return np.abs(vectors).sum(axis=1)
+    return np.asarray(np.abs(vectors).sum(axis=1))
 
 
 def _l2(vectors: Floats, _: int) -> Floats:
-    return np.sqrt((vectors**2).sum(axis=1))
+    return np.asarray(np.sqrt((vectors**2).sum(axis=1)))
 
 
 def _discs(vectors: Floats, groups: int) -> Floats:
     parts = vectors.reshape(len(vectors), groups, -1)
-    return np.hypot(parts[:, :, 0::2], parts[:, :, 1::2]).max(axis=2).sum(axis=1)
+    return np.asarray(np.hypot(parts[:, :, 0::2], parts[:, :, 1::2]).max(axis=2).sum(axis=1))
 
 
 def _cubes(vectors: Floats, groups: int) -> Floats:
-    return np.abs(vectors.reshape(len(vectors), groups, -1)).max(axis=2).sum(axis=1)
+    return np.asarray(np.abs(vectors.reshape(len(vectors), groups, -1)).max(axis=2).sum(axis=1))
 
 
 def _balls(vectors: Floats, groups: int) -> Floats:
     """Frobenius norms of symmetric matrices, given by their upper triangles."""
     parts = vectors.reshape(len(vectors), groups, -1)
     first, second = np.triu_indices(triangle_dimension(parts.shape[2]))
-    return np.sqrt((parts**2 * np.where(first == second, 1, 2)).sum(axis=2)).sum(axis=1)
+    return np.asarray(np.sqrt((parts**2 * np.where(first == second, 1, 2)).sum(axis=2)).sum(axis=1))
 
 
 MECHANISMS: Mapping[Mechanism, Facts] = {

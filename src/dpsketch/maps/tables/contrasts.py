@@ -96,7 +96,7 @@ class BoundContrasts(PairMap):
         return self.description.halves
 
     def pair_table(self, sums: Sums, pair: int) -> Floats:
-        return sums[pair].astype(np.float64).reshape(1, 1)
+        return np.asarray(sums[pair : pair + 1], np.float64).reshape(1, 1)
 
     def sum_blocks(self) -> Iterator[SumBlock]:
         for pair, columns in enumerate(self.pairs):
