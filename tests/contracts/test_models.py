@@ -62,7 +62,7 @@ class MeanRow(Model):
 
 @cache
 def hashed_linear_view() -> dps.View:
-    recipe = dps.Recipe.hashed_linear(schema_of("two"), "y", rows=1000, budget=dps.Budget(8.0))
+    recipe = dps.Recipe.hashed_linear(schema_of("two"), target="y", rows=1000, budget=dps.Budget(8.0))
     raw = dps.accumulate(table("two", 1000), schema_of("two"), recipe)
     return dps.View(dps.release(raw, dps.Budget(8.0), dps.Ledger("sqlite://"), "two"))
 

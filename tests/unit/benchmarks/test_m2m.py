@@ -67,7 +67,7 @@ def test_tables_are_on_the_scale_of_the_schema() -> None:
 def test_questions_are_about_three_columns_and_can_be_written_down(at_quantiles: bool) -> None:
     for question in draw_questions(table(), np.random.default_rng(1), at_quantiles):
         assert len({condition.column for condition in question}) == 3
-        parse_condition(where(question))
+        parse_condition(where(question), table().schema)
 
 
 def test_the_table_itself_has_no_error() -> None:

@@ -82,6 +82,6 @@ def test_wrong_options_are_refused(folder: Path) -> None:
     wrong = called(folder, "fit", "kmeans", "planted.sketch", "--k", "2", "--plot", "a.jpg")
     assert "a.jpg does not end in .png" in wrong.stderr
     options = ["planted.parquet", "--schema", "planted.toml", "--epsilon", "1", "--ledger", "l.db", "-o", "b.sketch"]
-    assert "--columns is for clusters" in called(folder, "release", *options, "--columns", "a").stderr
+    assert "--columns is for a task" in called(folder, "release", *options, "--columns", "a").stderr
     both = called(folder, "release", *options, "--clusters", "2", "--frequencies", "9").stderr
     assert "--clusters is a recipe of its own" in both

@@ -117,7 +117,7 @@ def test_where_values_are_spread_out_a_bound_has_none(view, table):
 
 def test_what_is_asked_is_read_from_conditions():
     def asked(text):
-        return [factor.asked for factor in condition_factors(SCHEMA, parse_condition(text))]
+        return [factor.asked for factor in condition_factors(SCHEMA, parse_condition(text, SCHEMA))]
 
     assert asked("age <= 30 and 20.5 < age and ok") == [(30.0,), (20.5,), ()]
     assert asked("age between -1 and 2") == [(-1.0, 2.0)]

@@ -67,7 +67,7 @@ def selection(view: dps.View, name: str, where: str | None = None) -> Selection:
     [(part, marginals)] = view.released.parts_with(BoundMarginals)
     place = marginals.columns.index(name)
     estimator = MarginalEstimator(view.schema, ReleaseNoise(view.released), part, marginals, place)
-    condition = None if where is None else parse_condition(where)
+    condition = None if where is None else parse_condition(where, view.schema)
     return Selection(estimator, view.rows(), condition_factors(view.schema, condition))
 
 

@@ -39,14 +39,14 @@ SCHEMA = dps.Schema.from_dict(
 )
 def test_single_values_of_real_columns_are_refused(condition: str, hint: str) -> None:
     with pytest.raises(QueryError, match="too many values to tell the share of a single one") as refused:
-        condition_factors(SCHEMA, parse_condition(condition))
+        condition_factors(SCHEMA, parse_condition(condition, SCHEMA))
     assert hint in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["case when x = 50 then 1 else 0 end", "case x when 50 then 1 else 0 end"])
 def test_also_inside_an_expression(text: str) -> None:
     with pytest.raises(QueryError, match="too many values"):
-        quantity_of(SCHEMA, parse_condition(text))
+        quantity_of(SCHEMA, parse_condition(text, SCHEMA))
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_also_inside_an_expression(text: str) -> None:
     ],
 )
 def test_bounds_and_columns_of_few_values_may_be_asked_for(condition: str) -> None:
-    assert condition_factors(SCHEMA, parse_condition(condition))
+    assert condition_factors(SCHEMA, parse_condition(condition, SCHEMA))

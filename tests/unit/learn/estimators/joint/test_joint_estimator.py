@@ -115,7 +115,9 @@ def test_what_the_fit_drops_has_an_error(view: dps.View) -> None:
         assert view.count(where).stderr > 1, where
     estimator = view._sources.products
     assert estimator is not None
-    missing = Selection(estimator, view.rows(), condition_factors(view.schema, parse_condition("x is null"))).count()
+    missing = Selection(
+        estimator, view.rows(), condition_factors(view.schema, parse_condition("x is null", view.schema))
+    ).count()
     assert missing.value[0] < 1
     [marginal] = [part for part in view.released.parts if isinstance(part.map, BoundMarginals)]
     assert missing.stderr[0] == pytest.approx(marginal.noise_variance**0.5 / GRID, rel=0.2)
