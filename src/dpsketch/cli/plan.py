@@ -133,20 +133,23 @@ def plan(
     queries = query or usual_queries(facts)
     chosen = None if recipe is None else Recipe.load(recipe)
     with progress_bar("simulating") as report:
-        found = predicted(facts, queries, budgets, rows, chosen, simulations, seed, report)
+        forecast = predicted(facts, queries, budgets, rows, chosen, simulations, seed, report)
     if plot is not None:
-        found.plot(plot)
+        forecast.plot(plot)
         err.print(f"{plot}: relative error against epsilon")
     if as_json:
-        print_json(found.to_dicts())
+        print_json(forecast.to_dicts())
         return
-    out.print(_plan_table(found))
-    for label, budget in found.enough().items():
-        if not any(math.isfinite(each.relative) for each in found.answers()[label]):
-            continue
-        least = "with none of these budgets" if budget is None else f"from {budget} on"
-        out.print(f"Below 10 % of a typical answer {least}: {label}")
+    _print_forecast(forecast)
     out.print(f"Predicted by {simulations} simulated tables that obey the schema. Nothing was read or spent.")
+
+
+def _print_forecast(forecast: Forecast) -> None:
+    out.print(_plan_table(forecast))
+    for label, budget in forecast.enough().items():
+        if any(math.isfinite(each.relative) for each in forecast.answers()[label]):
+            least = "with none of these budgets" if budget is None else f"from {budget} on"
+            out.print(f"Below 10 % of a typical answer {least}: {label}")
 
 
 def _plan_table(plan: Forecast) -> RichTable:

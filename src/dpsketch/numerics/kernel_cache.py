@@ -31,8 +31,8 @@ from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
-from dpsketch.files.user_cache import user_folder
 from dpsketch.numerics import started
+from dpsketch.numerics.user_cache import user_folder
 
 _DECORATORS = b"from dpsketch.numerics.jit import"
 _IMPORT = re.compile(rb"^ *from ([\w.]+) import (\([^)]*\)|[^\n]*)", re.MULTILINE)

@@ -22,7 +22,6 @@ from safetensors.numpy import load, save
 
 from dpsketch.denoise import column_fit as columns
 from dpsketch.denoise.column_fit import SMOOTHING, Marginal
-from dpsketch.files.user_cache import user_folder
 from dpsketch.learn.estimators import release_noise
 from dpsketch.learn.estimators.joint.bootstrap import REFITS
 from dpsketch.learn.estimators.joint.from_release import ReleasedProducts, fit_released, with_fit
@@ -31,6 +30,7 @@ from dpsketch.learn.estimators.joint.product_mixture import Mixture
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.numerics import nonnegative
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.user_cache import user_folder
 from dpsketch.sketch import adaptive
 from dpsketch.sketch.container import INVALID
 from dpsketch.sketch.released import ReleasedSketch

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsketch.files.user_cache import user_folder
+from dpsketch.numerics.user_cache import user_folder
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the variable is of Linux")
 
