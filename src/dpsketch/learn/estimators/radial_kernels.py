@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from dpsketch.errors import QueryError
+from dpsketch.maps.hashed.hash_parameters import bandwidth_spans
 from dpsketch.maps.hashed.hashes import Euclidean
-from dpsketch.maps.hashed.race import bandwidth_spans
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import HIGHEST, LOWEST, Datetime, Number
 from dpsketch.schema.schema import Schema

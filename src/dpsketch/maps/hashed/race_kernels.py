@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpsketch.maps.fourier.phases import FREQUENCIES, RECORDS, block_phases
-from dpsketch.maps.hashed.race import SIGN
+from dpsketch.maps.hashed.hash_parameters import SIGN
 from dpsketch.maps.kernels import TILE, pack_tile
 from dpsketch.numerics.compiler import boolean, float64, int16, int32, int64, njit, types, uint32, uint64
 from dpsketch.numerics.jit import kernel, part

@@ -11,8 +11,9 @@ import numpy as np
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap
+from dpsketch.maps.hashed.hash_parameters import bandwidth_spans
 from dpsketch.maps.hashed.hashes import Euclidean, HashFamily, Product
-from dpsketch.maps.hashed.race import Race, bandwidth_spans
+from dpsketch.maps.hashed.race import Race
 from dpsketch.maps.tables.count import Count
 from dpsketch.maps.tables.histogram import Histogram
 from dpsketch.maps.tables.marginals import Marginals

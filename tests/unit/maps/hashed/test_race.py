@@ -274,7 +274,7 @@ def test_too_many_columns_for_exact_signs_are_refused() -> None:
     wide = {f"c{j}": {"kind": "number", "lower": 0, "upper": 1} for j in range(10_000)}
     schema = dps.Schema.from_dict({"columns": wide})
     assert dps.Race(rows=2, hash=dps.SignedProjection(1)).bind(schema).size == 2000
-    from dpsketch.maps.hashed.race import _sign_coefficients
+    from dpsketch.maps.hashed.hash_parameters import sign_coefficients
 
     with pytest.raises(RecipeError, match="keep fewer than 2 bits"):
-        _sign_coefficients(np.ones((1, 1, 20_000)))
+        sign_coefficients(np.ones((1, 1, 20_000)))
