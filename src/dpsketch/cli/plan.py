@@ -92,8 +92,8 @@ def plan(
     task: Annotated[
         str | None,
         typer.Option(
-            help="Instead of queries: whether kmeans, gmm or pca can succeed, and with what; or how far off density "
-            "(density:0.05 names a bandwidth) or synthetic rows will be."
+            help="Instead of queries, a task as in `release --for`, such as clusters:8, pca:3, density or synthetic: "
+            "whether it can succeed, or its predicted error."
         ),
     ] = None,
     k: Annotated[int | None, typer.Option("--k", help="For a task: number of clusters or components.")] = None,
@@ -126,7 +126,7 @@ def plan(
         print_task_plan(task, k, schema, columns, rows, budgets, plot, as_json)
         return
     if k is not None or columns is not None:
-        raise RecipeError("--k and --columns are for a task", "pass --task kmeans, gmm, pca, density or synthetic")
+        raise RecipeError("--k and --columns are for a task", "pass --task clusters:8, pca:3, density or synthetic")
     if schema is None:
         raise RecipeError("a plan of answers needs --schema", "dpsketch init TABLE > schema.toml writes a template")
     facts = Schema.load(schema)

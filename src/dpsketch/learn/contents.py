@@ -17,20 +17,6 @@ _ASKS_FOR_CONTENTS = re.compile(
     r"(\s+limit\s+\d+)?)\s*;?\s*",
     re.IGNORECASE,
 )
-# What to ask a part for, by the map's name.
-_GOOD_FOR = {
-    "marginals": "questions about one column",
-    "histogram": "counts of the cells of its tables",
-    "pairs": "questions about several columns, models, synthetic rows",
-    "contrasts": "questions about several columns, models",
-    "totals": "means and sums",
-    "fourier": "clusters, mixtures and smooth functions",
-    "one_bit_fourier": "clusters and smooth functions",
-    "second_moments": "principal components, linear regression",
-    "quadratic": "principal components",
-    "race": "densities, classes and anomalies",
-    "grid": "densities and synthetic rows of all columns together",
-}
 
 
 def asks_for_contents(text: str) -> bool:
@@ -45,19 +31,14 @@ def column_rows(schema: Schema) -> list[tuple[str, str, str]]:
 
 def good_for(released: ReleasedSketch) -> list[str]:
     """Which questions the release was made for, by its parts."""
-    names = dict.fromkeys(_core_name(part.map.to_dict()) for part in released.recipe.parts)
-    return list(dict.fromkeys(_GOOD_FOR[name] for name in names if name in _GOOD_FOR))
+    purposes = dict.fromkeys(bound.core.description.good_for for bound in released.maps)
+    return [purpose for purpose in purposes if purpose]
 
 
 def contents(released: ReleasedSketch) -> dict[str, Any]:
     """Columns, declared rows and what the release is good for, as plain facts."""
     columns = [dict(zip(COLUMNS, row, strict=True)) for row in column_rows(released.schema)]
     return {"declared_rows": released.schema.rows, "columns": columns, "good_for": good_for(released)}
-
-
-def _core_name(facts: dict[str, Any]) -> str:
-    """The map's name; of a wrapper, that of the map inside."""
-    return _core_name(facts["of"]) if "of" in facts else str(facts["map"])
 
 
 def _values(column: Column) -> str:

@@ -83,6 +83,7 @@ class FeatureMap(ABC):
 
     name: ClassVar[str]
     version: ClassVar[int]
+    good_for: ClassVar[str] = ""  # which questions a release of it answers, in the words of `dpsketch show`
     absent: ClassVar[Mapping[str, Any]] = {}  # what a parameter is where a description does not say it
 
     @abstractmethod

@@ -67,6 +67,7 @@ class Fourier(FeatureMap):
     structure: str = "auto"
 
     name: ClassVar[str] = "fourier"
+    good_for: ClassVar[str] = "clusters, mixtures and smooth functions"
     version: ClassVar[int] = 1
     absent: ClassVar[Mapping[str, Any]] = ABSENT
 

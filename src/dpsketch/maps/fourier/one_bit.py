@@ -38,6 +38,7 @@ class OneBitFourier(FeatureMap):
     structure: str = "auto"
 
     name: ClassVar[str] = "one_bit_fourier"
+    good_for: ClassVar[str] = "clusters and smooth functions"
     version: ClassVar[int] = 1
     absent: ClassVar[Mapping[str, Any]] = ABSENT
 

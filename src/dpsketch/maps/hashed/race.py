@@ -58,6 +58,7 @@ class Race(FeatureMap):
     embedding: Embedding | None = None
 
     name: ClassVar[str] = "race"
+    good_for: ClassVar[str] = "densities, classes and anomalies"
     version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:

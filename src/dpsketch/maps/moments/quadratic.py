@@ -47,6 +47,7 @@ class Quadratic(FeatureMap):
     directions: str = "gaussian"
 
     name: ClassVar[str] = "quadratic"
+    good_for: ClassVar[str] = "principal components"
     version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:

@@ -35,6 +35,7 @@ class SecondMoments(FeatureMap):
     means: bool = False
 
     name: ClassVar[str] = "second_moments"
+    good_for: ClassVar[str] = "principal components, linear regression"
     version: ClassVar[int] = 1
     absent: ClassVar[Mapping[str, Any]] = {"means": False}
 

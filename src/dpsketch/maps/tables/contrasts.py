@@ -31,6 +31,7 @@ class Contrasts(FeatureMap):
     pairs: tuple[tuple[str, str], ...] | None = None
 
     name: ClassVar[str] = "contrasts"
+    good_for: ClassVar[str] = "questions about several columns, models"
     version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:

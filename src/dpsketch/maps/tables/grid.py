@@ -45,6 +45,7 @@ class Grid(FeatureMap):
     seed: int = 0
 
     name: ClassVar[str] = "grid"
+    good_for: ClassVar[str] = "densities and synthetic rows of all columns together"
     version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:

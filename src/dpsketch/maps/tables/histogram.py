@@ -74,6 +74,7 @@ class Histogram(FeatureMap):
     bins: int = 64
 
     name: ClassVar[str] = "histogram"
+    good_for: ClassVar[str] = "counts of the cells of its tables"
     version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:

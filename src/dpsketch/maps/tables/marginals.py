@@ -41,6 +41,7 @@ class Marginals(FeatureMap):
     totals: bool = True
 
     name: ClassVar[str] = "marginals"
+    good_for: ClassVar[str] = "questions about one column"
     version: ClassVar[int] = 1
     absent: ClassVar[Mapping[str, Any]] = {"totals": True}
 

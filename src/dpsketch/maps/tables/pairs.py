@@ -56,6 +56,7 @@ class Pairs(FeatureMap):
     contrasts: bool = False
 
     name: ClassVar[str] = "pairs"
+    good_for: ClassVar[str] = "questions about several columns, models, synthetic rows"
     version: ClassVar[int] = 1
     absent: ClassVar[Mapping[str, Any]] = {"most": None, "hints": None, "contrasts": False}
 

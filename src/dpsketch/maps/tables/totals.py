@@ -27,6 +27,7 @@ class Totals(FeatureMap):
     columns: tuple[str, ...] | None = None
 
     name: ClassVar[str] = "totals"
+    good_for: ClassVar[str] = "means and sums"
     version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
