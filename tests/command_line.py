@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -10,6 +11,12 @@ from pathlib import Path
 import pytest
 
 from dpsketch.cli.app import main
+
+
+def hear_signals() -> None:
+    """For a new process: what started the tests may ignore signals (nohup, a job in the background)."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsketch as dps
-from command_line import called
+from command_line import called, hear_signals
 from dpsketch.cli.demo import SCHEMA, make_table
 from dpsketch.privacy.accounting import Partition
 from dpsketch.privacy.events import Mechanism, Noise, Release
@@ -150,7 +150,7 @@ def test_an_interrupt_releases_nothing_and_spends_nothing(number: signal.Signals
         cwd=folder,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: os.sched_setaffinity(0, core),
+        preexec_fn=lambda: (hear_signals(), os.sched_setaffinity(0, core)),
     )
     while not (folder / "l.db").exists():
         time.sleep(0.01)

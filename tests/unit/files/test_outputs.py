@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from command_line import hear_signals
 from dpsketch.errors import FileError
 from dpsketch.files.outputs import Output, same_file, written
 
@@ -37,7 +38,11 @@ def partials(folder: Path) -> list[Path]:
 def holding(path: Path) -> subprocess.Popen[str]:
     """A process that has claimed `path` and written exact sums to its partial file."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=hear_signals,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
