@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pydoc
 import re
 import shlex
 import subprocess
@@ -81,3 +82,10 @@ def test_the_schema_of_the_docs_is_valid(tmp_path: Path) -> None:
     schema = dps.Schema.load(tmp_path / "s.toml")
     assert [column.kind for column in schema.columns] == ["integer", "number", "category", "boolean", "datetime", "set"]
     assert schema.max_rows_per_unit == 5
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_named_code_exists(page: Path) -> None:
+    for name in set(re.findall(r"`(dpsketch(?:\.\w+)+)`", page.read_text())):
+        found = pydoc.locate(name)
+        assert found is not None, name

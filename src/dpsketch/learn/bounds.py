@@ -1,4 +1,4 @@
-"""Tighter bounds for a second release of a table, from the quantiles that a first one tells."""
+"""Tighter bounds for a second release of a table, from the quantiles of a first one."""
 
 from __future__ import annotations
 

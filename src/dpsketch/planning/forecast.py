@@ -1,4 +1,4 @@
-"""How far off answers will be, told before any budget is spent: by releases of made-up tables."""
+"""Predicted errors of answers before any budget is spent, from releases of simulated tables."""
 
 from __future__ import annotations
 

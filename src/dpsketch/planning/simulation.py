@@ -1,4 +1,4 @@
-"""Made-up tables that obey a schema, and true answers about them. Only public facts go in: nobody is in them."""
+"""Simulated tables that obey a schema, and true answers about them. Only public facts go in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between which tables nobody may tell."""
+"""The neighbouring relation: which pairs of tables a release must make indistinguishable."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from dpsketch.displays import brief, html_table
+from dpsketch.displays import brief, counted, html_table
 from dpsketch.errors import MergeError
 from dpsketch.files.outputs import written
 from dpsketch.maps.base import LARGE, BoundMap, Sums
@@ -29,7 +29,7 @@ class RawPart:
 
     def __repr__(self) -> str:
         """Say what it is, never what is in it: a notebook saves whatever a cell displays."""
-        return f"RawPart({self.map.description!r}, {self.map.size} exact sums: secret)"
+        return f"RawPart({brief(self.map.description)}, {counted(self.map.size, 'exact sum')}: secret)"
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class RawSketch:
 
     def __repr__(self) -> str:
         maps = ", ".join(part.map.description.name for part in self.parts)
-        return f"RawSketch({maps}; {len(self.schema.columns)} columns): exact sums, NOT PRIVATE until released"
+        columns = counted(len(self.schema.columns), "column")
+        return f"RawSketch({maps}; {columns}): exact sums, NOT PRIVATE until released"
 
     def _repr_html_(self) -> str:
         """What is in it, never the sums."""

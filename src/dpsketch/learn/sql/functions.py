@@ -1,4 +1,4 @@
-"""A user's own function of some columns, as a factor; what it gets are made-up points, never records."""
+"""A user's own function of some columns, as a factor. It is called on simulated points, never on records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums that a table distributed as fitted would release, with new noise: refitting them shows how far off a fit is."""
+"""Parametric bootstrap: sums that the fitted distribution would release with new noise, to refit and measure errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers from a fitted joint distribution; how far off they are is found by fitting it again to new noise."""
+"""Answers from a fitted joint distribution, with standard errors from refits to new noise."""
 
 from __future__ import annotations
 

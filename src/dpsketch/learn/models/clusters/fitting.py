@@ -1,4 +1,4 @@
-"""What clusters and mixtures share: checks before a fit, and what a fit tells about itself."""
+"""What k-means and mixtures share: checks before a fit, and warnings after it."""
 
 from __future__ import annotations
 

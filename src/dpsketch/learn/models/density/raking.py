@@ -1,4 +1,4 @@
-"""Made-up records weighted so that they fill hashed counters as the records of a release do."""
+"""Simulated records, weighted so that they fill the hashed counters as the released records do."""
 
 from __future__ import annotations
 
