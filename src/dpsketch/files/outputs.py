@@ -14,6 +14,7 @@ import hashlib
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import BinaryIO
 from dpsketch.errors import FileError
 
 _PREFIX, _SUFFIX = ".dpsketch-", ".partial"
+_FRESH = 60  # seconds in which a process locks the partial file that it made
 _NO_RESERVATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # a file system that cannot set room aside
 
 
@@ -160,10 +162,12 @@ def _names(partial: Path, descriptor: int) -> bool:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove the partial files of killed processes: they may hold exact sums. Empty ones may be about to be locked."""
+    """Remove the partial files of killed processes: they may hold exact sums. A new, empty one is about to be locked."""
     for partial in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
         with suppress(OSError):
-            descriptor = _try_lock(partial, 0) if partial.lstat().st_size else None
+            facts = partial.lstat()
+            left = facts.st_size > 0 or time.time() - facts.st_mtime > _FRESH
+            descriptor = _try_lock(partial, 0) if left else None
             if descriptor is not None:
                 if _names(partial, descriptor):
                     partial.unlink()

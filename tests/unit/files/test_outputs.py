@@ -149,6 +149,17 @@ def test_what_a_kill_leaves_is_removed_by_the_next_claim(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_empty_partial_file_is_removed_once_it_is_old(tmp_path: Path) -> None:
+    """A new one may be about to be locked by its maker."""
+    empty = tmp_path / ".dpsketch-0.partial"
+    empty.touch()
+    with Output(tmp_path / "y"):
+        assert empty.exists()
+    os.utime(empty, (0, 0))
+    with Output(tmp_path / "y"):
+        assert not empty.exists()
+
+
 def test_a_partial_file_in_use_is_left_alone(tmp_path: Path) -> None:
     process = holding(tmp_path / "x.raw")
     with Output(tmp_path / "y"):
