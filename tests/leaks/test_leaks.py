@@ -303,8 +303,11 @@ def test_temporary_files_are_private_nameless_and_gone(
     replace = os.replace
 
     def spy(source: Path, target: Path) -> None:
-        seen.append(Path(target).suffix)
         assert_silent(Path(source).name)
+        if Path(target).suffix == ".kernel":  # compiled code, on the first use of a machine
+            replace(source, target)
+            return
+        seen.append(Path(target).suffix)
         if Path(target).suffix == ".sketch":
             assert_silent(Path(source).read_bytes())
         else:

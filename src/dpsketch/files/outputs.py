@@ -162,7 +162,7 @@ def _names(partial: Path, descriptor: int) -> bool:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove the partial files of killed processes: they may hold exact sums. A new, empty one is about to be locked."""
+    """Remove the partial files of killed processes: they may hold exact sums. A new, empty one may yet be locked."""
     for partial in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
         with suppress(OSError):
             facts = partial.lstat()
