@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.nonnegative import nonnegative_minimum, project_to_simplex
+from dpsketch.numerics.tuned import BY_HAND, UNRECORDED, Tuned
 
-SMOOTHING = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)  # penalties, the largest first
-RIDGE = 1e-5  # more leaves mass in tails that have none
-STANDS_OUT = 3.0  # standard deviations above zero at which an atom is there
-NEWTON_STEPS, GAIN = 30, 1e-2  # at most, and the gain in χ²/2 that ends them
-TOTAL_WEIGHT = 100.0  # how much better than a cell the total is known
-POSITION_VARIANCE = 0.02  # of mean positions in a cell, before looking; in squared cell widths
-MOST_OFF_CENTRE = 0.45
+# Penalties, in decreasing order.
+SMOOTHING: Annotated[tuple[float, ...], UNRECORDED] = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)
+RIDGE: Annotated[float, Tuned("lifesci, htru2", by=BY_HAND, decision=10)] = 1e-5  # more leaves mass in empty tails
+STANDS_OUT: Annotated[float, UNRECORDED] = 3.0  # standard deviations above zero at which an atom is significant
+NEWTON_STEPS = 30
+GAIN = 1e-2  # in χ²/2, below which Newton steps stop
+TOTAL_WEIGHT: Annotated[float, UNRECORDED] = 100.0  # precision of the total over a cell's
+# Prior variance of mean positions in a cell, in squared cell widths.
+POSITION_VARIANCE: Annotated[float, UNRECORDED] = 0.02
+# Largest distance of a mean position from the centre, in cell widths.
+MOST_OFF_CENTRE: Annotated[float, UNRECORDED] = 0.45
 MANY_CELLS = 1000
 
 

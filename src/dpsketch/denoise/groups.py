@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import BY_HAND, PROTOTYPE, STUDY_TABLES, Tuned
 
-FEWEST, MOST = 4, 16
-RESOLUTION = 0.08
-TAILS, ENOUGH = 0.3, 6  # of the groups' measure: by the root of a density, not by itself; from so many groups on
+_ORIGIN = Tuned(STUDY_TABLES, by=PROTOTYPE, decision=7)
+FEWEST: Annotated[int, _ORIGIN] = 4
+MOST: Annotated[int, _ORIGIN] = 16
+# A cell's standard error at which there is one group, as a share of the rows.
+RESOLUTION: Annotated[float, _ORIGIN] = 0.08
+# Weight of the density's square root in the groups' measure.
+TAILS: Annotated[float, Tuned("htru2, occupancy, california, lifesci", by=BY_HAND, decision=12)] = 0.3
+# Groups, below which the measure is the share of records alone.
+ENOUGH: Annotated[int, Tuned("htru2", by=BY_HAND, decision=12)] = 6
 
 
 def groups_wanted(pair_sd: float) -> int:

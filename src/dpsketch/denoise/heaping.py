@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from dpsketch.denoise.column_fit import ColumnSummary
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import BY_HAND, STUDY_TABLES, Tuned
 
-LUMPY = 6.0  # times the variance of mean positions over that of single values: 1 where bins have one or two values
-USUAL, USUAL_SD = 0.01, 0.1  # of that ratio, before looking
-FEW_BINS = 4.0  # so many bins with records tell half of what there is to tell
-STANDS_OUT = 3.0  # standard deviations of a count
-SURE = 3.0  # standard deviations of the ratio
-BENT = 0.7  # of the ratio, at most, by the bends of a density in a single bin that holds all
-CERTAIN = 0.3  # of `Lumps.together`, for standard errors: values are not at equal distances, nor bins all alike
+_ORIGIN = Tuned("cod_rna, covtype, " + STUDY_TABLES, by=BY_HAND, decision=11)
+# Scale of var(mean positions)/var(single values), so that it is 1 where bins have one or two values.
+LUMPY: Annotated[float, _ORIGIN] = 6.0
+USUAL: Annotated[float, _ORIGIN] = 0.01  # prior mean of that ratio
+USUAL_SD: Annotated[float, _ORIGIN] = 0.1  # its prior standard deviation
+FEW_BINS: Annotated[float, _ORIGIN] = 4.0  # bins with records, at which the ratio gets half of its weight
+STANDS_OUT: Annotated[float, _ORIGIN] = 3.0  # standard deviations at which a count is significant
+SURE: Annotated[float, _ORIGIN] = 3.0  # standard deviations at which the ratio is significant
+# Largest ratio that the curvature of a density explains where a single bin holds all records.
+BENT: Annotated[float, _ORIGIN] = 0.7
+# Of `Lumps.together`, in standard errors: values are not equally spaced, nor bins alike.
+CERTAIN: Annotated[float, _ORIGIN] = 0.3
 
 
 @dataclass(frozen=True)

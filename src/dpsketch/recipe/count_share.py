@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from dpsketch.calibration import count_and_sums
 from dpsketch.errors import RecipeError
+from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.privacy.budget import Budget
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 
-LEAST_COUNT_SHARE = 0.001  # origin not recorded
+LEAST_COUNT_SHARE: Annotated[float, UNRECORDED] = 0.001
 
 
 def count_share(schema: Schema, rows: int, budget: Budget, frequencies: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -19,13 +19,14 @@ from dpsketch.maps.base import Sums
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.columns import MISSING, SPAN
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.adaptive import column_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 CORRECTED = ", corrected by made-up records"
-DRAWN = 8192  # made-up records: eighty in a bin with a hundredth of them
+DRAWN: Annotated[int, UNRECORDED] = 8192  # simulated records: eighty in a bin that holds a hundredth of them
 MOST_COUNTERS = 1 << 24  # larger tables are read in place, not copied
 _STEPS = 4096  # of the table of kernel values
 _AT_ONCE = 1 << 20  # distances

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from math import ceil, log
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
@@ -22,14 +22,15 @@ from dpsketch.learn.estimators.release_noise import blockwise_total
 from dpsketch.maps.base import Sums
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.columns import LOWEST, MISSING, IdSet, Number
 from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.estimators.control_variate import Control
 
-GROUPS = 8  # of the median of means
-_ERRORS_OF_ROWS = 4.0  # standard errors by which a bound takes the number of records to be more than is counted
+GROUPS: Annotated[int, UNRECORDED] = 8  # of the median of means
+_ERRORS_OF_ROWS: Annotated[float, UNRECORDED] = 4.0  # standard errors that a bound adds to the number of records
 
 
 class KernelSums:

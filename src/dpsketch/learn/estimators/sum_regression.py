@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,19 +34,24 @@ from dpsketch.maps.tables.histogram import Binning
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.nonnegative import project_to_simplex
 from dpsketch.numerics.threads import one_thread
+from dpsketch.numerics.tuned import BY_HAND, UNRECORDED, Tuned
 from dpsketch.schema.schema import Schema
 
 METHODS = ("auto", "ridge-paper")
-POINTS = 1 << 14
-LANDMARKS = 512
+POINTS: Annotated[int, UNRECORDED] = 1 << 14
+LANDMARKS: Annotated[int, UNRECORDED] = 512
 MOST_DENSE = 1024  # sums; more of a map that gives a record few of them are reduced
-FEW = 32  # points; fewer say little about a bin's effect
-UNIFORM = 0.05  # of the points' marginals: no bin is without points, however wrong the noise makes it look
-BINS = 64
-BOUND_SHARE, MISSING_SHARE = 0.04, 0.01  # of a column's first points: clamped values pile up on the bounds
-ROUNDS, COARSE, MIX = 3, 10, 0.1  # points drawn again, by so many shares of a column, mixed with as many uniform ones
-PRIOR = 0.5  # τ² of what the sums say nothing about
-ERRORS = 256  # coordinates of the approximation's error
+FEW: Annotated[int, UNRECORDED] = 32  # points, below which a bin's effect is not estimated
+UNIFORM: Annotated[float, UNRECORDED] = 0.05  # of the points' marginals, so that noise leaves no bin without points
+BINS: Annotated[int, UNRECORDED] = 64
+BOUND_SHARE: Annotated[float, UNRECORDED] = 0.04  # of a column's first points: clamped values pile up at the bounds
+MISSING_SHARE: Annotated[float, UNRECORDED] = 0.01  # of a column's first points
+ROUNDS: Annotated[int, UNRECORDED] = 3  # in which points are drawn again
+COARSE: Annotated[int, UNRECORDED] = 10  # shares of a column that they are drawn by
+MIX: Annotated[float, UNRECORDED] = 0.1  # weight of uniform points among them
+# Least τ² of directions that the sums do not determine.
+PRIOR: Annotated[float, Tuned("real tables", by=BY_HAND)] = 0.5
+ERRORS: Annotated[int, UNRECORDED] = 256  # coordinates of the approximation's error
 
 Distribution = tuple[Binning, Floats]  # bins of a column and their shares among the points
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import BY_HAND, CLASSIFIER_TABLES, Tuned
 
-_LEAST_RATIO = 0.02  # of a class's density in a cell to that of all classes: no single table says more against a class
+_ORIGIN = Tuned(CLASSIFIER_TABLES, by=BY_HAND)
+# Of a class's density in a cell to that of all classes, in any single table.
+_LEAST_RATIO: Annotated[float, _ORIGIN] = 0.02
 _LEAST_SPREAD = 1e-4
-_SURE = 3.0  # standard errors above zero
-MOST_SHARED = 0.25  # of the variance of log-odds within a class between two tables; taken where it is not known
+_SURE: Annotated[float, _ORIGIN] = 3.0  # standard errors above zero
+# Of the variance of log-odds within a class that two tables share; used where it is unknown.
+MOST_SHARED: Annotated[float, _ORIGIN] = 0.25
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,13 @@ from dpsketch.learn.models.model import Labels
 from dpsketch.learn.points import Frame
 from dpsketch.learn.population.weighted_rows import Population, known_columns, spread
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.columns import Boolean, Category, Column, Datetime, Integer, Number
 from dpsketch.schema.schema import Schema
 
 _DAY = 86_400e6  # microseconds
-STANDS_OUT = 3.0  # standard errors of its share above zero at which a class is there
+# Standard errors above zero at which the share of a class is significant.
+STANDS_OUT: Annotated[float, UNRECORDED] = 3.0
 
 
 class Design:

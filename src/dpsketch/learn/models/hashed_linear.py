@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from dpsketch.maps.hashed.hashes import InnerProduct
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.maps.hashed.ramps import with_one
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.columns import Boolean, Category, Column, Number
 from dpsketch.schema.schema import Schema
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
 LOSSES = ("squared", "hinge")
-_LONGEST = 1.5  # slopes and intercept together, in half-widths of the bounds
+_LONGEST: Annotated[float, UNRECORDED] = 1.5  # length of slopes and intercept, in half-widths of the bounds
 
 
 class HashedLinear(Model):

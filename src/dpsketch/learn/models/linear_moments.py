@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
@@ -14,14 +14,17 @@ from dpsketch.learn.models.moment_matrix import COVARIANCE, moment_matrix
 from dpsketch.learn.points import Frame
 from dpsketch.maps.moments.second_moments import BoundSecondMoments
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.columns import HIGHEST, LOWEST
 from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
-_REFITS, _SEED = 24, 17
-_TRUE_PENALTY = 0.03  # of the penalty: what the truth is taken to have; none at all is too noisy to compare with
+_REFITS: Annotated[int, UNRECORDED] = 24
+_SEED = 17
+# Of the penalty, assumed for the truth; none at all is too noisy to compare with.
+_TRUE_PENALTY: Annotated[float, UNRECORDED] = 0.03
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
@@ -18,15 +18,19 @@ from dpsketch.learn.models.moment_matrix import COVARIANCE, WHAT, moment_matrix
 from dpsketch.learn.models.spectrum import axes
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
-MOST_LENGTH = 0.5  # mean squared length of records over that of the ball's radius, from which on many are clipped
-GOOD_FIT, CHANCE = 1.5, 6.0  # of the mean squared residual over the noise's variance, and over the root of the sums
-_REFITS, _FEW_REFITS = 24, 8
-_MANY_COLUMNS = 200
+# Mean squared length of records over the squared radius of the ball, above which many are clipped.
+MOST_LENGTH: Annotated[float, UNRECORDED] = 0.5
+GOOD_FIT: Annotated[float, UNRECORDED] = 1.5  # mean squared residual over the noise variance
+CHANCE: Annotated[float, UNRECORDED] = 6.0  # over the square root of the number of sums
+_REFITS: Annotated[int, UNRECORDED] = 24
+_FEW_REFITS: Annotated[int, UNRECORDED] = 8
+_MANY_COLUMNS: Annotated[int, UNRECORDED] = 200
 _VARIANCES = ("explained_variance", "explained_variance_ratio")
 _ARRAYS = ("components", "components_stderr", "mean", *_VARIANCES, *(f"{name}_stderr" for name in _VARIANCES))
 _NUMBERS = ("noise_variance", "goodness_of_fit")

@@ -8,14 +8,18 @@ residual is; those at −v alone to one of Σ k(−z·v), which falls as a margi
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
 import numpy as np
 
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import BY_HAND, UNRECORDED, Tuned
 
-_DIRECTIONS, _STEPS = 48, 25
-_SMOOTHING = 0.2  # of the longest place: wider means reach past it, where they mislead; narrower ones follow jumps
+_DIRECTIONS: Annotated[int, UNRECORDED] = 48
+_STEPS: Annotated[int, UNRECORDED] = 25
+# Radius over the largest length: wider means reach past it, narrower ones follow jumps.
+_SMOOTHING: Annotated[float, Tuned("airfoil, california", by=BY_HAND)] = 0.2
 _LENGTHS = 2.0 ** np.arange(-5.0, 2.0)  # of a step, in smoothing radii
 _BLOCK, _SEED = 1 << 22, 31
 Loss = Callable[[Floats], Floats]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,12 @@ from scipy.special import ndtr, ndtri
 from dpsketch.learn.estimators.joint.product_mixture import Mixture
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.columns import MISSING, Boolean, Category
 
-SWEEPS = 3
-LEAST_EIGENVALUE = 0.02  # of the latent correlations: nearer to singular, sweeps would take long to mix
+SWEEPS: Annotated[int, UNRECORDED] = 3
+# Of the latent correlations: closer to singular, sweeps mix slowly.
+LEAST_EIGENVALUE: Annotated[float, UNRECORDED] = 0.02
 _ANGLES = np.linspace(-np.pi / 2, np.pi / 2, 121)[1:-1]  # their sines are the correlations to choose from
 _FARTHEST = 8.0
 _LEAST = 1e-12

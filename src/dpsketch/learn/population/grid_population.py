@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import sqrt
+from typing import Annotated
 
 import numpy as np
 
@@ -20,11 +21,14 @@ from dpsketch.learn.population.grids.level_counters import GridTable, check_reco
 from dpsketch.learn.shared import Memo
 from dpsketch.maps.tables.grid import BoundGrid
 from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.columns import MISSING
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
-ROWS, REFIT_ROWS, REFITS = 1 << 16, 1 << 14, 8
+ROWS = 1 << 16
+REFIT_ROWS = 1 << 14
+REFITS: Annotated[int, UNRECORDED] = 8
 REDRAWN_ROWS = 1 << 18  # of a refit's table; each stands for as many as it must
 METHODS = ("cells", "heap")
 _BLOCK_CELLS = 1 << 21

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
 
 import numpy as np
 
@@ -15,15 +16,17 @@ from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.columns import MISSING, IdSet
 from dpsketch.sketch.adaptive import column_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 ROUND, MOST_ROUNDS = 1 << 16, 64
-GROUPS = 32  # of rows, whose means' median is taken: shared counters push a mean far up
-FLOOR = 2.0  # standard deviations of the noise that are taken off a kernel sum
-FEW_COLUMNS, FEW_HASHES = 3, 3
-TOP = 1e-4  # of the proposals may have a larger kernel sum than the envelope
+GROUPS: Annotated[int, UNRECORDED] = 32  # of rows for the median of means: shared counters bias a mean upwards
+FLOOR: Annotated[float, UNRECORDED] = 2.0  # standard deviations of the noise, subtracted from a kernel sum
+FEW_COLUMNS: Annotated[int, UNRECORDED] = 3
+FEW_HASHES: Annotated[int, UNRECORDED] = 3
+TOP: Annotated[float, UNRECORDED] = 1e-4  # share of the proposals that may exceed the envelope
 
 
 class KernelRows:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
+from typing import Annotated
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import check_columns
 from dpsketch.maps.hashed.hashes import Euclidean
 from dpsketch.maps.hashed.race import Race
+from dpsketch.numerics.tuned import PROTOTYPE, UNRECORDED, Tuned
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks import density_task
 from dpsketch.recipe.tasks.general_task import general_of
@@ -16,8 +18,10 @@ from dpsketch.recipe.tasks.task import MOST_TABLE_COLUMNS, Shares, Task
 from dpsketch.schema.schema import Schema
 
 # The origin of these was not recorded; docs/densities.md has the accuracy that they lead to.
-ANOMALY_BANDWIDTH, ANOMALY_POWER = 0.5, 8  # the bandwidth times the root of the number of columns
-ANOMALY_ROWS, ANOMALY_THRESHOLD = 30, 0.3  # the share of what a threshold is estimated from
+ANOMALY_BANDWIDTH: Annotated[float, UNRECORDED] = 0.5  # times the square root of the number of columns
+ANOMALY_POWER: Annotated[int, Tuned("kdd99, htru2, mnist", by=PROTOTYPE)] = 8
+ANOMALY_ROWS: Annotated[int, UNRECORDED] = 30
+ANOMALY_THRESHOLD: Annotated[float, UNRECORDED] = 0.3  # share of the budget from which the threshold is estimated
 
 
 class Anomaly(Task):

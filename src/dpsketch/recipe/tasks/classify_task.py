@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log2
+from typing import Annotated
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import check_columns
@@ -12,16 +13,22 @@ from dpsketch.maps.hashed.hashes import SignedProjection
 from dpsketch.maps.hashed.race import Race
 from dpsketch.maps.hashed.ramps import ramps
 from dpsketch.maps.tables.count import Count
+from dpsketch.numerics.tuned import BY_HAND, CLASSIFIER_TABLES, PROTOTYPE, Tuned
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks.task import Shares, Task, schema_counter_noise
 from dpsketch.schema.columns import Boolean, Category, Integer
 from dpsketch.schema.schema import Schema
 
-# RESEARCH "Classifiers (race)"; docs/models.md.
-GAUSSIAN_ROWS, PURE_ROWS = 100, (10, 40)  # of hashed counters
-LEAST_BITS, MOST_BITS = 5, 10
-STANDING_OUT = 56.0  # squared records of a class over the noise's variance, for each counter
-OCTAVES, FEW_NUMBERS = 3, 16  # of ramps, up to this number of columns
+# Measurements: docs/models.md.
+_ORIGIN = Tuned(CLASSIFIER_TABLES, by=BY_HAND)
+GAUSSIAN_ROWS: Annotated[int, Tuned(CLASSIFIER_TABLES, by=PROTOTYPE)] = 100  # of hashed counters
+# Least and most, under pure ε.
+PURE_ROWS: Annotated[tuple[int, int], Tuned(CLASSIFIER_TABLES, by=PROTOTYPE)] = (10, 40)
+LEAST_BITS: Annotated[int, _ORIGIN] = 5
+MOST_BITS: Annotated[int, _ORIGIN] = 10
+STANDING_OUT: Annotated[float, _ORIGIN] = 56.0  # squared size of a class over the noise variance, for each counter
+OCTAVES: Annotated[int, _ORIGIN] = 3  # of ramps
+FEW_NUMBERS: Annotated[int, _ORIGIN] = 16  # columns, above which there are no ramps
 
 
 class Classify(Task):

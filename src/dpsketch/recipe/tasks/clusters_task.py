@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, isqrt, log2
+from typing import Annotated
 
 from dpsketch.calibration import affordable
 from dpsketch.errors import RecipeError
@@ -12,6 +13,7 @@ from dpsketch.maps.base import check_columns, check_whole
 from dpsketch.maps.fourier.fourier import Fourier
 from dpsketch.maps.tables.count import Count
 from dpsketch.maps.tables.histogram import BoundHistogram, Histogram
+from dpsketch.numerics.tuned import BY_HAND, PROTOTYPE, UNRECORDED, Tuned
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.count_share import count_share
 from dpsketch.recipe.noise_to_signal import SumsNoise
@@ -28,19 +30,21 @@ from dpsketch.recipe.tasks.task import (
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 
-LEAST_FREQUENCIES, MOST_FREQUENCIES = 2, 10  # times clusters times columns: compressive sec. 6.6 for the least
-NOISE = 2.0  # of a normalised sum, in its sampling errors: RESEARCH "Clusters, mixtures, PCA"
-RADII = {
-    1: (4.0, 160.0),
-    2: (4.0, 160.0),
-    3: (2.0, 40.0),
-}  # by columns; radians per width of the bounds: origin not recorded
-RADII_OF_MORE = (5.0, 50.0)
-CLUSTER_BINS = 1.4  # times those for which linear errors are least: measured on simulated tables, docs/clusters.md
-MOST_CLUSTER_CELLS = 1 << 18  # origin not recorded
-CELLS_OF_A_CLUSTER = 2  # along each column, at least
-CLUSTER_SHARES = (0.02, 0.69, 0.29)  # of a count, a table and one that is coarser: origin not recorded
-GOOD_OF_A_CLUSTER = 0.02  # the noise of a table's cells over the squared records of a cluster: measured
+_ORIGIN = Tuned("simulated clusters and real tables", by=PROTOTYPE)
+LEAST_FREQUENCIES: Annotated[int, _ORIGIN] = 2  # times clusters times columns; compressive sec. 6.6
+MOST_FREQUENCIES: Annotated[int, _ORIGIN] = 10  # times clusters times columns
+NOISE: Annotated[float, _ORIGIN] = 2.0  # of a normalised sum, in sampling errors
+# By columns; in radians per width of the bounds.
+RADII: Annotated[dict[int, tuple[float, float]], UNRECORDED] = {1: (4.0, 160.0), 2: (4.0, 160.0), 3: (2.0, 40.0)}
+RADII_OF_MORE: Annotated[tuple[float, float], UNRECORDED] = (5.0, 50.0)  # more than three columns
+# Times the number of bins with the least linear error.
+CLUSTER_BINS: Annotated[float, Tuned("simulated tables", by=BY_HAND)] = 1.4
+MOST_CLUSTER_CELLS: Annotated[int, UNRECORDED] = 1 << 18
+CELLS_OF_A_CLUSTER: Annotated[int, UNRECORDED] = 2  # least number along each column
+# A count, a table, a coarser table.
+CLUSTER_SHARES: Annotated[tuple[float, float, float], UNRECORDED] = (0.02, 0.69, 0.29)
+# Limit of the noise variance of a table's cells over the squared size of a cluster.
+GOOD_OF_A_CLUSTER: Annotated[float, Tuned("simulated tables", by=BY_HAND)] = 0.02
 
 
 class Clusters(Task):

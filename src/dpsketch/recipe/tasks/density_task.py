@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import pi, sqrt
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from dpsketch.maps.hashed.race import Race
 from dpsketch.maps.tables.count import Count
 from dpsketch.maps.tables.histogram import Histogram
 from dpsketch.maps.tables.marginals import Marginals
+from dpsketch.numerics.tuned import BY_HAND, DENSITY_TABLES, PROTOTYPE, UNRECORDED, Tuned
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.recipe import Part, Recipe
 from dpsketch.recipe.tasks.task import (
@@ -31,16 +32,21 @@ from dpsketch.recipe.tasks.task import (
 )
 from dpsketch.schema.schema import Schema
 
-# Errors and densities were measured on skin, cod_rna, covtype and sf_salaries: docs/densities.md.
-ROW_ERROR = 0.9  # of one row of hashed counters, relative: measured 0.55 to 1.25
-CORRECTED_ROW_ERROR = 0.35  # the same where simulated records correct it: measured 0.25 to 0.4
-CELL_ERROR = 0.013  # of a table whose cells are a bandwidth wide, relative
-TYPICAL_DENSITY = 0.02  # mean kernel value at a record: measured 0.005 to 0.07
-CONTROL_SHARE = 0.07  # of the budget, for marginals that simulated records are drawn from
-DENSITY_RACE_WIDTH = 1000  # counters a row: origin not recorded
-MOST_RACE_ROWS, MOST_GAUSSIAN_RACE_ROWS, LEAST_RACE_ROWS = 2000, 4000, 10  # 2000 of corrected ones: origin not recorded
-MOST_TABLE_CELLS = 1 << 20  # origin not recorded
-WIDEST_CELLS = 2.0  # of a table, in bandwidths: inside wider ones too much is unknown
+# Measurements: docs/densities.md.
+_ORIGIN = Tuned(DENSITY_TABLES, by=BY_HAND)
+ROW_ERROR: Annotated[float, _ORIGIN] = 0.9  # relative error of one row of hashed counters; measured 0.55 to 1.25
+# The same with a correction by simulated records; measured 0.25 to 0.4.
+CORRECTED_ROW_ERROR: Annotated[float, _ORIGIN] = 0.35
+CELL_ERROR: Annotated[float, _ORIGIN] = 0.013  # relative error of a table with cells one bandwidth wide
+TYPICAL_DENSITY: Annotated[float, _ORIGIN] = 0.02  # mean kernel value at a record; measured 0.005 to 0.07
+# Of the budget, for the marginals that simulated records are drawn from.
+CONTROL_SHARE: Annotated[float, _ORIGIN] = 0.07
+DENSITY_RACE_WIDTH: Annotated[int, Tuned(DENSITY_TABLES, by=PROTOTYPE)] = 1000  # counters in a row
+MOST_RACE_ROWS: Annotated[int, _ORIGIN] = 2000  # corrected by simulated records
+MOST_GAUSSIAN_RACE_ROWS: Annotated[int, UNRECORDED] = 4000
+LEAST_RACE_ROWS: Annotated[int, UNRECORDED] = 10
+MOST_TABLE_CELLS: Annotated[int, UNRECORDED] = 1 << 20
+WIDEST_CELLS: Annotated[float, UNRECORDED] = 2.0  # of a table, in bandwidths
 
 
 class Density(Task):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import comb, sqrt
+from typing import Annotated
 
 from dpsketch.calibration import affordable
 from dpsketch.errors import RecipeError
@@ -15,24 +16,34 @@ from dpsketch.maps.tables.count import Count
 from dpsketch.maps.tables.marginals import Marginals
 from dpsketch.maps.tables.pairs import MOST_PAIRS, Pairs
 from dpsketch.maps.tables.totals import Totals
+from dpsketch.numerics.tuned import BY_HAND, PROTOTYPE, STUDY_TABLES, UNRECORDED, Tuned
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks.task import Shares, Task, marginal_bins, schema_counter_noise
 from dpsketch.schema.columns import Column, Integer
 from dpsketch.schema.schema import Schema
 
-# Shares and CONTRAST_SD: decisions 007, 009 and 012.
-MARGINALS_SHARE, PAIRS_SHARE = 0.42, 0.55  # of tables without numbers; bins follow from the first
-FOURIER_SHARE = 0.3  # of the pairs' share, where Fourier sums are asked for: origin not recorded
-TOTALS_SHARE = 0.12
-PURE_SHARES = (0.275, 0.575)  # of marginals without totals and of pairs, beside those and a count, under pure ε
-GAUSSIAN_SHARES = (0.33, 0.52)  # the same with δ or ρ
-CONTRAST_SHARES = (0.43, 0.42)  # the same where pairs have contrasts
-CONTRAST_SD = 0.025  # of a pair table's cell, as a share of the rows: from here on contrasts are more accurate
-FEW_COLUMNS = 16  # up to these all pairs answer best: decision 007
-PAIR_SD = 0.01  # as a share of the rows: `denoise.groups.groups_wanted` is 4 there
-MOST_FINE_CELLS = 40_000_000  # of a raw sketch's pair tables, 160 MB in counters of four bytes: origin not recorded
-FINER_BINS, MOST_TIMES_FINER, MOST_FINER_CELLS = 256, 8, 10_000_000  # of pair tables: decision 010
-FEW_WHOLE_NUMBERS = 130  # ages and hours have a cell for each value: origin not recorded
+_ORIGIN = Tuned(STUDY_TABLES, by=BY_HAND, decision=12)
+# Tables without numbers; the number of bins follows from it.
+MARGINALS_SHARE: Annotated[float, Tuned(STUDY_TABLES, by=PROTOTYPE, decision=7)] = 0.42
+PAIRS_SHARE: Annotated[float, Tuned(STUDY_TABLES, by=PROTOTYPE, decision=7)] = 0.55  # tables without numbers
+FOURIER_SHARE: Annotated[float, UNRECORDED] = 0.3  # of the pairs' share, where Fourier sums are asked for
+TOTALS_SHARE: Annotated[float, _ORIGIN] = 0.12  # of the budget
+# Marginals and pairs under pure ε, beside totals and a count.
+PURE_SHARES: Annotated[tuple[float, float], _ORIGIN] = (0.275, 0.575)
+GAUSSIAN_SHARES: Annotated[tuple[float, float], _ORIGIN] = (0.33, 0.52)  # the same with δ or ρ
+# The same where a release has contrasts instead of pair tables.
+CONTRAST_SHARES: Annotated[tuple[float, float], _ORIGIN] = (0.43, 0.42)
+# Standard deviation of a pair table's cell, as a share of the rows, above which contrasts are more accurate.
+CONTRAST_SD: Annotated[float, Tuned(STUDY_TABLES, by=BY_HAND, decision=9)] = 0.025
+# Up to this number of columns, releasing all pairs is most accurate.
+FEW_COLUMNS: Annotated[int, Tuned(STUDY_TABLES, by=PROTOTYPE, decision=7)] = 16
+PAIR_SD: Annotated[float, UNRECORDED] = 0.01  # as a share of the rows; `denoise.groups.groups_wanted` returns 4 there
+MOST_FINE_CELLS = 40_000_000  # pair tables of a raw sketch: 160 MB in four-byte counters
+FINER_BINS: Annotated[int, Tuned(STUDY_TABLES, by=BY_HAND, decision=10)] = 256  # of pair tables
+# Cells of a pair table in a bin of the marginals.
+MOST_TIMES_FINER: Annotated[int, Tuned(STUDY_TABLES, by=BY_HAND, decision=10)] = 8
+MOST_FINER_CELLS: Annotated[int, Tuned(STUDY_TABLES, by=BY_HAND, decision=10)] = 10_000_000
+FEW_WHOLE_NUMBERS: Annotated[int, UNRECORDED] = 130  # up to here every whole number has a cell: ages and hours do
 
 
 class General(Task):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import check_columns
@@ -10,12 +11,15 @@ from dpsketch.maps.grouped import Grouped
 from dpsketch.maps.hashed.hashes import InnerProduct
 from dpsketch.maps.hashed.race import Race
 from dpsketch.maps.hashed.ramps import with_one
+from dpsketch.numerics.tuned import Tuned
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks.task import Shares, Task
 from dpsketch.schema.columns import Boolean, Category, Datetime
 from dpsketch.schema.schema import Schema
 
-HASHED_LINEAR_ROWS, HASHED_LINEAR_BITS = 1000, 4  # the race paper's; a tenth of the rows under pure ε
+# A tenth of it under pure ε.
+HASHED_LINEAR_ROWS: Annotated[int, Tuned("the race paper's tables", by="the race paper")] = 1000
+HASHED_LINEAR_BITS: Annotated[int, Tuned("the race paper's tables", by="the race paper")] = 4
 
 
 class HashedLinearTask(Task):

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
+from typing import Annotated
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import check_columns
 from dpsketch.maps.moments.second_moments import SecondMoments
 from dpsketch.maps.tables.count import Count
+from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks.task import Shares, Task
 from dpsketch.schema.columns import Datetime
 from dpsketch.schema.schema import Schema
 
-# Of what clips no record: a longer record than that is rare, and noise grows with the square.
-# The origin of the number was not recorded.
-LINEAR_RADIUS = 0.75
+# Of the radius that clips no record: longer records are rare, and noise grows with its square.
+LINEAR_RADIUS: Annotated[float, UNRECORDED] = 0.75
 
 
 class Linear(Task):

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from dpsketch.maps.subsampled import MOST_BLOCKS, Subsampled
 from dpsketch.maps.tables.count import Count
+from dpsketch.numerics.tuned import Tuned
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.count_share import sums_share
 from dpsketch.recipe.noise_to_signal import NoiseToSignal, SumsNoise
 from dpsketch.recipe.recipe import Recipe, RowSampling, declared_rows
 from dpsketch.recipe.tasks.task import Prediction
 
-GOOD = 1e-3  # of NSR_max = GOOD·m/(k·d), and the share of variance that components may lose: compressive sec. 6.4
+# NSR_max = GOOD·m/(k·d); also the share of variance that components may lose.
+GOOD: Annotated[float, Tuned("simulated clusters", by="the compressive paper, sec. 6.4")] = 1e-3
 _HALVINGS = 12
 Sums = tuple[SumsNoise, float, int]  # the noise of a recipe's sums, the largest ratio and the fewest rows that do
 

@@ -5,26 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, exp, log, log2, prod, sqrt
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import check_columns
 from dpsketch.maps.tables.count import Count
 from dpsketch.maps.tables.grid import Grid
+from dpsketch.numerics.tuned import BY_HAND, UNRECORDED, Tuned
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks.general_task import general_of
 from dpsketch.recipe.tasks.task import Prediction, Shares, Task, schema_counter_noise
 from dpsketch.schema.columns import Column
 from dpsketch.schema.schema import Schema
 
-GRID_SHARE = 0.98
-START = 3  # the coarsest level
-FINEST = (5, 10)  # from, to: a search stops earlier by itself where cells hold too little
-MOST_START_CELLS = 8**4  # beyond, tables of pairs are better: RESEARCH "Density sketch"
-MOST_ERROR = 0.25  # measured: docs/synthetic.md
+GRID_SHARE: Annotated[float, UNRECORDED] = 0.98
+START: Annotated[int, UNRECORDED] = 3  # coarsest level
+# Range of the finest level; a search stops earlier where cells hold too little.
+FINEST: Annotated[tuple[int, int], UNRECORDED] = (5, 10)
+# With more, tables of pairs are more accurate.
+MOST_START_CELLS: Annotated[int, Tuned("the tables of docs/synthetic.md", by=BY_HAND)] = 8**4
+# With a larger predicted distance, tables of pairs are more accurate.
+MOST_ERROR: Annotated[float, Tuned("the tables of docs/synthetic.md", by=BY_HAND)] = 0.25
 MOST_WIDTH = 1 << 20
-_REFERENCE_SD = 1 / 8  # of a column's records, in widths of its bounds
-_SIZE = 0.75  # of a noise, on average, in its standard deviations
+# Standard deviation of a column's records, in widths of its bounds.
+_REFERENCE_SD: Annotated[float, UNRECORDED] = 1 / 8
+_SIZE: Annotated[float, UNRECORDED] = 0.75  # mean absolute noise, in standard deviations
 
 
 class Synthetic(Task):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from dpsketch.calibration import counter_noise
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap, check_columns
+from dpsketch.numerics.tuned import DENSITY_TABLES, PROTOTYPE, Tuned
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.recipe import Part, Recipe, declared_rows
 from dpsketch.schema.schema import Schema
@@ -16,7 +17,8 @@ from dpsketch.schema.schema import Schema
 Shares = list[tuple[FeatureMap, float]]
 
 # A full table of more columns has too few records a cell; docs/densities.md and docs/clusters.md have measurements.
-MOST_TABLE_COLUMNS, MOST_TABLE_BINS = 3, 4096
+MOST_TABLE_COLUMNS: Annotated[int, Tuned(DENSITY_TABLES, by=PROTOTYPE)] = 3
+MOST_TABLE_BINS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,9 @@ from dpsketch.denoise.column_fit import ColumnSummary, Marginal, places_in_paren
 from dpsketch.learn.estimators.joint.denoised_pairs import contrast_of
 from dpsketch.learn.estimators.joint.joint_fit import NoisySums, Products
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import UNRECORDED
 
-REFITS = 8
+REFITS: Annotated[int, UNRECORDED] = 8
 SEED = 7
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.learn.estimators.joint.table_matrix import Blocks
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import UNRECORDED
 
 COMMON_STEPS, SMOOTH_STEPS = 30, 15
-BORROWED = 3.0  # coefficients' worth of belief that a pair is like the others
+BORROWED: Annotated[float, UNRECORDED] = 3.0  # prior weight, in coefficients, of the other pairs
 SMALLEST = 1e-6
 _SIGNS = np.array([[1.0, -1.0], [-1.0, 1.0]])
 

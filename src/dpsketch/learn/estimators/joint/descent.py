@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import UNRECORDED
 
 Singles = NDArray[np.float32]
 
 SEED = 1
-RATE, STEPS, FEWEST_STEPS = 0.1, 2000, 600
-WARM_RATE, WARM_STEPS = 0.05, 200  # from a mixture fitted to a similar goal
+RATE: Annotated[float, UNRECORDED] = 0.1
+STEPS: Annotated[int, UNRECORDED] = 2000
+FEWEST_STEPS: Annotated[int, UNRECORDED] = 600
+WARM_RATE: Annotated[float, UNRECORDED] = 0.05  # from a mixture fitted to a similar goal
+WARM_STEPS: Annotated[int, UNRECORDED] = 200
 WORK = 4e8  # cells times steps: large goals get fewer steps
-SPREAD = 0.5  # standard deviation of the first logits about the marginals'
-MARGIN_WEIGHT = 0.3
-FLOOR = 1e-4  # on products of shares, in weights
+SPREAD: Annotated[float, UNRECORDED] = 0.5  # standard deviation of the first logits around the marginals'
+MARGIN_WEIGHT: Annotated[float, UNRECORDED] = 0.3
+FLOOR: Annotated[float, UNRECORDED] = 1e-4  # of products of shares, in weights
 LEAST = 1e-8  # share that logits start from
 LOWEST = -25.0  # logit of a share that is as good as none
 TINY = np.float32(

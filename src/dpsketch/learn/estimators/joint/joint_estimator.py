@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
 from math import comb
+from typing import Annotated
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from dpsketch.learn.factors import Factor, columns_of, merged, product_at
 from dpsketch.learn.points import ColumnPoints, Frame, codes_in_cells, lumped
 from dpsketch.learn.shared import Latest, Memo, made_once
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.schema import Schema
 
 DRAWS = 1 << 17  # rows for functions that are no product of functions of single columns
@@ -29,8 +31,9 @@ BATCHES = 16
 ERRORS = REFITS + BATCHES + 2  # coordinates
 ATOMS = 3  # of a column: its bounds and missing, which are not like their neighbours
 MOST_KNOWN = 500
-LUMPED = 4  # choices of single values for all cells
-LEAST_SPREAD = 0.25  # of the refits' spread that is not taken for chance in their draws
+LUMPED: Annotated[int, UNRECORDED] = 4  # choices of single values for all cells
+# Share of the refits' spread that is never attributed to chance in their draws.
+LEAST_SPREAD: Annotated[float, UNRECORDED] = 0.25
 PER_COLUMN = ATOMS + 1  # and what cells hide
 COARSE = 1024  # codes that are taken as one for the main effects of functions that are no product
 

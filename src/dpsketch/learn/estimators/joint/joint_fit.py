@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,12 @@ from dpsketch.learn.estimators.joint.product_mixture import Mixture
 from dpsketch.learn.estimators.joint.refine import refine, shares_inside
 from dpsketch.learn.estimators.joint.table_matrix import Blocks
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import PROTOTYPE, STUDY_TABLES, Tuned
 
-COMPONENTS = 200
+COMPONENTS: Annotated[int, Tuned(STUDY_TABLES, by=PROTOTYPE)] = 200
 SMALLEST_SHARE = 1e-5
-CLOSE_ENOUGH = 0.1  # standard deviations of a pair's cell: nothing nearer can be told from noise
+# Standard deviations of a pair's cell: smaller residuals are below the noise.
+CLOSE_ENOUGH: Annotated[float, Tuned(STUDY_TABLES, by=PROTOTYPE)] = 0.1
 
 Groups = Sequence[NDArray[np.int64]]
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.denoise.column_fit import Marginal
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import UNRECORDED
 
-PARTS = 2
-COARSE = 12  # groups, at most, that are worth splitting
-LIGHTEST = 0.05  # part of a group, as a share of it
+PARTS: Annotated[int, UNRECORDED] = 2
+COARSE: Annotated[int, UNRECORDED] = 12  # largest number of groups that are worth splitting
+LIGHTEST: Annotated[float, UNRECORDED] = 0.05  # least share of a group that a part of it has
 CLOSEST = 1e-6  # places on [0, 1]
 RIDGE = 1e-6
 

@@ -7,6 +7,8 @@ Source: compressive §2.3 and the algorithm it refers to (Keriven et al., Compre
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
 from dpsketch.learn.models.clusters.atoms import Atoms, Model
@@ -16,9 +18,10 @@ from dpsketch.learn.models.clusters.solver import EDGE, Priors, Solver
 from dpsketch.learn.models.clusters.sums import Complex, FourierSums
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.threads import one_thread
+from dpsketch.numerics.tuned import UNRECORDED
 
 POINT = -40.0  # log variance of an atom that is a point
-TRIES = 8  # starts of a new point
+TRIES: Annotated[int, UNRECORDED] = 8  # starts of a new point
 
 
 @one_thread()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import numpy as np
 
@@ -10,13 +10,14 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.models.clusters.table import CellTable
 from dpsketch.learn.population.weighted_rows import Population
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.columns import LOWEST, SPAN
 from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
-REFITS = 8
+REFITS: Annotated[int, UNRECORDED] = 8
 ROWS, REFIT_ROWS = 1 << 16, 1 << 14  # of a joint distribution, and of each refit of it
 
 

@@ -9,6 +9,7 @@ Source: RESEARCH "Clusters, mixtures, PCA"; compressive §2.3 for the cost.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 
@@ -18,16 +19,19 @@ from dpsketch.learn.models.clusters.search import best_atoms
 from dpsketch.learn.models.clusters.solver import Fit, Priors, Solver
 from dpsketch.learn.models.clusters.sums import FourierSums
 from dpsketch.numerics.threads import one_thread
+from dpsketch.numerics.tuned import UNRECORDED
 
-SCHEDULES = ((0.6, 1.0), (1.0,), (0.4, 0.7, 1.0), (0.5, 1.0))  # shares of the frequencies, by restart
-RESTARTS = 8
-FEW = 3  # frequencies for each atom and column that a search needs
-SAME = 0.3  # costs closer than this are the same
-STANDS = 3  # restarts without a lower cost, after which the best is taken for the least
-GAIN = 0.5  # that a replacement must bring
+# Shares of the frequencies, by restart.
+SCHEDULES: Annotated[tuple[tuple[float, ...], ...], UNRECORDED] = ((0.6, 1.0), (1.0,), (0.4, 0.7, 1.0), (0.5, 1.0))
+RESTARTS: Annotated[int, UNRECORDED] = 8
+FEW: Annotated[int, UNRECORDED] = 3  # frequencies for each atom and column that a search needs
+SAME: Annotated[float, UNRECORDED] = 0.3  # difference below which costs are the same
+STANDS: Annotated[int, UNRECORDED] = 3  # restarts without a lower cost, after which the search ends
+GAIN: Annotated[float, UNRECORDED] = 0.5  # in cost, that a replacement must bring
 SPREAD = 1.6  # χ² of noise of m frequencies has a relative standard deviation of at most SPREAD/√m
-GOOD, BAD = 1.5, 4.0  # such standard deviations: the search may stop; the fit shows that it is not exact
-MOST_UNEXPLAINED = 0.05
+GOOD: Annotated[float, UNRECORDED] = 1.5  # such standard deviations, below which the search may stop
+BAD: Annotated[float, UNRECORDED] = 4.0  # above which the fit is reported as inexact
+MOST_UNEXPLAINED: Annotated[float, UNRECORDED] = 0.05
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 
@@ -17,13 +17,14 @@ from dpsketch.learn.models.clusters.table import released_table, table_sums
 from dpsketch.learn.models.model import Model
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
 MOST_CLUSTERS = 1000
-MOST_HARM = 0.05
+MOST_HARM: Annotated[float, UNRECORDED] = 0.05
 
 
 class SketchModel(Model):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +24,20 @@ from dpsketch.learn.population.weighted_rows import spread
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.threads import one_thread
+from dpsketch.numerics.tuned import PROTOTYPE, UNRECORDED, Tuned
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
 METHODS = ("gaussian", "clompr")
-POINTS = 20_000
-TWO_ATOMS, MORE_ATOMS = 2, 4  # for each cluster: of few columns; and where fewer do not describe it
-FEW_COLUMNS = 3
-REFIT_STEPS = 3
-REDRAWS, REDRAWN = 24, 4000  # fits within their errors, and points of each
+POINTS: Annotated[int, UNRECORDED] = 20_000
+TWO_ATOMS: Annotated[int, UNRECORDED] = 2  # for each cluster of few columns
+# For each cluster that fewer do not describe.
+MORE_ATOMS: Annotated[int, Tuned("simulated clusters and real tables", by=PROTOTYPE)] = 4
+FEW_COLUMNS: Annotated[int, UNRECORDED] = 3
+REFIT_STEPS: Annotated[int, UNRECORDED] = 3
+REDRAWS: Annotated[int, UNRECORDED] = 24  # fits within their errors
+REDRAWN: Annotated[int, UNRECORDED] = 4000  # points of each
 
 
 class KMeans(SketchModel):

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
 from dpsketch.learn.models.clusters.atoms import Atoms, Model, Waves
 from dpsketch.learn.models.clusters.solver import EDGE, LEAST_VARIANCE, MOST_VARIANCE
 from dpsketch.learn.models.clusters.sums import Complex
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import UNRECORDED
 
-CANDIDATES, DRAWN, STEPS = 24, 192, 24
-LEAST_SHARE, MOST_SHARE = 0.02, 0.6
+CANDIDATES: Annotated[int, UNRECORDED] = 24
+DRAWN: Annotated[int, UNRECORDED] = 192
+STEPS: Annotated[int, UNRECORDED] = 24
+LEAST_SHARE: Annotated[float, UNRECORDED] = 0.02
+MOST_SHARE: Annotated[float, UNRECORDED] = 0.6
 _RANGE = np.log(LEAST_VARIANCE), np.log(MOST_VARIANCE)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +12,16 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.maps.fourier.fourier import BoundFrequencies
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.columns import SPAN
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 Complex = NDArray[np.complex128]
 Harmonics = tuple[tuple[int, Complex], ...]
 TURN = 2.0**32
-MOST_HARMONIC = 31  # of one-bit sums: frequency 31·ω sees what is smaller than any cluster worth the name
-LEAST_SPREAD = 0.05  # of 1 − |φ|², which the noise may make negative
+# Of one-bit sums; higher ones see only structure smaller than clusters.
+MOST_HARMONIC: Annotated[int, UNRECORDED] = 31
+LEAST_SPREAD: Annotated[float, UNRECORDED] = 0.05  # of 1 − |φ|², which noise can make negative
 
 
 @dataclass(frozen=True)

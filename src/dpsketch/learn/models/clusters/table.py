@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,16 @@ from dpsketch.maps.fourier.fourier import Fourier
 from dpsketch.maps.tables.histogram import Binning, BoundHistogram
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.simplex import project_groups
+from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.recipe.tasks.clusters_task import MOST_FREQUENCIES, RADII
 from dpsketch.recipe.tasks.task import MOST_TABLE_COLUMNS
 from dpsketch.schema.columns import SPAN
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedSketch
 
-STANDING_OUT = 3.0  # standard deviations that a block of cells must be above 0 beside one that is
-DRAWN = 4  # times as many frequencies as a release would have, before near ones are left out
+# Standard deviations above 0 at which a block of cells is significant.
+STANDING_OUT: Annotated[float, UNRECORDED] = 3.0
+DRAWN: Annotated[int, UNRECORDED] = 4  # times the frequencies of a release, before similar ones are dropped
 MOST_DRAWN = 4000
 Indices = NDArray[np.int64]
 Number = TypeVar("Number", np.float64, np.complex128)

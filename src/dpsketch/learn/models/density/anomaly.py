@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,13 @@ from dpsketch.learn.models.model import Columns, Model
 from dpsketch.learn.saved import Arrays, Facts, Saved, real
 from dpsketch.maps.base import check_columns
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import UNRECORDED
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
-_DRAWN = 4000  # made-up records for the threshold
-_RAKED_ROWS = 256  # of the table of counters, by which they are weighted
+_DRAWN: Annotated[int, UNRECORDED] = 4000  # simulated records for the threshold
+_RAKED_ROWS: Annotated[int, UNRECORDED] = 256  # of the table of counters, by which they are weighted
 
 
 class AnomalyScorer(Model):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from dpsketch.maps.base import Sums
 from dpsketch.maps.hashed.hashes import HashFamily, Product
 from dpsketch.maps.hashed.race import BoundRace, Race
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedSketch
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from dpsketch.learn.view import View
 
-_COMPARED = 256  # made-up records at which errors are compared
+_COMPARED: Annotated[int, UNRECORDED] = 256  # simulated records at which errors are compared
 
 
 class Hashed:

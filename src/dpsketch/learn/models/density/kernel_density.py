@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
@@ -23,14 +23,15 @@ from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, real
 from dpsketch.maps.base import check_columns
 from dpsketch.maps.hashed.hashes import Euclidean, HashFamily, hash_from_dict
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.recipe.tasks.density_task import default_bandwidth
 from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
-_COMPARED = 200  # places at which two estimates are compared
-_LOWEST = 0.1  # records: a density is at least that of so much of one
+_COMPARED: Annotated[int, UNRECORDED] = 200  # points at which two estimates are compared
+_LOWEST: Annotated[float, UNRECORDED] = 0.1  # records: the least density
 
 
 @dataclass(frozen=True)

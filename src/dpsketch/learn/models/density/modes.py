@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from dpsketch.learn.models.density.hashed import hashed_counters, made_up_record
 from dpsketch.learn.models.density.kernel_density import KernelDensity
 from dpsketch.maps.hashed.hashes import Euclidean, SignedProjection
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.recipe.tasks.density_task import default_bandwidth
 from dpsketch.schema.columns import IdSet
 
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
 METHODS = ("restart", "cells")
 MOST_MODES = 1000
-_CANDIDATES = 1000  # of which the best are starts
-_FIRST_STEP, _LAST_STEP = 0.125, 0.002  # in widths of the bounds
+_CANDIDATES: Annotated[int, UNRECORDED] = 1000  # of which the best are starts
+_FIRST_STEP: Annotated[float, UNRECORDED] = 0.125  # in widths of the bounds
+_LAST_STEP: Annotated[float, UNRECORDED] = 0.002  # in widths of the bounds
 _ROUNDS = 60
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import UNRECORDED
 
-_ROUNDS = 10
-_CLEAR = 3.0  # standard deviations of noise, from which on the records of a group of counters can be told
+_ROUNDS: Annotated[int, UNRECORDED] = 10
+_CLEAR: Annotated[float, UNRECORDED] = 3.0  # standard deviations at which a group of counters is significant
 
 
 def raked(places: NDArray[np.int64], counters: Floats, deviation: float, total: float) -> Floats:

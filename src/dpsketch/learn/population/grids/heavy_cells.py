@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,17 @@ from numpy.typing import NDArray
 from dpsketch.learn.population.grids.grid_cells import GridCells, Ranks
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.simplex import project_groups
+from dpsketch.numerics.tuned import UNRECORDED
 
 MOST_CELLS = 1 << 21  # looked at at one level
-ALWAYS_SPLIT = 3  # levels coarser than this tell too little to stop at
-WORTH = 0.5  # standard deviations of all children's noise together that a cell must hold to be split
-ODD = 6.0  # standard deviations that only shared counters explain: below zero, or between a cell and its children
-STANDS_OUT, ALONE = 4.0, 10.0  # standard deviations at which missing values are there: all together, or in one cell
+ALWAYS_SPLIT: Annotated[int, UNRECORDED] = 3  # coarsest levels, which are too coarse to stop at
+# Standard deviations of all children's noise together, above which a cell is split.
+WORTH: Annotated[float, UNRECORDED] = 0.5
+# Standard deviations, below zero or between a cell and its children, that only shared counters explain.
+ODD: Annotated[float, UNRECORDED] = 6.0
+# Standard deviations at which missing values are significant, all together.
+STANDS_OUT: Annotated[float, UNRECORDED] = 4.0
+ALONE: Annotated[float, UNRECORDED] = 10.0  # the same for one cell
 
 Counts = Callable[[int, Ranks], Floats]
 

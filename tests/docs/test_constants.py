@@ -1,0 +1,131 @@
+"""docs/constants.md lists every tuned constant and its origin; `python tests/docs/test_constants.py` writes it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from dpsketch.numerics.tuned import NOT_RECORDED, Tuned
+
+ROOT = Path(__file__).parents[2]
+PACKAGE, PAGE, DECISIONS = ROOT / "src" / "dpsketch", ROOT / "docs" / "constants.md", ROOT / "docs" / "decisions"
+ROOMS = ("recipe", "denoise", "learn/estimators", "learn/models", "learn/population")
+
+# Numbers of these rooms that were not chosen by looking at results, by module and name.
+NOT_TUNED = {
+    "limits of size, memory and time": """
+        classifier._BLOCK clouds.REFIT_ROWS clouds.ROWS column_fit.MANY_CELLS control_variate.MOST_COUNTERS
+        control_variate._AT_ONCE descent.WORK fit_cache.KEPT fitting.MOST_CLUSTERS general_task.MOST_FINE_CELLS
+        grid_density.MOST_SUMMED grid_density._BLOCK grid_population.REDRAWN_ROWS grid_population.REFIT_ROWS
+        grid_population.ROWS grid_population._BLOCK_CELLS heap.HEAVIEST heap.MOST_SCANNED heap._BLOCK
+        heavy_cells.MOST_CELLS joint_estimator.BATCHES joint_estimator.COARSE joint_estimator.DRAWS
+        joint_estimator.MOST_KNOWN joint_estimator.REFIT_DRAWS level_counters._LOOKED_AT lloyd._BLOCK modes.MOST_MODES
+        quadratic_fit.MOST_UNKNOWNS race_rejection.MOST_ROUNDS race_rejection.ROUND recipe.MOST_PARTS
+        recipe._MOST_LETTERS release_noise._BLOCK sampling.MOST_ROWS sum_blocks.MOST_ENTRIES
+        sum_blocks.MOST_FREQUENCIES sum_blocks.MOST_ROWS sum_blocks.MOST_SUMS sum_regression.MOST_DENSE
+        surrogate._BLOCK synthetic_task.MOST_WIDTH table.MOST_DRAWN task.MOST_TABLE_BINS weighted_rows.REFIT_ROWS
+        weighted_rows.ROWS weighted_rows._BLOCK_CELLS wrapped.MOST_ROWS
+    """,
+    "numerical safeguards: tolerances, floors against zero, steps and iterations of solvers": """
+        class_tables._LEAST_SPREAD classifier._LEAST_LIKELIHOOD column_fit.GAIN column_fit.NEWTON_STEPS
+        control_variate._STEPS copula._FARTHEST copula._LEAST decoder.SPREAD denoised_pairs.COMMON_STEPS
+        denoised_pairs.SMALLEST denoised_pairs.SMOOTH_STEPS descent.CHECK descent.LEAST descent.LOWEST
+        joint_fit.SMALLEST_SHARE lloyd.STEPS modes._ROUNDS moment_matrix._ROUNDING quadratic_fit._LEAST_CONDITION
+        quadratic_fit._ROUNDS quadratic_fit._STEPS ratio._HALVINGS reduction._LEAST refine.CLOSEST refine.RIDGE
+        regression._LEAST_PENALTY regression._MOST_STEPS search._RANGE solver.DAMPING solver.LEAST_DAMPING
+        solver.LEAST_VARIANCE solver.LOGIT_STEP solver.MOST_LOGIT solver.MOST_VARIANCE solver.SPREAD_STEP solver.STEPS
+        unseen.LEAST weights.STAGES weights.STEPS
+    """,
+    "seeds, units, markers, sizes of arrays, grids of plots": """
+        bootstrap.SEED clompr.POINT convolved._HIGH convolved._INNER convolved._LOW density_plot._STEPS descent.SEED
+        design._DAY fit_cache._DIGEST grid_cells._DAY joint_estimator.ATOMS joint_estimator.ERRORS
+        joint_estimator.PER_COLUMN level_counters._NORMAL_MEDIAN linear_moments._SEED losses._NO_DESCENT
+        moment_matrix._SEED places._DAY plot._LEAST_DEVIATION plot._STEPS product_mixture.SAMPLE_SEED solver.EDGE
+        spectrum._SEED sums.TURN surrogate._SEED
+    """,
+}
+
+
+def modules(rooms: tuple[str, ...] = ("",)) -> Iterator[tuple[Path, ModuleType]]:
+    for path in sorted({path for room in rooms for path in (PACKAGE / room).rglob("*.py")}):
+        name = path.relative_to(PACKAGE.parent).with_suffix("").as_posix().replace("/", ".")
+        if path.name != "__init__.py" and ("numerics.tuned" in path.read_text() or rooms != ("",)):
+            yield path, importlib.import_module(name)
+
+
+def origins(module: ModuleType) -> dict[str, Tuned]:
+    """The tuned constants of a module. Other annotations may name types that exist only for a type checker."""
+    hints = {name: eval(hint, vars(module)) for name, hint in module.__annotations__.items() if "Annotated[" in hint}
+    tuned = {name: [each for each in hint.__metadata__ if isinstance(each, Tuned)] for name, hint in hints.items()}
+    return {name: each[0] for name, each in tuned.items() if each}
+
+
+def constants_page() -> str:
+    lines = [
+        "# Tuned constants",
+        "",
+        "Numbers that were chosen by looking at results, with the tables and the command that they were chosen by.",
+        "Accuracy measured on the same tables is not evidence for them. Generated from the annotations in the code",
+        "([why](decisions/023-tuned-constants-carry-their-origin.md)).",
+    ]
+    for path, module in modules():
+        if rows := origins(module):
+            lines += ["", f"## {path.relative_to(PACKAGE).with_suffix('').as_posix()}"]
+            lines += ["| constant | value | chosen on | by | decision |", "| --- | --- | --- | --- | --- |"]
+            lines += [row(name, getattr(module, name), origin) for name, origin in rows.items()]
+    return "\n".join(lines) + "\n"
+
+
+def row(name: str, value: Any, origin: Tuned) -> str:
+    by = f"`{origin.by}`" if origin.by.startswith("python") else origin.by
+    return f"| `{name}` | {value} | {origin.on} | {by} | {decision_link(origin.decision)} |"
+
+
+def decision_link(number: int | None) -> str:
+    if number is None:
+        return ""
+    (page,) = DECISIONS.glob(f"{number:03}-*.md")
+    return f"[{number:03}](decisions/{page.name})"
+
+
+def is_number(value: Any) -> bool:
+    if isinstance(value, dict):
+        return is_number(tuple(value.values()))
+    if isinstance(value, tuple):
+        return bool(value) and all(is_number(each) for each in value)
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def assigned(path: Path) -> Iterator[str]:
+    for statement in ast.parse(path.read_text()).body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+                yield from (each.id for each in ast.walk(target) if isinstance(each, ast.Name) and each.id.isupper())
+
+
+def test_the_page_lists_every_tuned_constant() -> None:
+    assert PAGE.read_text() == constants_page(), f"run: python {Path(__file__).relative_to(ROOT)}"
+
+
+def test_every_number_of_an_estimator_has_an_origin_or_needs_none() -> None:
+    numbers, tuned = set(), set()
+    for path, module in modules(ROOMS):
+        numbers |= {f"{path.stem}.{name}" for name in assigned(path) if is_number(getattr(module, name))}
+        tuned |= {f"{path.stem}.{name}" for name in origins(module)}
+    allowed = {name for names in NOT_TUNED.values() for name in names.split()}
+    assert sorted(numbers - tuned - allowed) == [], "annotate with Tuned, or list in NOT_TUNED"
+    assert sorted(allowed - (numbers - tuned)) == [], "listed in NOT_TUNED, but tuned or gone"
+
+
+def test_an_origin_is_whole_or_missing() -> None:
+    for _, module in modules():
+        for name, origin in origins(module).items():
+            assert (origin.on == NOT_RECORDED) == (origin.by == NOT_RECORDED), f"{module.__name__}.{name}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(constants_page())
