@@ -72,6 +72,9 @@ def constants_page() -> str:
         "Accuracy measured on the same tables is not evidence for them. Generated from the annotations in the code",
         "([why](decisions/023-tuned-constants-carry-their-origin.md)).",
     ]
+    tuned = [origin for _, module in modules() for origin in origins(module).values()]
+    unknown = sum(origin.on == NOT_RECORDED for origin in tuned)
+    lines += ["", f"The origin of {unknown} of these {len(tuned)} constants was not recorded."]
     for path, module in modules():
         if rows := origins(module):
             lines += ["", f"## {path.relative_to(PACKAGE).with_suffix('').as_posix()}"]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 STUDY_TABLES = "lifesci, adult, occupancy, htru2, california"
 CLASSIFIER_TABLES = "occupancy, htru2, nomao, skin, cod_rna, mnist, covtype"
 DENSITY_TABLES = "skin, cod_rna, covtype, sf_salaries"
+GRID_TABLES = "cabs, skin, california, covtype"
 BY_HAND = "hand"
 PROTOTYPE = "a prototype that was not kept"
 NOT_RECORDED = "not recorded"

@@ -9,14 +9,14 @@ from typing import Annotated
 from dpsketch.errors import RecipeError
 from dpsketch.maps.hashed.hashes import MinHash
 from dpsketch.maps.hashed.race import Race
-from dpsketch.numerics.tuned import UNRECORDED
+from dpsketch.numerics.tuned import PROTOTYPE, UNRECORDED, Tuned
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks.density_task import LEAST_RACE_ROWS
 from dpsketch.recipe.tasks.task import Shares, Task, schema_counter_noise
 from dpsketch.schema.schema import Schema
 
-GRAPH_RACE_WIDTH: Annotated[int, UNRECORDED] = 100_000  # counters in a row
-MOST_GRAPH_ROWS: Annotated[int, UNRECORDED] = 2000
+GRAPH_RACE_WIDTH: Annotated[int, Tuned("slashdot", by=PROTOTYPE)] = 100_000  # counters in a row
+MOST_GRAPH_ROWS: Annotated[int, Tuned("slashdot", by=PROTOTYPE)] = 2000
 MOST_PURE_GRAPH_ROWS: Annotated[int, UNRECORDED] = 500
 
 

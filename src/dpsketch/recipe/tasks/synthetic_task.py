@@ -11,7 +11,7 @@ from dpsketch.errors import RecipeError
 from dpsketch.maps.base import check_columns
 from dpsketch.maps.tables.count import Count
 from dpsketch.maps.tables.grid import Grid
-from dpsketch.numerics.tuned import BY_HAND, UNRECORDED, Tuned
+from dpsketch.numerics.tuned import BY_HAND, GRID_TABLES, PROTOTYPE, UNRECORDED, Tuned
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks.general_task import general_of
 from dpsketch.recipe.tasks.task import Prediction, Shares, Task, schema_counter_noise
@@ -19,13 +19,13 @@ from dpsketch.schema.columns import Column
 from dpsketch.schema.schema import Schema
 
 GRID_SHARE: Annotated[float, UNRECORDED] = 0.98
-START: Annotated[int, UNRECORDED] = 3  # coarsest level
+START: Annotated[int, Tuned(GRID_TABLES, by=PROTOTYPE)] = 3  # coarsest level
 # Range of the finest level; a search stops earlier where cells hold too little.
 FINEST: Annotated[tuple[int, int], UNRECORDED] = (5, 10)
 # With more, tables of pairs are more accurate.
-MOST_START_CELLS: Annotated[int, Tuned("the tables of docs/synthetic.md", by=BY_HAND)] = 8**4
+MOST_START_CELLS: Annotated[int, Tuned(GRID_TABLES, by=BY_HAND)] = 8**4
 # With a larger predicted distance, tables of pairs are more accurate.
-MOST_ERROR: Annotated[float, Tuned("the tables of docs/synthetic.md", by=BY_HAND)] = 0.25
+MOST_ERROR: Annotated[float, Tuned(GRID_TABLES, by=BY_HAND)] = 0.25
 MOST_WIDTH = 1 << 20
 # Standard deviation of a column's records, in widths of its bounds.
 _REFERENCE_SD: Annotated[float, UNRECORDED] = 1 / 8

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from dpsketch.learn.population.grids.grid_cells import GridCells, Ranks
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.simplex import project_groups
-from dpsketch.numerics.tuned import UNRECORDED
+from dpsketch.numerics.tuned import GRID_TABLES, PROTOTYPE, UNRECORDED, Tuned
 
 MOST_CELLS = 1 << 21  # looked at at one level
-ALWAYS_SPLIT: Annotated[int, UNRECORDED] = 3  # coarsest levels, which are too coarse to stop at
+# Coarsest levels, which are too coarse to stop at.
+ALWAYS_SPLIT: Annotated[int, Tuned(GRID_TABLES, by=PROTOTYPE)] = 3
 # Standard deviations of all children's noise together, above which a cell is split.
 WORTH: Annotated[float, UNRECORDED] = 0.5
 # Standard deviations, below zero or between a cell and its children, that only shared counters explain.
