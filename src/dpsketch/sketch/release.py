@@ -54,9 +54,9 @@ def release(
     plan: str | None = None,
     groups_from: ReleasedSketch | None = None,
 ) -> ReleasedSketch:
-    """Reserve the spend, add noise, commit. A crash can cost budget, never privacy; a rerun is a new spend. Groups and
-    pairs of pooled tables follow from noisy marginals, so they are chosen between the two: an interruption while they
-    are costs budget as well.
+    """Reserve the spend, add noise, commit. A crash can cost budget, never privacy; a rerun is a new spend. What is
+    shown of adaptive parts follows from the noisy sums of others, so it is settled between the two: an interruption
+    meanwhile costs budget as well.
 
     `mechanism` is "auto", "laplace" or "gaussian"; `plan` names a plan that the ledger holds, of which this release is
     one entry. With `groups_from`, another site's release, pair tables that would be pooled get its groups and pairs
@@ -73,10 +73,8 @@ def release(
         _check_room(bound, types, None)
         if ledger is not None:
             raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
-        variances = [0.0] * len(exact)
-        return _released(
-            raw, (), noisy_in_stages(bound, exact, variances, lambda place, own, sums: _exact(sums), agreed)
-        )
+        parts = noisy_in_stages(bound, exact, [0.0] * len(exact), lambda place, own, sums: _exact(sums), agreed)
+        return _released(raw, (), parts)
     event = bound.calibrated(budget, mechanism)
     _check_room(bound, types, event)
     if ledger is None or not dataset:
@@ -90,13 +88,11 @@ def release(
     variances = [noise_variance(noise, own) for noise, own in zip(event.noises, bound.noised, strict=True)]
     with _spent(ledger, dataset, raw, event, plan):
         with Keystream() as stream:
-            parts = noisy_in_stages(
-                bound,
-                exact,
-                variances,
-                lambda place, own, sums: _noisy(event.noises[place], own, sums, stream),
-                agreed,
-            )
+
+            def add_noise(place: int, own: BoundMap, sums: Sums) -> Sums:
+                return _noisy(event.noises[place], own, sums, stream)
+
+            parts = noisy_in_stages(bound, exact, variances, add_noise, agreed)
         if not bound.settled([part.map for part in parts]).promised(event):
             raise RuntimeError("a bug: the noise is not that of what would be released")
     return _released(raw, (event,), parts)
