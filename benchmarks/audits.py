@@ -46,9 +46,9 @@ MAPS = {
 MIXED_NOISE = dps.Recipe(
     [dps.Part(MAPS["histogram"], 0.25), dps.Part(dps.Race(columns=("x",), rows=32, width=8), 0.75)]
 )
-SOME_PAIRS = dps.Recipe([dps.Part(dps.Marginals(bins=2), 0.2), dps.Part(dps.Pairs(bins=2, pool=True, most=1), 0.8)])
+SOME_PAIRS = dps.Recipe([dps.Part(dps.Marginals(bins=2), 0.2), dps.Part(dps.AdaptivePairs(bins=2, most=1), 0.8)])
 SOME_CONTRASTS = dps.Recipe(
-    [dps.Part(dps.Marginals(bins=2), 0.2), dps.Part(dps.Pairs(bins=2, pool=True, most=2, contrasts=True), 0.8)]
+    [dps.Part(dps.Marginals(bins=2), 0.2), dps.Part(dps.AdaptivePairs(bins=2, most=2, contrasts=True), 0.8)]
 )
 BODIES = ("totals", "contrasts", "fourier", "one-bit", "second moments", "second moments with means", "grouped fourier")
 NOT_SHARP = {

@@ -24,8 +24,8 @@ COLUMNS: dict[str, Any] = {
 }
 NUMBERS = ("x", "y")
 PARTS: tuple[tuple[dps.FeatureMap, ...], ...] = (
-    (dps.Marginals(bins=4), dps.Pairs(bins=4, pool=True), dps.Totals()),
-    (dps.Marginals(bins=4), dps.Pairs(bins=4, pool=True, contrasts=True)),
+    (dps.Marginals(bins=4), dps.AdaptivePairs(bins=4), dps.Totals()),
+    (dps.Marginals(bins=4), dps.AdaptivePairs(bins=4, contrasts=True)),
     (dps.Histogram(bins=4), dps.Histogram(ways=2, bins=3), dps.SecondMoments(NUMBERS)),
     (dps.Fourier(NUMBERS, size=12), dps.Quadratic(NUMBERS, size=6)),
     (dps.OneBitFourier(size=12), dps.Subsampled(dps.Fourier(NUMBERS, size=12), 3)),
@@ -127,7 +127,7 @@ def _agree(header: Any, sums: list[np.ndarray]) -> None:
         lengths = [part.map.length(schema) for part in recipe.parts]
         if sum(lengths) > 10**6:
             return
-        header["fingerprints"] = [bound.fingerprint() for bound in recipe.bind(schema)]
+        header["fingerprints"] = [bound.fingerprint() for bound in recipe.bind(schema).maps]
         for place, length in enumerate(lengths):
             if place >= len(sums):
                 sums.append(np.zeros(length, np.int64))

@@ -10,9 +10,9 @@ from benchmarks.m2m.ours import released_by
 from benchmarks.m2m.tables import Table
 from dpsketch.denoise.column_fit import fit_marginal
 from dpsketch.learn.estimators.release_noise import ReleaseNoise, released_totals
+from dpsketch.maps.tables.column_summaries import column_summaries
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.recipe.tasks.task import marginal_bins
-from dpsketch.sketch.adaptive import column_summaries
 
 SHARE_ROWS = 0.03
 

@@ -27,7 +27,6 @@ from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Release
 from dpsketch.privacy.mechanisms import MECHANISMS
-from dpsketch.recipe.part_noises import calibrated, shown
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.columns import HIGHEST, LOWEST, MISSING
 from dpsketch.schema.relation import Relation
@@ -89,13 +88,14 @@ def audit(recipe: Recipe, schema: Schema, budget: Budget, draws: int = 100_000, 
     if not budget.private:
         raise BudgetError("there is nothing to audit without privacy", "pass a finite epsilon, or rho")
     schema = replace(schema, rows=declared_rows(schema, recipe.rows or schema.rows or 100))
-    maps = shown(recipe.bind(schema))
+    bound = recipe.bind(schema)
+    maps = bound.noised
     if sum(bound.size for bound in maps) > _MOST_SIZE:
         raise RecipeError(
             f"an audit draws whole releases, of at most {_MOST_SIZE} sums",
             "audit the recipe with smaller sizes: the noise follows from them by the same rule",
         )
-    event = calibrated(schema, recipe, maps, budget, mechanism)
+    event = bound.calibrated(budget, mechanism)
     worlds = _worst_neighbours(schema, recipe, maps, event)
     with Keystream() as stream:
         first, second = (_scores(world, worlds, event, draws // 2, stream) for world in worlds)

@@ -1,7 +1,7 @@
 """The noise oracle: which noise each part of a release gets, and how much, from public numbers alone.
 
 `calibrate` decides for a release. The closed forms at the end ignore rounding; rules that choose sizes ask them.
-`recipe.part_noises` prepares these inputs from a schema, a recipe and its maps.
+`recipe.bound_recipe` prepares these inputs from a schema, a recipe and its maps.
 """
 
 from __future__ import annotations

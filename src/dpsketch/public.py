@@ -7,6 +7,7 @@ from typing import Any
 
 # Name: module, or module:other_name.
 HOMES = {
+    "AdaptivePairs": "maps.tables.adaptive_pairs",
     "AnomalyScorer": "learn.models.density.anomaly",
     "Answer": "learn.answer",
     "Budget": "privacy.budget",

@@ -71,7 +71,7 @@ def test_units_do_not_depend_on_the_layout(name: str) -> None:
 def test_a_row_less_stays_within_the_sensitivity(name: str) -> None:
     schema = dps.Schema.from_dict({"privacy": {"rows": 9}, "columns": {"x": SETS.to_dict()}})
     recipe = dps.Recipe([dps.Part(dps.Race(("x",), 50, 1000, 0, dps.MinHash()), 1.0)])
-    (race,) = recipe.bind(schema)
+    (race,) = recipe.bind(schema).maps
 
     def sums(column: Column) -> np.ndarray:
         return dps.accumulate(pa.table({"x": column}), schema, recipe).parts[0].sums.astype(np.int64)

@@ -25,7 +25,10 @@ def people() -> pa.Table:
 
 @pytest.mark.parametrize("example", FIRST_OF_A_KIND, ids=repr)
 def test_a_map_is_sketched_merged_saved_and_released(example: FeatureMap, tmp_path: Path) -> None:
-    recipe = dps.Recipe.from_dict(dps.Recipe([dps.Part(example, 0.9), dps.Part(dps.Count(), 0.1)]).to_dict())
+    parts = [dps.Part(example, 0.5), dps.Part(dps.Count(), 0.1)]
+    if isinstance(example, dps.AdaptivePairs):
+        parts.append(dps.Part(dps.Marginals(bins=example.bins), 0.4))
+    recipe = dps.Recipe.from_dict(dps.Recipe(parts).to_dict())
     assert recipe.parts[0].map == example
     table = people()
     halves = [dps.accumulate(table.slice(start, ROWS // 2), SCHEMA, recipe) for start in (0, ROWS // 2)]

@@ -146,10 +146,15 @@ def test_noise_has_a_coordinate_for_each_sum_unless_the_map_says_why_not(bound: 
 
 @every_map
 def test_a_release_shows_a_map_as_it_is_unless_something_is_left_to_choose(bound: BoundMap) -> None:
-    shown = bound.shown()
-    assert bound.pending or shown is bound
+    shown = bound.noised()
+    assert bound.adaptive or shown is bound
     for relation in Relation:
         assert shown.sensitivity(relation).l1 <= bound.sensitivity(relation).l1
+    if not bound.adaptive:
+        sums = np.arange(4)
+        assert bound.settle([], 1.0) is bound
+        assert bound.coarsen(sums, bound) is sums
+        assert not any(bound.depends_on(example.bind(SCHEMA)) for example in EXAMPLES)
     assert bound.description.unsettled().unsettled() == bound.description.unsettled()
     if not isinstance(bound.description, dps.Pairs | dps.Contrasts):
         assert bound.description.unsettled() is bound.description

@@ -71,7 +71,7 @@ def test_every_task_keeps_the_contract(name: str) -> None:
             recipe = task_recipe(text(name), facts, rows, budget, None)
             assert recipe == task_recipe(text(name), facts, rows, budget, None), "sizes follow from public numbers"
             assert planned(facts, recipe, budget) is not None
-            sizes = [bound.size for bound in recipe.bind(facts)]
+            sizes = [bound.size for bound in recipe.bind(facts).maps]
             assert all(0 < size < math.inf for size in sizes)
             predicted = task.predict(facts, rows=rows, budget=budget, **task.options(argument))
             if predicted is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -33,7 +34,7 @@ from dpsketch.noise.keystream import Keystream
 from dpsketch.noise.samplers import SAMPLERS
 from dpsketch.privacy.events import Noise, Release
 from dpsketch.privacy.mechanisms import Mechanism
-from dpsketch.recipe import part_noises
+from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.schema.relation import Relation
 from dpsketch.sketch import release as release_module
 
@@ -65,7 +66,7 @@ def test_every_map_meets_every_noise_and_relation() -> None:
 
 
 def _event(case: Case) -> Release:
-    return module.calibrated(case.schema, case.recipe, case.recipe.bind(case.schema), case.budget, case.mechanism)
+    return case.recipe.bind(case.schema).calibrated(case.budget, case.mechanism)
 
 
 def test_more_draws_prove_more_of_a_gaussian_budget() -> None:
@@ -162,13 +163,21 @@ def test_noise_made_for_normalised_counts_is_caught(monkeypatch: pytest.MonkeyPa
     assert audit(alone(MAPS["race"]), schema(), PURE, 5000).violated
 
 
+def calibrate_to(monkeypatch: pytest.MonkeyPatch, wrong: Callable[[Sequence[BoundMap]], tuple[BoundMap, ...]]) -> None:
+    """Plant noise for other maps than those that are noised."""
+    honest = BoundRecipe.calibrated
+    monkeypatch.setattr(
+        BoundRecipe, "calibrated", lambda bound, *asked: honest(replace(bound, maps=wrong(bound.maps)), *asked)
+    )
+
+
 def test_noise_for_fewer_pairs_than_are_released_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def fewer(maps: Sequence[BoundMap]) -> tuple[BoundMap, ...]:
         return maps[0], dps.Pairs(columns=["x", "y"], bins=2).bind(schema())
 
     parts = [dps.Part(dps.Marginals(bins=2), 0.01), dps.Part(dps.Pairs(bins=2, pool=True, most=2), 0.99)]
     assert not audit(dps.Recipe(parts), schema(), PURE, DRAWS).violated
-    monkeypatch.setattr(part_noises, "shown", fewer)
+    calibrate_to(monkeypatch, fewer)
     assert audit(dps.Recipe(parts), schema(), PURE, DRAWS).violated
 
 
@@ -183,7 +192,7 @@ def test_noise_for_fewer_contrasts_than_are_released_is_caught(monkeypatch: pyte
     recipe = dps.Recipe([dps.Part(dps.Marginals(bins=2), 0.01), dps.Part(pairs, 0.99)])
     assert not audit(recipe, schema(), PURE, DRAWS).violated
     assert not audit(recipe, schema(), PURE, DRAWS, "laplace").violated
-    monkeypatch.setattr(part_noises, "shown", fewer)
+    calibrate_to(monkeypatch, fewer)
     assert audit(recipe, schema(), PURE, DRAWS, "laplace").violated
 
 
@@ -215,8 +224,8 @@ class Replayed:
 @pytest.mark.parametrize(("stream", "caught"), [(Keystream, False), (Replayed, True)])
 def test_a_reused_keystream_is_caught(stream: Any, caught: bool) -> None:
     """Two releases of a table that gained a person in between, or not: with the same noise only that differs."""
-    maps = COUNT.bind(schema())
-    event = module.calibrated(schema(), COUNT, maps, PURE)
+    bound = COUNT.bind(schema())
+    maps, event = bound.maps, bound.calibrated(PURE)
     both = Release(dps.Budget(2.0), event.noises * 2)  # what two releases claim together
 
     def differences(gain: int) -> Any:
@@ -245,9 +254,8 @@ def test_forgetting_where_rows_may_go_is_caught(
 ) -> None:
     """Sensitivities for the relation of the table alone, not for that of the rows that are sketched."""
     assert not audit(recipe, facts, PURE, DRAWS).violated
-    honest = part_noises._relations
-    monkeypatch.setattr(part_noises, "_relations", lambda schema, recipe: (schema.relation,))
-    assert honest(facts, recipe) != (facts.relation,)
+    assert recipe.bind(facts).relations != (facts.relation,)
+    monkeypatch.setattr(BoundRecipe, "relations", property(lambda bound: (bound.schema.relation,)))
     assert audit(recipe, facts, PURE, DRAWS).violated
 
 
@@ -256,7 +264,7 @@ def test_composing_amplified_costs_is_caught() -> None:
     sample is small: the costs of the sample add up before they are amplified.
     """
     sampled = alone(MAPS["count"], sampling=dps.RowSampling(rate=0.01))
-    event = module.calibrated(schema(), sampled, sampled.bind(schema()), PURE)
+    event = sampled.bind(schema()).calibrated(PURE)
     two = Release(dps.Budget(2.0), event.noises * 2)
     stream, draws = TestStream(), 400_000
     (noise,) = event.noises

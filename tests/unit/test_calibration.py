@@ -16,7 +16,7 @@ from dpsketch.errors import BudgetError
 from dpsketch.maps.base import BoundMap, FeatureMap
 from dpsketch.maps.moments.quadratic import BoundQuadratic
 from dpsketch.privacy.events import Mechanism, Noise, Release
-from dpsketch.recipe.part_noises import calibrated, part_sensitivity, promised
+from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.recipe.recipe import Only
 from dpsketch.schema.relation import Relation
 from map_examples import EXAMPLES, SCHEMA
@@ -44,7 +44,7 @@ def one(map_: object, share: float = 1.0, **options: object) -> dps.Recipe:
 
 
 def event(recipe: dps.Recipe, budget: dps.Budget, facts: dps.Schema = ROWS, mechanism: str = "auto") -> Release:
-    return calibrated(facts, recipe, recipe.bind(facts), budget, mechanism)
+    return recipe.bind(facts).calibrated(budget, mechanism)
 
 
 def test_fourier_sums_get_discs_one_bit_ones_a_cube_and_second_moments_a_ball() -> None:
@@ -57,7 +57,7 @@ def test_fourier_sums_get_discs_one_bit_ones_a_cube_and_second_moments_a_ball() 
 
 
 def test_a_disc_has_a_quarter_of_laplaces_variance() -> None:
-    (bound,) = one(FOURIER).bind(ROWS)
+    (bound,) = one(FOURIER).bind(ROWS).maps
     disc, laplace = (event(one(FOURIER), dps.Budget(1.0), mechanism=name).noises[0] for name in ("auto", "laplace"))
     m = 50
     assert noise_variance(disc, bound) / noise_variance(laplace, bound) == pytest.approx(
@@ -102,7 +102,7 @@ def test_gaussian_parts_share_one_squared_budget() -> None:
 
 def test_the_choice_is_at_least_as_good_as_either_pure_one() -> None:
     budget = dps.Budget(1.0, 1e-6)
-    maps = BUNDLE.bind(ROWS)
+    maps = BUNDLE.bind(ROWS).maps
 
     def score(noises: tuple[Noise, ...]) -> float:
         product = 1.0
@@ -140,10 +140,10 @@ def test_units_multiply_every_sensitivity(relation: Relation) -> None:
     units = schema(unit="id", max_rows_per_unit=3, relation=relation.value)
     times = 3 if relation is Relation.ADD_REMOVE else 6
     for map_ in (HISTOGRAM, FOURIER, dps.SecondMoments(columns=["x", "y"]), dps.OneBitFourier(size=5)):
-        recipe = one(map_)
-        (bound,) = recipe.bind(units)
+        recipe = one(map_).bind(units)
+        (bound,) = recipe.maps
         single = bound.record_sensitivity(Relation.ADD_REMOVE)
-        found = part_sensitivity(units, recipe, bound)
+        found = recipe.sensitivity(bound)
         assert (found.l1, found.l2_squared) == (times * single.l1, times**2 * single.l2_squared)
         body, alone = bound.body(relation, 3), bound.record_body(Relation.ADD_REMOVE)
         assert (body and body.radius) == (alone and times * alone.radius)
@@ -191,7 +191,7 @@ def test_every_choice_keeps_the_budget_and_less_noise_does_not(
 
 def test_variances_of_parts_in_groups_are_those_of_a_group() -> None:
     grouped = one(dps.Grouped(FOURIER, "region"))
-    (alone,), (each,) = one(FOURIER).bind(ROWS), grouped.bind(ROWS)
+    (alone,), (each,) = one(FOURIER).bind(ROWS).maps, grouped.bind(ROWS).maps
     assert isinstance(each, BoundMap)
     noise = event(grouped, dps.Budget(1.0)).noises[0]
     assert noise.mechanism is Mechanism.DISC
@@ -200,27 +200,27 @@ def test_variances_of_parts_in_groups_are_those_of_a_group() -> None:
 
 
 def test_a_release_must_promise_what_its_maps_need() -> None:
-    maps = BUNDLE.bind(ROWS)
+    bound = BUNDLE.bind(ROWS)
     for budget in (dps.Budget(1.0), dps.Budget(1.0, 1e-6), dps.Budget(rho=0.5)):
         honest = event(BUNDLE, budget)
-        assert promised(ROWS, BUNDLE, maps, honest)
-        assert not promised(REPLACED, BUNDLE, maps, honest), "sensitivities of another relation"
+        assert bound.promised(honest)
+        assert not BoundRecipe(REPLACED, BUNDLE, bound.maps).promised(honest), "sensitivities of another relation"
         for place, noise in enumerate(honest.noises):
             half = Noise(
                 noise.mechanism, noise.sensitivity // 2, noise.scale / 2 if noise.sensitivity > 1 else Fraction(0)
             )
             noises = (*honest.noises[:place], half, *honest.noises[place + 1 :])
-            assert not promised(ROWS, BUNDLE, maps, Release(budget, noises))
+            assert not bound.promised(Release(budget, noises))
 
 
 @pytest.mark.parametrize("kind", [each for each in EXAMPLES if not getattr(each, "pool", False)], ids=str)
 def test_only_certified_bounds_may_be_a_little_short(kind: FeatureMap) -> None:
     """Exact sensitivities allow nothing less, not even by one; certified ones of another machine may differ."""
-    recipe = dps.Recipe([dps.Part(kind, 1.0)])
-    [bound] = recipe.bind(SCHEMA)
-    [noise] = calibrated(SCHEMA, recipe, [bound], dps.Budget(rho=0.5)).noises
+    recipe = dps.Recipe([dps.Part(kind, 1.0)]).bind(SCHEMA)
+    [bound] = recipe.maps
+    [noise] = recipe.calibrated(dps.Budget(rho=0.5)).noises
     for sensitivity, fine in ((noise.sensitivity, True), (noise.sensitivity - 1, bound.certified)):
         release = Release(dps.Budget(rho=0.5), (Noise(noise.mechanism, sensitivity, noise.scale),))
-        assert promised(SCHEMA, recipe, [bound], release) == fine
+        assert recipe.promised(release) == fine
     inner = getattr(bound, "inner", bound)
     assert bound.certified == isinstance(inner, BoundQuadratic)

@@ -60,7 +60,7 @@ def chosen_recipe(
 ) -> Recipe:
     """The named recipe, with `other` the one that goes with its groups, or that of a task, or the general one."""
     from dpsketch.recipe.recipe import Only, Recipe
-    from dpsketch.sketch.agreement import agreed_pairs, check_source
+    from dpsketch.sketch.agreement import agreed_maps, check_source
 
     if other is not None:
         check_source(facts, other)
@@ -102,7 +102,7 @@ def chosen_recipe(
         part = Only(part.column, part.value, snapshot)
     chosen = Recipe(chosen.parts, rows, chosen.sampling, part)
     if other is not None:
-        agreed_pairs(facts, chosen, chosen.bind(facts), other)
+        agreed_maps(chosen.bind(facts), other)
     return chosen
 
 

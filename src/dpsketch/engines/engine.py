@@ -26,11 +26,12 @@ from dpsketch.engines.units import UnitSelection, belong, unit_shares
 from dpsketch.errors import MergeError, RecipeError, SourceError
 from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.noise.keystream import Keystream
+from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import counters
 from dpsketch.sketch.merging import new_lineage
-from dpsketch.sketch.raw import RawPart, RawSketch
+from dpsketch.sketch.raw import RawSketch
 
 _SHARES_HINT = "send each row to the share that Pass.row_shares names, and fold each share once"
 
@@ -118,16 +119,20 @@ class Pass:
         return Pass, (self.schema, self.recipe, self.lineage)
 
     @cached_property
-    def maps(self) -> tuple[BoundMap, ...]:
-        """The recipe's maps on this schema, whose sums of the declared rows fit 63 bits."""
-        maps = self.recipe.bind(self.schema)
-        for feature_map in maps:
+    def bound(self) -> BoundRecipe:
+        """The recipe on this schema, with maps whose sums of the declared rows fit 63 bits."""
+        bound = self.recipe.bind(self.schema)
+        for feature_map in bound.maps:
             if declared_rows(self.schema) * feature_map.largest >= 2**63:
                 raise RecipeError(
                     f"map {feature_map.description.name}: {self.schema.rows} declared rows do not fit 63 bits",
                     "declare fewer rows",
                 )
-        return maps
+        return bound
+
+    @property
+    def maps(self) -> tuple[BoundMap, ...]:
+        return self.bound.maps
 
     @cached_property
     def fingerprints(self) -> tuple[str, ...]:
@@ -182,8 +187,7 @@ class Pass:
             raise MergeError(
                 "the partial sums are of a different pass", "return the sums of the pass that was handed in"
             )
-        parts = tuple(RawPart(feature_map, sums) for feature_map, sums in zip(self.maps, total.sums, strict=True))
-        return RawSketch(self.schema, self.recipe.settled(self.maps), parts, self.lineage)
+        return RawSketch.of(self.bound.settled(self.maps), total.sums, self.lineage)
 
     def _records(
         self, batches: Iterator[pa.RecordBatch], share: Share, workers: Workers

@@ -7,7 +7,8 @@ from queue import SimpleQueue
 from threading import Lock
 
 from dpsketch.encoding.records import Records
-from dpsketch.maps.base import LARGE, BoundMap, BoundTable, Sums
+from dpsketch.maps.base import LARGE, BoundMap, Sums
+from dpsketch.maps.counter_table import BoundTable
 from dpsketch.sketch.raw import empty_sums
 
 

@@ -24,9 +24,9 @@ from dpsketch.learn.estimators.sum_regression import METHODS, MomentEstimator
 from dpsketch.learn.shared import Memo, made_once
 from dpsketch.learn.sql.selection import Estimator
 from dpsketch.maps.tables.cells import Cells
+from dpsketch.maps.tables.column_summaries import column_summaries
 from dpsketch.maps.tables.histogram import BoundHistogram
 from dpsketch.maps.tables.marginals import BoundMarginals
-from dpsketch.sketch.adaptive import column_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 if TYPE_CHECKING:

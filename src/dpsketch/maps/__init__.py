@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpsketch.maps.moments.quadratic import Quadratic as Quadratic
     from dpsketch.maps.moments.second_moments import SecondMoments as SecondMoments
     from dpsketch.maps.subsampled import Subsampled as Subsampled
+    from dpsketch.maps.tables.adaptive_pairs import AdaptivePairs as AdaptivePairs
     from dpsketch.maps.tables.contrasts import Contrasts as Contrasts
     from dpsketch.maps.tables.count import Count as Count
     from dpsketch.maps.tables.grid import Grid as Grid

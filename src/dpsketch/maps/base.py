@@ -78,6 +78,15 @@ class RecordCount:
     times: int
 
 
+@dataclass(frozen=True, eq=False)
+class NoisyPart:
+    """A part as a release has it so far: its settled map, its noisy sums, and the variance of the noise in each."""
+
+    map: BoundMap
+    sums: Sums
+    variance: float
+
+
 class FeatureMap(ABC):
     """Public description of a map; subclasses are frozen dataclasses of plain values."""
 
@@ -85,6 +94,11 @@ class FeatureMap(ABC):
     version: ClassVar[int]
     good_for: ClassVar[str] = ""  # which questions a release of it answers, in the words of `dpsketch show`
     absent: ClassVar[Mapping[str, Any]] = {}  # what a parameter is where a description does not say it
+
+    @classmethod
+    def kind_for(cls, parameters: Mapping[str, Any]) -> type[FeatureMap]:
+        """The class of a description of this name with these parameters."""
+        return cls
 
     @abstractmethod
     def bind(self, schema: Schema) -> BoundMap:
@@ -127,7 +141,7 @@ class BoundMap(ABC):
     groups: int = 1  # equal blocks of sums, of which a record changes one
     certified: bool = False  # whether sensitivities are proven bounds that another machine may find a little different
 
-    pending: bool = False  # whether a release has to choose what it shows, from its noisy sums of other maps
+    adaptive: bool = False  # whether a release settles what it shows of this map: `settle`
 
     # What readers of a release ask a map. The defaults claim nothing beyond `columns`, `size` and `features`.
     rate: float = 1.0  # the share of the records that a sum sees
@@ -181,16 +195,32 @@ class BoundMap(ABC):
         times = rows_per_unit * (1 if relation is Relation.ADD_REMOVE else 2)
         return Body(single.shape, times * single.radius)
 
-    def shown(self) -> BoundMap:
-        """A map with the sensitivities of whatever a release shows of this one."""
+    # How a release treats an adaptive map, in stages: `sketch.adaptive`. The defaults are those of any other map.
+
+    def depends_on(self, other: BoundMap) -> bool:
+        """Whether `settle` reads the noisy sums of `other`, a map of the same recipe."""
+        return False
+
+    def check_beside(self, maps: Sequence[BoundMap]) -> None:  # noqa: B027
+        """Refuse a recipe whose `maps` lack one that this map depends on."""
+
+    def noised(self) -> BoundMap:
+        """A map with the sensitivities of whatever `settle` may return: noise is calibrated to it beforehand."""
         return self
 
-    def shown_as(self, other: BoundMap) -> BoundMap:
-        """Of a pending map, what a release shows if it chooses as `other`, another release's map, was chosen."""
+    def settle(self, earlier: Sequence[NoisyPart], variance: float) -> BoundMap:
+        """The map that gets noise of this variance, chosen from `earlier`, the parts that this map depends on.
+
+        Guarantee: a function of noisy sums and public numbers, never of exact sums.
+        """
+        return self
+
+    def settle_as(self, other: BoundMap) -> BoundMap:
+        """The map that gets noise if the choice is that of `other`, a settled map of another release."""
         raise RecipeError(f"map {self.description.name} leaves nothing to a release to choose")
 
-    def sums_shown(self, sums: Sums, shown: BoundMap) -> Sums:
-        """Exact sums of what a release shows of this map, from those of all of it."""
+    def coarsen(self, sums: Sums, settled: BoundMap) -> Sums:
+        """Exact sums of the settled map, from those of this one."""
         return sums
 
     @property
@@ -266,47 +296,6 @@ class BoundMap(ABC):
         """Equal only if two sketches may be added: same map, version, columns and parameters."""
         facts = json.dumps([self.description.to_dict(), self._facts], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(facts.encode() + b"\0" + self.parameters()).hexdigest()
-
-
-class BoundTable(BoundMap):
-    """A map whose sums are `rows` tables of `width` counters, each of which can be filled on its own.
-
-    Threads own rows of one shared table, so that a large one is held once.
-    """
-
-    rows: int
-    width: int
-    narrow = True
-    counter_table = True
-    sparse = True
-    unit_increments: bool = False  # whether every record adds exactly 1 to each row, so that a row's sum counts records
-
-    @abstractmethod
-    def prepare(self, records: Records) -> Any:
-        """What all rows need of the records."""
-
-    @abstractmethod
-    def accumulate_rows(self, prepared: Any, sums: Sums, first: int, last: int) -> None:
-        """Add the records to rows first .. last-1 of the whole table `sums`."""
-
-    @abstractmethod
-    def entries(self, records: Records, rows: int) -> tuple[NDArray[np.int64], Floats]:
-        """Of the first `rows` rows, each record's counter, as an index into the sums, and what it adds there."""
-
-    def accumulate(self, records: Records, sums: Sums) -> None:
-        self.accumulate_rows(self.prepare(records), sums, 0, self.rows)
-
-    def features(self, records: Records) -> Floats:
-        features = np.zeros((len(records), self.size))
-        np.put_along_axis(features, *self.entries(records, self.rows), axis=1)
-        return features
-
-    def sparse_entries(self, records: Records, block: SumBlock, rows: int) -> tuple[NDArray[np.int64], Floats]:
-        return self.entries(records, min(rows, self.rows))
-
-    @property
-    def record_count(self) -> RecordCount | None:
-        return RecordCount(self.size, self.rows) if self.unit_increments else None
 
 
 @contextmanager

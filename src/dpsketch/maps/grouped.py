@@ -66,6 +66,8 @@ class BoundGrouped(BoundMap):
 
     def __init__(self, description: Grouped, schema: Schema) -> None:
         self.inner = description.map.bind(schema)
+        if self.inner.adaptive:
+            raise RecipeError("Grouped: pairs that a release pools cannot be grouped", "give groups, not pool")
         names = self.inner.columns
         columns = names if description.column in names else (*names, description.column)
         super().__init__(replace(description, map=self.inner.description), schema, columns)

@@ -61,6 +61,7 @@ def map_from_dict(facts: Mapping[str, Any]) -> FeatureMap:
         raise RecipeError(
             f"map {name} has version {kind.version} here, got {version!r}", "use the library version that wrote it"
         )
+    kind = kind.kind_for(values)
     if kind in WRAPPERS:
         inner = values.pop("of", None)
         if not isinstance(inner, Mapping) or inner.get("map") in WRAPPERS[kind]:

@@ -240,7 +240,7 @@ def _recipe(schema: Schema, rows: int, budget: Budget, recipe: Recipe | None) ->
 
 def _accumulated(table: pa.Table, schema: Schema, recipe: Recipe, copies: int) -> RawSketch:
     """The sums of all copies of a table: of one, times their number, unless chance decides what of each is added."""
-    if recipe.sampling is not None or any(bound.secret for bound in recipe.bind(schema)):
+    if recipe.sampling is not None or any(bound.secret for bound in recipe.bind(schema).maps):
         return accumulate(_batches(table, schema, copies), schema, recipe)
     raw = accumulate(table, schema, recipe)
     for part in raw.parts:

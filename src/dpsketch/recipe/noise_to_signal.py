@@ -13,7 +13,6 @@ from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Noise
 from dpsketch.privacy.mechanisms import Mechanism
-from dpsketch.recipe.part_noises import calibrated
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
@@ -50,7 +49,8 @@ class SumsNoise:
 
     def __init__(self, schema: Schema, recipe: Recipe, mechanism: str = "auto") -> None:
         self.schema, self.recipe, self._mechanism = schema, recipe, mechanism
-        self.maps = recipe.bind(schema)
+        self._bound = recipe.bind(schema)
+        self.maps = self._bound.maps
         places = [place for place, bound in enumerate(self.maps) if not bound.only_counts]
         if not places:
             raise RecipeError("this recipe holds nothing but counts", "add a part, such as Part(Fourier(), share=0.9)")
@@ -64,7 +64,7 @@ class SumsNoise:
         """Of the sums, and of the count."""
         if not budget.private:
             raise BudgetError("a plan is for private releases", "pass a finite epsilon")
-        found = calibrated(self.schema, self.recipe, self.maps, budget, self._mechanism).noises
+        found = self._bound.calibrated(budget, self._mechanism).noises
         return found[self.place], None if self._count is None else found[self._count]
 
     def mechanism(self, budget: Budget) -> Mechanism:

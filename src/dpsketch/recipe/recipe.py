@@ -18,7 +18,7 @@ from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, FeatureMap, check_whole, check_work, named_errors
 from dpsketch.maps.registry import map_from_dict
-from dpsketch.maps.tables.pairs import BoundPairs
+from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.recipe.recipe_file import recipe_facts
 from dpsketch.recipe.task_recipes import TaskRecipes
 from dpsketch.schema.columns import Boolean, Category
@@ -203,8 +203,8 @@ class Recipe(TaskRecipes):
         rows = [(brief(part.map), f"{part.share:.3g}") for part in self.parts]
         return html_table(f"Recipe of {counted(len(rows), 'part')}", ("map", "share of the budget"), rows)
 
-    def bind(self, schema: Schema) -> tuple[BoundMap, ...]:
-        """Every map on this schema."""
+    def bind(self, schema: Schema) -> BoundRecipe:
+        """This recipe on a schema, with every map; refuses what does not fit together."""
         if self.sampling is not None and self.sampling.count is not None and schema.unit_column is not None:
             raise RecipeError(
                 f"a fixed count of rows cannot be sampled with the unit column '{schema.unit_column}'",
@@ -212,20 +212,14 @@ class Recipe(TaskRecipes):
             )
         if self.only is not None:
             self.only.level(schema)
-        bound = []
+        maps: list[BoundMap] = []
         check_work([part.map for part in self.parts], schema)
         for part in self.parts:
             with named_errors(part.map):
-                bound.append(part.map.bind(schema))
-        for each in bound:
-            if each.grouped_by is not None and each.core.pending:
-                raise RecipeError("Grouped: pairs that a release pools cannot be grouped", "give groups, not pool")
-            if isinstance(each, BoundPairs) and each.description.pool and each.marginals_in(bound) is None:
-                raise RecipeError(
-                    "Pairs: pool needs Marginals of the same columns with as many bins, or a fraction of them",
-                    f"add Part(Marginals(bins={each.description.bins}), share=0.4) to the recipe, or leave out pool",
-                )
-        return tuple(bound)
+                maps.append(part.map.bind(schema))
+        for each in maps:
+            each.check_beside(maps)
+        return BoundRecipe(schema, self, tuple(maps))
 
     def settled(self, maps: Sequence[BoundMap]) -> Recipe:
         """This recipe with the choices that its maps made when they were bound: what a sketch keeps."""

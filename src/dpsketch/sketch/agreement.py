@@ -4,11 +4,11 @@ all merge.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from dpsketch.errors import MergeError, RecipeError
 from dpsketch.maps.base import BoundMap
+from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedSketch
@@ -26,32 +26,30 @@ def check_source(schema: Schema, other: ReleasedSketch) -> None:
         )
 
 
-def agreed_pairs(
-    schema: Schema, recipe: Recipe, maps: Sequence[BoundMap], other: ReleasedSketch
-) -> dict[int, BoundMap]:
-    """For each part that a release would pool, by its place, the groups and pairs that `other` has; refuses what would
-    not merge with it.
+def agreed_maps(bound: BoundRecipe, other: ReleasedSketch) -> dict[int, BoundMap]:
+    """For each adaptive part, by its index, the map with the groups and pairs that `other` has; refuses what would not
+    merge with it.
 
     Guarantee: a function of public numbers. Source: docs/proofs/release.md.
     """
-    check_source(schema, other)
+    check_source(bound.schema, other)
     different = MergeError(
         "the sketch that groups are taken from has another recipe",
         "sketch the table by its recipe: dpsketch release TABLE --groups-from without --recipe, --only and "
         "--frequencies does (accumulate(table, schema, other.recipe))",
     )
-    if len(maps) != len(other.maps):
+    if len(bound.maps) != len(other.maps):
         raise different
     agreed: dict[int, BoundMap] = {}
-    for place, (ours, theirs) in enumerate(zip(maps, other.maps, strict=True)):
-        if not ours.pending:
+    for place, (ours, theirs) in enumerate(zip(bound.maps, other.maps, strict=True)):
+        if not ours.adaptive:
             continue
         try:
-            agreed[place] = ours.shown_as(theirs)
+            agreed[place] = ours.settle_as(theirs)
         except RecipeError:  # other maps, cells, columns or number of pairs
             raise different from None
-    mine = recipe.settled([agreed.get(place, bound) for place, bound in enumerate(maps)])
-    if _of_any_snapshot(mine) != _of_any_snapshot(other.recipe):
+    mine = bound.settled([agreed.get(place, own) for place, own in enumerate(bound.maps)])
+    if _of_any_snapshot(mine.recipe) != _of_any_snapshot(other.recipe):
         raise different
     return agreed
 

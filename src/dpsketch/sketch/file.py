@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dpsketch.errors import DpsketchError, FileError
-from dpsketch.maps.base import BoundMap, Sums
+from dpsketch.maps.base import Sums
+from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import container
@@ -20,11 +21,9 @@ _SUMS = (container.TYPES["I64"], container.TYPES["I32"])
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file holds, checked: schema, recipe, the maps they make, sums, and the rest of the header."""
+    """What a file holds, checked: a recipe bound to its schema, sums, and the rest of the header."""
 
-    schema: Schema
-    recipe: Recipe
-    maps: tuple[BoundMap, ...]
+    bound: BoundRecipe
     sums: tuple[Sums, ...]
     extra: dict[str, Any]
 
@@ -33,9 +32,9 @@ def write(file: BinaryIO, kind: str, contents: Contents) -> None:
     header = {
         "format": FORMAT,
         "kind": kind,
-        "schema": contents.schema.to_dict(),
-        "recipe": contents.recipe.to_dict(),
-        "fingerprints": [bound.fingerprint() for bound in contents.maps],
+        "schema": contents.bound.schema.to_dict(),
+        "recipe": contents.bound.recipe.to_dict(),
+        "fingerprints": [own.fingerprint() for own in contents.bound.maps],
     } | contents.extra
     arrays = {f"part.{part}": sums for part, sums in enumerate(contents.sums)}
     container.write(file, header, arrays)
@@ -55,12 +54,11 @@ def read(path: str | Path, kind: str) -> Contents:
         schema = Schema.from_dict(header["schema"])
         recipe = Recipe.from_dict(header["recipe"])
         places = _places(found, schema, recipe)
-        maps = recipe.bind(schema)
-        if [bound.fingerprint() for bound in maps] != header["fingerprints"]:
+        bound = recipe.bind(schema)
+        if [own.fingerprint() for own in bound.maps] != header["fingerprints"]:
             raise FileError(f"{path}: its maps differ from this library's", "read it with the version that wrote it")
-        if any(
-            place.type == container.TYPES["I32"] and not bound.narrow for place, bound in zip(places, maps, strict=True)
-        ):
+        narrow = [place.type == container.TYPES["I32"] for place in places]
+        if any(four_bytes and not own.narrow for four_bytes, own in zip(narrow, bound.maps, strict=True)):
             raise ValueError("types")
         sums = tuple(place.load() for place in places)
     except FileError:
@@ -72,7 +70,7 @@ def read(path: str | Path, kind: str) -> Contents:
         raise FileError(f"{path}: the header is not valid: {reason}", container.ASK) from None
     known = {"format", "kind", "schema", "recipe", "fingerprints"}
     extra = {key: value for key, value in header.items() if key not in known}
-    return Contents(schema, recipe, maps, sums, extra)
+    return Contents(bound, sums, extra)
 
 
 def read_header(path: str | Path) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,6 +14,7 @@ from dpsketch.displays import brief, counted, html_table
 from dpsketch.errors import MergeError
 from dpsketch.files.outputs import written
 from dpsketch.maps.base import LARGE, BoundMap, Sums
+from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import counters, file
@@ -59,6 +62,17 @@ class RawSketch:
         """More than a file of this sketch or of its release takes: a release shows no more sums than there are."""
         return sum(part.sums.nbytes for part in self.parts) + _MOST_HEADER
 
+    @classmethod
+    def of(cls, bound: BoundRecipe, sums: Sequence[Sums], lineage: frozenset[str]) -> RawSketch:
+        """The sketch with these sums of the maps of a bound recipe."""
+        parts = tuple(RawPart(own, each) for own, each in zip(bound.maps, sums, strict=True))
+        return cls(bound.schema, bound.recipe, parts, lineage)
+
+    @cached_property
+    def bound(self) -> BoundRecipe:
+        """The recipe on its schema, with the maps of the parts."""
+        return BoundRecipe(self.schema, self.recipe, tuple(part.map for part in self.parts))
+
     def merge(self, other: RawSketch, disjoint_units: bool = False) -> RawSketch:
         """The sketch of both tables together.
 
@@ -76,9 +90,7 @@ class RawSketch:
 
     def write(self, target: BinaryIO) -> None:
         contents = file.Contents(
-            self.schema,
-            self.recipe,
-            tuple(part.map for part in self.parts),
+            self.bound,
             tuple(part.sums for part in self.parts),
             {"warning": "UNRELEASED exact sums: NOT PRIVATE, keep secret", "lineage": sorted(self.lineage)},
         )
@@ -88,8 +100,7 @@ class RawSketch:
     def load(cls, path: str | Path) -> RawSketch:
         contents = file.read(path, "raw")
         lineage = checked_lineage(path, contents.extra.get("lineage"))
-        parts = tuple(RawPart(bound, sums) for bound, sums in zip(contents.maps, contents.sums, strict=True))
-        return cls(contents.schema, contents.recipe, parts, lineage)
+        return cls.of(contents.bound, contents.sums, lineage)
 
 
 def sums_dtype(bound: BoundMap, rows: int) -> type[np.int32] | type[np.int64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from dpsketch.errors import (
     RecipeError,
 )
 from dpsketch.ledger.ledger import Ledger
-from dpsketch.maps.base import LARGE, BoundMap, Sums
+from dpsketch.maps.base import LARGE, BoundMap, NoisyPart, Sums
 from dpsketch.noise import keystream
 from dpsketch.noise.keystream import Keystream, Stream
 from dpsketch.noise.laplace import MOST_NOISE_SCALE
@@ -32,12 +32,12 @@ from dpsketch.privacy.accounting import Partition
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
 from dpsketch.privacy.events import Noise, Release
 from dpsketch.privacy.mechanisms import MECHANISMS
-from dpsketch.recipe.part_noises import calibrated, promised, shown
+from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import counters
-from dpsketch.sketch.adaptive import settled
-from dpsketch.sketch.agreement import agreed_pairs
+from dpsketch.sketch.adaptive import noisy_in_stages
+from dpsketch.sketch.agreement import agreed_maps
 from dpsketch.sketch.raw import RawSketch, sums_dtype
 from dpsketch.sketch.released import ReleasedSketch, fits, library_version
 
@@ -54,9 +54,9 @@ def release(
     plan: str | None = None,
     groups_from: ReleasedSketch | None = None,
 ) -> ReleasedSketch:
-    """Reserve the spend, add noise, commit. A crash can cost budget, never privacy; a rerun is a new spend. Groups and
-    pairs of pooled tables follow from noisy marginals, so they are chosen between the two: an interruption while they
-    are costs budget as well.
+    """Reserve the spend, add noise, commit. A crash can cost budget, never privacy; a rerun is a new spend. What is
+    shown of adaptive parts follows from the noisy sums of others, so it is settled between the two: an interruption
+    meanwhile costs budget as well.
 
     `mechanism` is "auto", "laplace" or "gaussian"; `plan` names a plan that the ledger holds, of which this release is
     one entry. With `groups_from`, another site's release, pair tables that would be pooled get its groups and pairs
@@ -66,16 +66,17 @@ def release(
     less or replaced as the schema says.
     Source: docs/proofs/release.md. A release marked NOT PRIVATE shows the raw sums: large ones as read-only views.
     """
-    maps = [part.map for part in raw.parts]
-    types = [part.sums.dtype.type for part in raw.parts]
-    agreed = {} if groups_from is None else agreed_pairs(raw.schema, raw.recipe, maps, groups_from)
+    bound, exact = raw.bound, [part.sums for part in raw.parts]
+    types = [sums.dtype.type for sums in exact]
+    agreed = {} if groups_from is None else agreed_maps(bound, groups_from)
     if not budget.private:
-        _check_room(raw.schema, maps, types, None)
+        _check_room(bound, types, None)
         if ledger is not None:
             raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
-        return _released(raw, (), *_in_turn(raw, lambda place, bound, sums: _exact(sums), None, agreed))
-    event = calibrated(raw.schema, raw.recipe, maps, budget, mechanism)
-    _check_room(raw.schema, maps, types, event)
+        parts = noisy_in_stages(bound, exact, [0.0] * len(exact), lambda place, own, sums: _exact(sums), agreed)
+        return _released(raw, (), parts)
+    event = bound.calibrated(budget, mechanism)
+    _check_room(bound, types, event)
     if ledger is None or not dataset:
         raise BudgetError(
             "a private release needs a ledger and the dataset's name",
@@ -84,14 +85,17 @@ def release(
     if not keeps_budget(event):
         raise RuntimeError("a bug: the noise does not keep the budget")
     _try_noises(event)
+    variances = [noise_variance(noise, own) for noise, own in zip(event.noises, bound.noised, strict=True)]
     with _spent(ledger, dataset, raw, event, plan):
         with Keystream() as stream:
-            noisy = _in_turn(
-                raw, lambda place, bound, sums: _noisy(event.noises[place], bound, sums, stream), event, agreed
-            )
-        if not promised(raw.schema, raw.recipe, noisy[0], event):
+
+            def add_noise(place: int, own: BoundMap, sums: Sums) -> Sums:
+                return _noisy(event.noises[place], own, sums, stream)
+
+            parts = noisy_in_stages(bound, exact, variances, add_noise, agreed)
+        if not bound.settled([part.map for part in parts]).promised(event):
             raise RuntimeError("a bug: the noise is not that of what would be released")
-    return _released(raw, (event,), *noisy)
+    return _released(raw, (event,), parts)
 
 
 @contextmanager
@@ -134,29 +138,6 @@ def noisy_sums(event: Release, maps: Sequence[BoundMap], exact: Sequence[Sums], 
     return tuple(
         _noisy(noise, bound, sums, stream) for noise, bound, sums in zip(event.noises, maps, exact, strict=True)
     )
-
-
-def _in_turn(
-    raw: RawSketch,
-    add_noise: Callable[[int, BoundMap, Sums], Sums],
-    event: Release | None,
-    agreed: Mapping[int, BoundMap],
-) -> tuple[list[BoundMap], list[Sums]]:
-    """The maps and noisy sums of all parts. Pending ones come last: what is shown of them follows from the noisy sums
-    of the others, unless it is `agreed` upon.
-    """
-    maps, noisy = [part.map for part in raw.parts], [part.sums[:0] for part in raw.parts]
-    last = [place for place, bound in enumerate(maps) if bound.pending]
-    first = [place for place in range(len(maps)) if place not in last]
-    for place in first:
-        noisy[place] = add_noise(place, maps[place], raw.parts[place].sums)
-    variances = [0.0 if event is None else noise_variance(event.noises[i], each) for i, each in enumerate(shown(maps))]
-    known = [maps[i] for i in first], [noisy[i] for i in first], [variances[i] for i in first]
-    for place in last:
-        pending = maps[place]
-        maps[place] = agreed[place] if place in agreed else settled(pending, variances[place], *known)
-        noisy[place] = add_noise(place, maps[place], pending.sums_shown(raw.parts[place].sums, maps[place]))
-    return maps, noisy
 
 
 def _noisy(noise: Noise, bound: BoundMap, sums: Sums, stream: Stream) -> Sums:
@@ -220,20 +201,20 @@ def planned(schema: Schema, recipe: Recipe, budget: Budget, mechanism: str = "au
     refuse: all of it follows from public numbers.
     """
     schema = replace(schema, rows=declared_rows(schema, recipe.rows))
-    maps = recipe.bind(schema)
-    event = calibrated(schema, recipe, maps, budget, mechanism) if budget.private else None
-    _check_room(schema, maps, [sums_dtype(bound, declared_rows(schema)) for bound in maps], event)
+    bound = recipe.bind(schema)
+    event = bound.calibrated(budget, mechanism) if budget.private else None
+    _check_room(bound, [sums_dtype(own, declared_rows(schema)) for own in bound.maps], event)
     return event
 
 
-def _check_room(schema: Schema, maps: Sequence[BoundMap], types: Sequence[type], event: Release | None) -> None:
+def _check_room(bound: BoundRecipe, types: Sequence[type], event: Release | None) -> None:
     """Declared rows and noise must fit the sums' 63 bits, or 31; both are public, so the error may say so."""
-    rows = declared_rows(schema)
-    for place, (bound, kind) in enumerate(zip(shown(maps), types, strict=True)):
+    rows = declared_rows(bound.schema)
+    for place, (own, kind) in enumerate(zip(bound.noised, types, strict=True)):
         noises = () if event is None else (event.noises[place],)
         drawn = all(noise.scale <= MOST_NOISE_SCALE for noise in noises)
-        if not drawn or not fits(schema, bound, noises, counters.room(kind)):
-            fact = f"map {bound.description.name}: {rows} declared rows and the noise do not fit"
+        if not drawn or not fits(bound.schema, own, noises, counters.room(kind)):
+            fact = f"map {own.description.name}: {rows} declared rows and the noise do not fit"
             if kind is np.int32:
                 raise RecipeError(f"{fact} 31 bits", "raise epsilon or the part's share, or use fewer repetitions")
             raise RecipeError(f"{fact} 63 bits", "raise epsilon or the part's share, or declare fewer rows")
@@ -248,14 +229,13 @@ def _exact(sums: Sums) -> Sums:
     return view
 
 
-def _released(
-    raw: RawSketch, releases: tuple[Release, ...], maps: Sequence[BoundMap], sums: Sequence[Sums]
-) -> ReleasedSketch:
+def _released(raw: RawSketch, releases: tuple[Release, ...], parts: Sequence[NoisyPart]) -> ReleasedSketch:
+    maps = tuple(part.map for part in parts)
     return ReleasedSketch(
         raw.schema,
         raw.recipe.settled(maps),
-        tuple(maps),
-        tuple(sums),
+        maps,
+        tuple(part.sums for part in parts),
         releases,
         raw.lineage,
         datetime.now(UTC).date().isoformat(),

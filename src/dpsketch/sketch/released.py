@@ -22,7 +22,7 @@ from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Noise, Release, exact_number
 from dpsketch.privacy.mechanisms import Mechanism
-from dpsketch.recipe.part_noises import part_sensitivity, promised
+from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import container, counters, file
@@ -149,7 +149,8 @@ class ReleasedSketch:
             "library": self.library,
         }
         extra = {"release": release, "statement": self.statement}
-        file.write(target, "released", file.Contents(self.schema, self.recipe, self.maps, self.sums, extra))
+        bound = BoundRecipe(self.schema, self.recipe, self.maps)
+        file.write(target, "released", file.Contents(bound, self.sums, extra))
 
     @classmethod
     def load(cls, path: str | Path) -> ReleasedSketch:
@@ -159,27 +160,29 @@ class ReleasedSketch:
             raise FileError(f"{path}: the header is not valid: release", ASK)
         lineage = checked_lineage(path, facts.get("lineage"))
         try:
-            releases = _releases(facts, contents.schema, contents.recipe, contents.maps)
+            releases = _releases(facts, contents.bound)
             _check_sums(path, contents, releases)
             created, library = date.fromisoformat(facts["created"]).isoformat(), visible(str(facts["library"])[:40])
         except FileError:
             raise
         except (DpsketchError, *container.INVALID):
             raise FileError(f"{path}: the header is not valid: release", ASK) from None
-        return cls(contents.schema, contents.recipe, contents.maps, contents.sums, releases, lineage, created, library)
+        bound = contents.bound
+        return cls(bound.schema, bound.recipe, bound.maps, contents.sums, releases, lineage, created, library)
 
 
 def _check_sums(path: str | Path, contents: file.Contents, releases: Sequence[Release]) -> None:
     """Refuses sums that no table has: every record adds at most `largest` to each, and the count says how many records
     there are, up to noise. What `noise_reach` leaves out has a probability below 10^-30 for all sums together.
     """
+    maps = contents.bound.maps
     reach = [
         sum((noise_reach(release.noises[place], bound) for release in releases), Fraction(0))
-        for place, bound in enumerate(contents.maps)
+        for place, bound in enumerate(maps)
     ]
-    counts = [place for place, bound in enumerate(contents.maps) if bound.only_counts]
+    counts = [place for place, bound in enumerate(maps) if bound.only_counts]
     records = min([_MOST_ROWS, *(max(int(contents.sums[place][0]), 0) + reach[place] for place in counts)])
-    for place, (bound, sums) in enumerate(zip(contents.maps, contents.sums, strict=True)):
+    for place, (bound, sums) in enumerate(zip(maps, contents.sums, strict=True)):
         if counters.narrow(sums):  # large tables, which are mapped from the file, and cannot hold much
             continue
         if max(int(sums.max()), -int(sums.min())) > min(_MOST, records * bound.largest + reach[place]):
@@ -203,24 +206,24 @@ def _merged(mine: ReleasedPart, theirs: ReleasedPart, schema: Schema) -> Sums:
     return counters.add(mine.sums, theirs.sums, four_bytes)
 
 
-def _releases(facts: dict[str, Any], schema: Schema, recipe: Recipe, maps: tuple[BoundMap, ...]) -> tuple[Release, ...]:
+def _releases(facts: dict[str, Any], bound: BoundRecipe) -> tuple[Release, ...]:
     """What a file says of its releases, checked. Files of format 1 hold pure ε, spent by shares on Laplace noise."""
     entries = facts.get("releases", facts.get("epsilons"))
     if not isinstance(entries, list) or len(entries) > MOST_MERGED:
         raise ValueError("releases")
     if "releases" not in facts:
-        return tuple(_format_1(text, schema, recipe, maps) for text in entries)
+        return tuple(_format_1(text, bound) for text in entries)
     releases = tuple(Release.from_dict(entry) for entry in entries)
-    if not all(promised(schema, recipe, maps, release) for release in releases):
+    if not all(bound.promised(release) for release in releases):
         raise ValueError("noises")
     return releases
 
 
-def _format_1(text: object, schema: Schema, recipe: Recipe, maps: tuple[BoundMap, ...]) -> Release:
+def _format_1(text: object, bound: BoundRecipe) -> Release:
     """Pure ε by shares, Laplace noise, and no amplification by sampling."""
     epsilon = exact_number(text)
     noises = []
-    for part, bound in zip(recipe.parts, maps, strict=True):
-        l1 = part_sensitivity(schema, recipe, bound).l1
+    for part, own in zip(bound.recipe.parts, bound.maps, strict=True):
+        l1 = bound.sensitivity(own).l1
         noises.append(Noise(Mechanism.LAPLACE, l1, l1 / (part.exact_share * epsilon)))
     return Release(Budget(float(epsilon)), tuple(noises))

@@ -19,7 +19,6 @@ from dpsketch.encoding.records import Records
 from dpsketch.engines.row_sampling import Reservoir, kept_rows, kept_units
 from dpsketch.errors import MergeError, RecipeError
 from dpsketch.maps.base import Sensitivity
-from dpsketch.recipe.part_noises import part_sensitivity
 from dpsketch.schema.relation import Relation
 from dpsketch.sketch.privacy_statement import statement_text
 
@@ -133,13 +132,13 @@ def test_a_row_more_adds_or_replaces_at_most_one(keys: list[int], count: int, cu
 
 def test_the_sensitivity_of_a_count_covers_a_swap() -> None:
     recipe = dps.Recipe([*PARTS[:1], dps.Part(dps.Histogram(bins=16), 0.25), dps.Part(dps.Fourier(size=3), 0.25)])
-    count, histogram, fourier = recipe.bind(SCHEMA)
-    counted, rated = (dps.Recipe(recipe.parts, sampling=sampling) for sampling in (COUNT, RATE))
-    assert part_sensitivity(SCHEMA, counted, count) == Sensitivity(1, 1)
-    assert part_sensitivity(SCHEMA, counted, histogram) == Sensitivity(2, 2)
-    assert part_sensitivity(SCHEMA, counted, fourier) == fourier.sensitivity(Relation.REPLACE_ONE)
+    counted, rated = (dps.Recipe(recipe.parts, sampling=sampling).bind(SCHEMA) for sampling in (COUNT, RATE))
+    count, histogram, fourier = counted.maps
+    assert counted.sensitivity(count) == Sensitivity(1, 1)
+    assert counted.sensitivity(histogram) == Sensitivity(2, 2)
+    assert counted.sensitivity(fourier) == fourier.sensitivity(Relation.REPLACE_ONE)
     for bound in (count, histogram, fourier):
-        assert part_sensitivity(SCHEMA, rated, bound) == bound.sensitivity(Relation.ADD_REMOVE)
+        assert rated.sensitivity(bound) == bound.sensitivity(Relation.ADD_REMOVE)
     # A swap of two different values attains the histogram's bound: the bound of a row added would not do.
     swap = np.zeros(histogram.size, np.int64)
     histogram.accumulate(Records(np.array([[-32767]], np.int16)), swap)

@@ -90,7 +90,7 @@ def test_anomalies_of_some_columns_get_parts_of_these_alone() -> None:
     schema = made_up_columns(6)
     recipe = dps.Recipe.anomaly(schema, rows=50_000, budget=dps.Budget(1.0), columns=["x1", "x2", "x3", "x5"])
     assert sum(part.exact_share for part in recipe.parts) <= 1
-    for bound in recipe.bind(schema):
+    for bound in recipe.bind(schema).maps:
         assert set(bound.columns) <= {"x1", "x2", "x3", "x5"}
     assert isinstance(
         chosen(dps.Recipe.anomaly(schema, rows=50_000, budget=dps.Budget(1.0), columns=["x1"])), dps.Histogram

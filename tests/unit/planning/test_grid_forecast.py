@@ -13,7 +13,6 @@ import dpsketch as dps
 from dpsketch.calibration import noise_variance
 from dpsketch.errors import RecipeError
 from dpsketch.planning.task_forecast import made_up_columns
-from dpsketch.recipe.part_noises import calibrated
 from dpsketch.recipe.tasks.synthetic_task import counter_deviation, grid_error
 
 
@@ -50,9 +49,9 @@ def test_the_noise_is_that_of_a_release(budget: dps.Budget) -> None:
     if not budget.private:
         assert predicted == 0
         return
-    maps = recipe.bind(schema)
-    (noise,) = calibrated(schema, recipe, maps, budget, "auto").noises
-    assert predicted == pytest.approx(np.sqrt(noise_variance(noise, maps[0]) / 3), rel=0.02)
+    bound = recipe.bind(schema)
+    (noise,) = bound.calibrated(budget).noises
+    assert predicted == pytest.approx(np.sqrt(noise_variance(noise, bound.maps[0]) / 3), rel=0.02)
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(1, 20_000), (2, 100_000)])

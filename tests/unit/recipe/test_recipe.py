@@ -184,7 +184,7 @@ def test_frequencies_for_clusters_have_twice_the_sampling_error_as_noise() -> No
     for budget in (dps.Budget(0.3), dps.Budget(0.05, 1e-6), dps.Budget(rho=1e-4)):
         recipe = dps.Recipe.clusters(schema, rows=rows, budget=budget, n_clusters=10)
         event = planned(schema, recipe, budget)
-        (bound,) = recipe.bind(schema)[1:]
+        (bound,) = recipe.bind(schema).maps[1:]
         deviation = math.sqrt(noise_variance(event.noises[1], bound)) / bound.grid / rows
         assert deviation == pytest.approx(2 / math.sqrt(2 * rows), rel=0.05)
 
@@ -236,7 +236,7 @@ def test_cells_for_clusters_balance_their_width_with_their_noise() -> None:
         recipe = dps.Recipe.clusters(schema, rows=rows, budget=budget, n_clusters=clusters)
         table = recipe.parts[1].map
         assert isinstance(table, dps.Histogram)
-        bound = recipe.bind(schema)[1]
+        bound = recipe.bind(schema).maps[1]
         noise = noise_variance(planned(schema, recipe, budget).noises[1], bound) / rows**2
         widths = 1 / np.arange(2, 4096)
         errors = widths**2 / 12 + noise * clusters ** (1 - 2 / columns) / (12 * widths**columns)

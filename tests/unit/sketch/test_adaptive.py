@@ -15,18 +15,17 @@ from hypothesis import strategies as st
 
 import dpsketch as dps
 from conftest import mixed_table
-from dpsketch.calibration import noise_variance
 from dpsketch.errors import FileError, MergeError, RecipeError
+from dpsketch.maps.base import NoisyPart
+from dpsketch.maps.tables.adaptive_pairs import BoundAdaptivePairs
 from dpsketch.maps.tables.cells import EVERY_CODE, cells_of
-from dpsketch.maps.tables.contrasts import BoundContrasts, shown_of
+from dpsketch.maps.tables.column_summaries import column_summaries, noisy_totals, parents
+from dpsketch.maps.tables.contrasts import BoundContrasts
 from dpsketch.maps.tables.pair_map import PairMap
 from dpsketch.maps.tables.pairs import BoundPairs
 from dpsketch.privacy.events import Mechanism
-from dpsketch.recipe.part_noises import promised
 from dpsketch.schema.columns import MISSING, Integer, Number
 from dpsketch.schema.relation import Relation
-from dpsketch.sketch import release as release_module
-from dpsketch.sketch.adaptive import column_summaries, noisy_totals, parents, pooled_pairs
 from dpsketch.sketch.privacy_statement import statement_text
 from dpsketch.sketch.release import planned
 
@@ -54,9 +53,8 @@ def released(raw: dps.RawSketch, budget: dps.Budget = BUDGETS[0]) -> dps.Release
 def found_again(found: dps.ReleasedSketch, fine: dps.Pairs) -> PairMap:
     """What anyone who has the file can find out about how its pairs were chosen."""
     count, pairs, marginals = found.parts
-    variances = [noise_variance(part.noises[0], part.map) for part in (count, marginals)]
-    known = [count.map, marginals.map], [count.sums, marginals.sums], variances
-    return pooled_pairs(fine.bind(found.schema), pairs.noise_variance, *known)
+    known = [NoisyPart(part.map, part.sums, part.noise_variance) for part in (count, marginals)]
+    return fine.bind(found.schema).settle(known, pairs.noise_variance)
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
@@ -71,7 +69,7 @@ def test_groups_and_pairs_follow_from_the_released_numbers(
     pairs = found.parts[1].map
     assert isinstance(pairs, BoundPairs)
     assert pairs.fingerprint() == found_again(found, fine).fingerprint()
-    assert (pairs.description.pool, pairs.description.most, pairs.description.hints) == (False, None, None)
+    assert (type(pairs.description), pairs.description.pool) == (dps.Pairs, False)
     assert pairs.size < fine.length(schema)
     assert len(pairs.pairs) == min(most or 15, 15)
 
@@ -80,13 +78,14 @@ def test_choosing_by_exact_marginals_is_caught(schema: dps.Schema, monkeypatch: 
     """A planted error: the same rule on exact sums. The file does not explain what was chosen."""
     fine = dps.Pairs(bins=16, pool=True, most=7)
     raw = sketch(schema, pairs=fine)
-    exact = [raw.parts[0].sums, raw.parts[2].sums]
+    exact, honest = [raw.parts[0].sums, raw.parts[2].sums], BoundAdaptivePairs.settle
 
-    def leaking(pairs: BoundPairs, variance: float, maps: Any, noisy: Any, variances: Any) -> PairMap:
-        return pooled_pairs(pairs, variance, maps, exact, variances)
+    def leaking(pairs: BoundAdaptivePairs, earlier: list[NoisyPart], variance: float) -> PairMap:
+        return honest(pairs, [replace(part, sums=sums) for part, sums in zip(earlier, exact, strict=True)], variance)
 
-    monkeypatch.setattr(release_module, "settled", leaking)
-    found = released(raw, dps.Budget(0.1))
+    with monkeypatch.context() as planted:
+        planted.setattr(BoundAdaptivePairs, "settle", leaking)
+        found = released(raw, dps.Budget(0.1))
     assert found.parts[1].map.fingerprint() != found_again(found, fine).fingerprint()
 
 
@@ -118,8 +117,8 @@ def test_noise_for_fewer_pairs_than_are_shown_is_not_released(
     raw = sketch(schema, pairs=dps.Pairs(bins=16, pool=True, most=4))
     few = dps.Pairs(bins=16, pairs=[("age", "sex")]).bind(schema)
     with pytest.raises(RecipeError, match="a release keeps 4 of the pairs"):
-        raw.parts[1].map.coarsened([[0]] * 6)  # type: ignore[attr-defined]
-    monkeypatch.setattr(BoundPairs, "released", lambda self: few)
+        raw.parts[1].map.settled([[0]] * 6, few.pairs)  # type: ignore[attr-defined]
+    monkeypatch.setattr(BoundAdaptivePairs, "noised", lambda self: few)
     with pytest.raises(RuntimeError, match="a bug: the noise is not that of what"):
         released(raw)
 
@@ -137,8 +136,8 @@ def test_noise_of_a_thousand_tables_does_not_vouch_for_one_more(unit: int | None
     for budget in BUDGETS:
         event = planned(facts, few, budget)
         assert event is not None
-        assert promised(facts, few, few.bind(facts), event)
-        assert not promised(facts, more, more.bind(facts), event)
+        assert few.bind(facts).promised(event)
+        assert not more.bind(facts).promised(event)
 
 
 def test_a_file_cannot_claim_less_noise_for_fine_tables(schema: dps.Schema, tmp_path: Path) -> None:
@@ -217,12 +216,12 @@ def test_noise_for_fewer_contrasts_than_are_shown_is_not_released(
     noise is not.
     """
     raw = sketch(schema, pairs=dps.Pairs(bins=16, pool=True, contrasts=True))
-    few = shown_of(dps.Pairs(bins=16, pool=True, contrasts=True, most=4).bind(schema))
+    few = dps.Pairs(bins=16, pool=True, contrasts=True, most=4).bind(schema).noised()
     tables = dps.Pairs(bins=16, pairs=[("age", "sex")]).bind(schema)
     for wrong, budget in ((few, BUDGETS[2]), (tables, BUDGETS[0])):
-        monkeypatch.setattr(BoundPairs, "shown", lambda bound, wrong=wrong: wrong)
+        monkeypatch.setattr(BoundAdaptivePairs, "noised", lambda bound, wrong=wrong: wrong)
         with pytest.raises(RuntimeError, match="a bug: the noise is not that of what"):
-            released(raw, budget)
+            released(replace(raw), budget)
 
 
 def test_tables_and_contrasts_do_not_merge(schema: dps.Schema) -> None:

@@ -21,7 +21,6 @@ from conftest import TestStream, mixed_table
 from dpsketch.errors import MergeError, RecipeError
 from dpsketch.maps.base import LARGE, Sums
 from dpsketch.noise.laplace import discrete_laplace
-from dpsketch.recipe.part_noises import calibrated
 from dpsketch.sketch.raw import RawPart
 from dpsketch.sketch.release import noisy_sums
 
@@ -33,9 +32,7 @@ BUDGET = dps.Budget(1.0)
 
 
 def noise_added(raw: dps.RawSketch) -> tuple[Sums, ...]:
-    maps = [part.map for part in raw.parts]
-    event = calibrated(raw.schema, raw.recipe, maps, BUDGET)
-    return noisy_sums(event, maps, [part.sums for part in raw.parts], TestStream())
+    return noisy_sums(raw.bound.calibrated(BUDGET), raw.bound.maps, [part.sums for part in raw.parts], TestStream())
 
 
 def sketch(rows: int = 1000, seed: int = 1, recipe: dps.Recipe = RECIPE, threads: int = 2) -> dps.RawSketch:

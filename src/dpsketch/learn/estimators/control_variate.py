@@ -17,12 +17,12 @@ from dpsketch.learn.points import Frame
 from dpsketch.learn.saved import Arrays, Facts, Saved, real
 from dpsketch.maps.base import Sums
 from dpsketch.maps.hashed.race import BoundRace
+from dpsketch.maps.tables.column_summaries import column_summaries
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.columns import MISSING, SPAN
 from dpsketch.schema.schema import Schema
-from dpsketch.sketch.adaptive import column_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 CORRECTED = ", corrected by made-up records"

@@ -14,11 +14,11 @@ from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, asked_of, product_at
 from dpsketch.learn.points import ColumnPoints, lumped
 from dpsketch.maps.tables.cells import GRID, POSITION_GRID
+from dpsketch.maps.tables.column_summaries import column_summaries
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import SPAN
 from dpsketch.schema.schema import Schema
-from dpsketch.sketch.adaptive import column_summaries
 from dpsketch.sketch.released import ReleasedPart
 
 

@@ -11,10 +11,10 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.shared import Guard
 from dpsketch.maps.base import RecordCount, Sums
+from dpsketch.maps.tables.column_summaries import NoisyTotals, noisy_totals
 from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.recipe import declared_rows
 from dpsketch.schema.relation import Relation
-from dpsketch.sketch.adaptive import NoisyTotals, noisy_totals
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 _BLOCK = 1 << 20

@@ -14,11 +14,11 @@ from dpsketch.learn.estimators.release_noise import ReleaseNoise, blockwise_tota
 from dpsketch.learn.points import Frame, codes_in_cells
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.maps.tables.cells import Cells
+from dpsketch.maps.tables.column_summaries import column_summaries
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.columns import MISSING, IdSet
-from dpsketch.sketch.adaptive import column_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 ROUND, MOST_ROUNDS = 1 << 16, 64

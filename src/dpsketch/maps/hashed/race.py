@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.records import IdSets, Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.base import MOST_COUNTERS, BoundTable, FeatureMap, Sensitivity, Sums, check_columns, check_whole
+from dpsketch.maps.base import MOST_COUNTERS, FeatureMap, Sensitivity, Sums, check_columns, check_whole
+from dpsketch.maps.counter_table import BoundTable
 from dpsketch.maps.draw import PublicStream
 from dpsketch.maps.hashed.embedding import Embedding, embedding_from_dict
 from dpsketch.maps.hashed.hash_parameters import Permutations, Projection, Weigher

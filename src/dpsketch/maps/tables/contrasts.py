@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Shape, SumBlock, Sums
+from dpsketch.maps.base import Body, FeatureMap, Sensitivity, Shape, SumBlock, Sums
 from dpsketch.maps.tables.pair_map import Groups, PairMap
 from dpsketch.maps.tables.pairs import BoundPairs, Pairs
 from dpsketch.numerics.arrays import Floats
@@ -22,7 +22,7 @@ from dpsketch.schema.schema import Schema
 class Contrasts(FeatureMap):
     """The contrast of every two columns, or of the listed pairs of them: +1 for a record in halves of the same number,
     −1 for another. `halves` says, for each column in the order of `columns`, in which half, 0 or 1, each of its cells
-    is; cells are those of `Pairs`, with missing last. What a release shows of `Pairs(pool=True, contrasts=True)`.
+    is; cells are those of `Pairs`, with missing last. What a release shows of `AdaptivePairs(contrasts=True)`.
     """
 
     halves: Groups
@@ -52,7 +52,9 @@ class Contrasts(FeatureMap):
         return len(self.tables.tables(schema))
 
     def unsettled(self) -> Pairs:
-        return Pairs(bins=self.bins, pool=True, contrasts=True)
+        from dpsketch.maps.tables.adaptive_pairs import AdaptivePairs
+
+        return AdaptivePairs(bins=self.bins, contrasts=True)
 
     def summary(self) -> dict[str, Any]:
         return {key: value for key, value in self.to_dict().items() if key != "halves"}
@@ -110,34 +112,6 @@ class BoundContrasts(PairMap):
 
     def record_body(self, relation: Relation) -> Body:
         return Body(Shape.CUBE, 1 if relation is Relation.ADD_REMOVE else 2)
-
-
-def shown_of(pairs: BoundPairs) -> PairMap:
-    """A map with the sensitivity of whatever a release shows of these pairs: as many tables or contrasts, the first
-    ones. Which ones a release chooses, and how it cuts columns, makes no difference to it.
-    """
-    kept = pairs.released()
-    if not pairs.description.contrasts:
-        return kept
-    return contrasts_of(pairs, [[0] + [1] * (own.count - 1) for own in pairs.cells], kept.pairs)
-
-
-def contrasts_of(
-    pairs: BoundPairs, halves: Sequence[Sequence[int]], kept: Sequence[tuple[str, str]] | None = None
-) -> BoundContrasts:
-    """The contrasts of these pairs, or of those that are kept, with these halves."""
-    tables = pairs.coarsened(halves, kept).description
-    assert tables.groups is not None
-    return Contrasts(tables.groups, tables.columns, tables.bins, tables.pairs).bind(pairs.schema)
-
-
-def coarse_sums(fine: BoundPairs, sums: Sums, coarse: BoundMap) -> Sums:
-    """Exact sums of `coarse` from those of `fine`, of the same type: what `coarse` would have found itself."""
-    if isinstance(coarse, BoundContrasts):
-        return coarse.of_tables(fine.coarse_sums(sums, coarse.tables))
-    if not isinstance(coarse, BoundPairs):
-        raise RecipeError("Pairs: coarse sums are those of pair tables or contrasts")
-    return fine.coarse_sums(sums, coarse)
 
 
 def _two_halves(cells: object) -> bool:

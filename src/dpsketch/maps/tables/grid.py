@@ -12,7 +12,6 @@ from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import (
     MOST_COUNTERS,
-    BoundTable,
     FeatureMap,
     Sensitivity,
     Sums,
@@ -20,6 +19,7 @@ from dpsketch.maps.base import (
     check_whole,
     chosen_columns,
 )
+from dpsketch.maps.counter_table import BoundTable
 from dpsketch.maps.draw import PublicStream
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.relation import Relation

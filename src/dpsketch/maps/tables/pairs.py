@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import combinations
 from math import comb
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import (
-    BoundMap,
     FeatureMap,
     Sensitivity,
     SumBlock,
@@ -39,11 +38,8 @@ MOST_CELLS = 1 << 31
 class Pairs(FeatureMap):
     """The table of every two columns, or of the listed pairs of them, with `bins` bins between a number's bounds.
 
-    `groups` pools cells: for each column, in the order of `columns`, the group of each of its cells. With `pool`, the
-    raw sketch keeps fine tables, and a release chooses groups from its own noisy marginals: the recipe needs
-    `Marginals` of these columns with as many bins, or with fewer that these divide evenly. With `most`, it also chooses
-    that many of the pairs, and its noise is that of these alone; pairs with a column of `hints` come first. With
-    `contrasts`, it cuts each column in two halves instead, and shows one number a pair: `Contrasts`.
+    `groups` pools cells: for each column, in the order of `columns`, the group of each of its cells.
+    `Pairs(pool=True, …)` makes `AdaptivePairs(…)`, whose groups a release chooses; files and recipes say it so, too.
     """
 
     columns: tuple[str, ...] | None = None
@@ -51,14 +47,23 @@ class Pairs(FeatureMap):
     pairs: tuple[tuple[str, str], ...] | None = None
     groups: Groups | None = None
     pool: bool = False
-    most: int | None = None
-    hints: tuple[str, ...] | None = None
-    contrasts: bool = False
 
     name: ClassVar[str] = "pairs"
     good_for: ClassVar[str] = "questions about several columns, models, synthetic rows"
     version: ClassVar[int] = 1
-    absent: ClassVar[Mapping[str, Any]] = {"most": None, "hints": None, "contrasts": False}
+
+    def __new__(cls, *first: Any, **parameters: Any) -> Pairs:
+        given = dict(zip([each.name for each in fields(Pairs)], first, strict=False)) | parameters
+        return object.__new__(cls.kind_for(given))
+
+    @classmethod
+    def kind_for(cls, parameters: Mapping[str, Any]) -> type[Pairs]:
+        if cls is not Pairs:
+            return cls
+        from dpsketch.maps.tables.adaptive_pairs import AdaptivePairs, check_rule
+
+        check_rule(parameters)
+        return AdaptivePairs if parameters.get("pool") else Pairs
 
     def __post_init__(self) -> None:
         check_whole("Pairs", "bins", self.bins, 1, MOST_BINS)
@@ -67,30 +72,6 @@ class Pairs(FeatureMap):
         object.__setattr__(self, "groups", _checked_groups(self.groups))
         if not isinstance(self.pool, bool):
             raise RecipeError(f"Pairs: pool must be true or false, got {self.pool!r} instead")
-        if self.pool and self.groups is not None:
-            raise RecipeError("Pairs: groups are either given or chosen by the release", "leave out pool or groups")
-        if not isinstance(self.contrasts, bool):
-            raise RecipeError(f"Pairs: contrasts must be true or false, got {self.contrasts!r} instead")
-        if self.contrasts and not self.pool:
-            raise RecipeError(
-                "Pairs: contrasts need pool: a release chooses the halves of columns",
-                "pass pool=True, or Contrasts with halves of your own",
-            )
-        self._check_most()
-
-    def _check_most(self) -> None:
-        if self.most is not None:
-            check_whole("Pairs", "most", self.most, 1, MOST_PAIRS)
-            if not self.pool:
-                raise RecipeError(
-                    "Pairs: most needs pool: a release chooses pairs as it chooses groups",
-                    "pass pool=True, or list pairs",
-                )
-        object.__setattr__(self, "hints", check_columns("Pairs", self.hints, "hints"))
-        if self.hints is not None and self.most is None:
-            raise RecipeError(
-                "Pairs: hints say which pairs are kept first when not all are", "pass most, or leave out hints"
-            )
 
     def names(self, schema: Schema) -> tuple[str, ...]:
         """The columns: as named, or those of the pairs, or every scalar one."""
@@ -133,11 +114,6 @@ class Pairs(FeatureMap):
                 )
         return {name: max(groups) + 1 for name, groups in zip(names, self.groups, strict=True)}
 
-    def kept(self, schema: Schema) -> int:
-        """How many tables a release shows."""
-        every = len(self.tables(schema))
-        return every if self.most is None else min(self.most, every)
-
     def length(self, schema: Schema) -> int:
         counts = self.counts(schema)
         size = sum(counts[one] * counts[two] for one, two in self.tables(schema))
@@ -149,9 +125,7 @@ class Pairs(FeatureMap):
         return size
 
     def unsettled(self) -> Pairs:
-        if self.groups is None and not self.pool:
-            return self
-        return Pairs(bins=self.bins, pool=self.contrasts, contrasts=self.contrasts)
+        return self if self.groups is None else Pairs(bins=self.bins)
 
     def summary(self) -> dict[str, Any]:
         groups = None if self.groups is None else [max(each) + 1 for each in self.groups]
@@ -173,13 +147,8 @@ class BoundPairs(PairMap):
     def __init__(self, description: Pairs, schema: Schema) -> None:
         super().__init__(description, schema, description.names(schema))
         self.size = description.length(schema)
-        self.pairs, self.bins, self.pending = description.tables(schema), description.bins, description.pool
+        self.pairs, self.bins = description.tables(schema), description.bins
         self.cells = tuple(cells_of(schema.column(name), description.bins) for name in self.columns)
-        for name in description.hints or ():
-            if name not in self.columns:
-                raise RecipeError(
-                    f"Pairs: hints name '{name}', which is not among the columns", "add it to columns, or leave it out"
-                )
         self.schema = schema
         self._rows = np.array([schema.index(name) for name in self.columns])
         place = {name: index for index, name in enumerate(self.columns)}
@@ -197,49 +166,15 @@ class BoundPairs(PairMap):
         """Where the sums hold the table of a pair, row by row."""
         return slice(int(self.offsets[pair]), int(self.offsets[pair + 1]))
 
-    def shown(self) -> PairMap:
-        from dpsketch.maps.tables.contrasts import shown_of
-
-        return shown_of(self)
-
-    def shown_as(self, other: BoundMap) -> PairMap:
-        """The groups or halves, and the pairs, of `other`."""
-        if not isinstance(other, PairMap) or other.pending or other.halved != self.description.contrasts:
-            raise RecipeError("Pairs: the other release has no groups of such tables or contrasts")
-        return self.settled(other.groups_of_cells, other.pairs)
-
-    def settled(self, groups: Sequence[Sequence[int]], kept: Sequence[tuple[str, str]]) -> PairMap:
-        """Tables with these groups of cells, or contrasts with these halves, of the pairs that are kept."""
-        from dpsketch.maps.tables.contrasts import contrasts_of
-
-        return contrasts_of(self, groups, kept) if self.description.contrasts else self.coarsened(groups, kept)
-
-    def sums_shown(self, sums: Sums, shown: BoundMap) -> Sums:
-        from dpsketch.maps.tables.contrasts import coarse_sums
-
-        return coarse_sums(self, sums, shown)
-
-    def released(self) -> BoundPairs:
-        """A map with the sensitivity of whatever a release shows of this one: as many tables, the first ones.
-
-        Which ones a release chooses makes no difference: a record adds one to one cell of each.
-        """
-        if self.description.kept(self.schema) == len(self.pairs):
-            return self
-        return self._of(self.pairs[: self.description.kept(self.schema)], None, self.description.pool)
-
-    def coarsened(self, groups: Sequence[Sequence[int]], pairs: Sequence[tuple[str, str]] | None = None) -> BoundPairs:
-        """The same tables with these groups of cells, or of these pairs alone: as many as a release keeps."""
+    def coarsened(
+        self, groups: Sequence[Sequence[int]] | None, pairs: Sequence[tuple[str, str]] | None = None
+    ) -> BoundPairs:
+        """The same tables with these groups of cells, or of some of the pairs alone."""
         chosen = self.pairs if pairs is None else tuple(pairs)
-        if len(chosen) != self.description.kept(self.schema) or not set(chosen) <= set(self.pairs):
-            raise RecipeError(f"Pairs: a release keeps {self.description.kept(self.schema)} of the pairs")
-        return self._of(chosen, groups, pool=False)
-
-    def _of(self, pairs: tuple[tuple[str, str], ...], groups: Sequence[Sequence[int]] | None, pool: bool) -> BoundPairs:
-        changes: dict[str, Any] = {"groups": groups, "pool": pool, "most": None, "hints": None, "contrasts": False}
-        if pairs != self.pairs:  # all columns keep their groups, also those without a table
-            changes |= {"columns": self.columns, "pairs": pairs}
-        return replace(self.description, **changes).bind(self.schema)
+        columns, listed = self.description.columns, self.description.pairs
+        if chosen != self.pairs:  # all columns keep their groups, also those without a table
+            columns, listed = self.columns, chosen
+        return BoundPairs(Pairs(columns, self.bins, listed, groups), self.schema)  # type: ignore[arg-type]
 
     def coarse_sums(self, sums: Sums, coarse: BoundPairs) -> Sums:
         """Exact sums of `coarse` from those of this map, of the same type: what `coarse` would have found itself."""

@@ -11,6 +11,7 @@ from dpsketch.calibration import affordable
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap
 from dpsketch.maps.fourier.fourier import Fourier
+from dpsketch.maps.tables.adaptive_pairs import AdaptivePairs
 from dpsketch.maps.tables.cells import cells_of
 from dpsketch.maps.tables.count import Count
 from dpsketch.maps.tables.marginals import Marginals
@@ -75,7 +76,7 @@ class General(Task):
             most = None
         named = None if len(paired) == len(columns) else paired
         halved = not frequencies and suits_contrasts(schema, rows, budget, most or comb(len(paired), 2))
-        pairs = Pairs(named, finer, pool=True, most=most, contrasts=halved)
+        pairs = AdaptivePairs(named, finer, most=most, contrasts=halved)
         if frequencies:
             both: Shares = [(pairs, 1 - FOURIER_SHARE), (Fourier(size=frequencies), FOURIER_SHARE)]
             return _with_marginals(schema, budget, bins, both)

@@ -14,7 +14,8 @@ import dpsketch as dps
 from conftest import TestStream
 from dpsketch.errors import QueryError
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
-from dpsketch.maps.base import BoundTable, Sensitivity, Sums
+from dpsketch.maps.base import Sensitivity, Sums
+from dpsketch.maps.counter_table import BoundTable
 from dpsketch.noise.laplace import discrete_laplace
 from dpsketch.privacy.events import Mechanism, Noise
 from dpsketch.sketch.released import ReleasedPart

@@ -11,7 +11,7 @@ import pytest
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.tables.contrasts import BoundContrasts, Contrasts, coarse_sums, contrasts_of, shown_of
+from dpsketch.maps.tables.contrasts import BoundContrasts, Contrasts
 from dpsketch.maps.tables.pairs import Pairs
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
@@ -36,7 +36,7 @@ def sums_of(bound: Any, codes: np.ndarray, kind: type = np.int64) -> np.ndarray:
 def test_contrasts_count_equal_halves_less_different_ones(schema: Schema, rng: np.random.Generator) -> None:
     fine = Pairs(bins=7, pool=True, contrasts=True).bind(schema)
     halves, codes = random_halves(fine, rng), random_codes(schema, rng)
-    bound = contrasts_of(fine, halves)
+    bound = fine.settled(halves, fine.pairs)
     signs = []
     for name, cells, half in zip(fine.columns, fine.cells, halves, strict=True):
         signs.append(1 - 2 * np.array(half)[cells.cells(codes[schema.index(name)])])
@@ -53,13 +53,13 @@ def test_coarse_sums_are_what_contrasts_find_themselves(
     """Also where sums wrap around."""
     fine = Pairs(bins=9, pool=True, contrasts=True, most=most).bind(schema)
     kept = fine.pairs if most is None else fine.pairs[3 : 3 + most]
-    bound, codes = contrasts_of(fine, random_halves(fine, rng), kept), random_codes(schema, rng)
+    bound, codes = fine.settled(random_halves(fine, rng), kept), random_codes(schema, rng)
     exact = sums_of(fine, codes, kind)
-    assert (coarse_sums(fine, exact, bound) == sums_of(bound, codes, kind)).all()
+    assert (fine.coarsen(exact, bound) == sums_of(bound, codes, kind)).all()
     top = np.iinfo(kind).max
-    around = coarse_sums(fine, exact + np.array(top, kind), bound)
+    around = fine.coarsen(exact + np.array(top, kind), bound)
     assert around.dtype == kind
-    shift = coarse_sums(fine, np.full(fine.size, top, kind), bound)
+    shift = fine.coarsen(np.full(fine.size, top, kind), bound)
     assert (around == sums_of(bound, codes, kind) + shift).all()
 
 
@@ -69,15 +69,15 @@ def test_what_is_shown_has_the_sensitivity_of_any_choice(
     schema: Schema, rng: np.random.Generator, most: int | None, relation: Relation
 ) -> None:
     fine = Pairs(bins=5, pool=True, contrasts=True, most=most).bind(schema)
-    shown, count = shown_of(fine), min(most or 15, 15)
+    shown, count = fine.noised(), min(most or 15, 15)
     assert isinstance(shown, BoundContrasts)
-    chosen = contrasts_of(fine, random_halves(fine, rng), list(reversed(fine.pairs))[:count])
+    chosen = fine.settled(random_halves(fine, rng), list(reversed(fine.pairs))[:count])
     assert len(shown.pairs) == len(chosen.pairs) == shown.size == chosen.size == count
     assert shown.sensitivity(relation) == chosen.sensitivity(relation)
     assert shown.body(relation) == chosen.body(relation)
     assert shown.body(relation, 3) == chosen.body(relation, 3)
     with pytest.raises(RecipeError, match=f"^Pairs: a release keeps {count} of the pairs$"):
-        contrasts_of(fine, random_halves(fine, rng), fine.pairs[: count - 1])
+        fine.settled(random_halves(fine, rng), fine.pairs[: count - 1])
 
 
 HALVES = "Contrasts: halves must list, for each column, the half of each cell: 0 or 1, and both"

@@ -84,23 +84,23 @@ def test_coarse_sums_of_some_pairs(most: int, codes: np.ndarray, schema: Schema,
     fine = Pairs(bins=30, pool=True, most=most).bind(schema)
     places = sorted(rng.permutation(len(fine.pairs))[:most])
     chosen = [fine.pairs[place] for place in places]
-    coarse = fine.coarsened(random_groups(fine, 3, rng), chosen)
+    coarse = fine.settled(random_groups(fine, 3, rng), chosen)
     assert (coarse.columns, list(coarse.pairs)) == (fine.columns, chosen)
-    assert fine.coarse_sums(sums_of(fine, codes), coarse).tobytes() == sums_of(coarse, codes).tobytes()
+    assert fine.coarsen(sums_of(fine, codes), coarse).tobytes() == sums_of(coarse, codes).tobytes()
     for relation in Relation:
-        shown = fine.released()
+        shown = fine.noised()
         assert len(shown.pairs) == most
         assert coarse.record_sensitivity(relation) == shown.record_sensitivity(relation)
         assert fine.record_sensitivity(relation).l1 > coarse.record_sensitivity(relation).l1
-        assert shown.released() is shown
+        assert shown.noised() is shown
 
 
 def test_a_release_keeps_all_pairs_if_most_allows_them(schema: Schema) -> None:
     fine = Pairs(bins=30, pool=True, most=1000).bind(schema)
-    assert fine.released() is fine
+    assert fine.noised().pairs == fine.pairs
     for wrong in (fine.pairs[:3], [*fine.pairs[1:], ("sex", "age")]):
         with pytest.raises(RecipeError, match=r"^Pairs: a release keeps 15 of the pairs$"):
-            fine.coarsened([[0]] * 6, wrong)
+            fine.settled([[0]] * 6, wrong)
 
 
 def test_coarse_sums_wrap_as_raw_sums_do(schema: Schema, rng: np.random.Generator) -> None:

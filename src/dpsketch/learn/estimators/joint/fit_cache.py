@@ -27,11 +27,11 @@ from dpsketch.learn.estimators.joint.bootstrap import REFITS
 from dpsketch.learn.estimators.joint.from_release import ReleasedProducts, fit_released, with_fit
 from dpsketch.learn.estimators.joint.joint_fit import Products
 from dpsketch.learn.estimators.joint.product_mixture import Mixture
+from dpsketch.maps.tables import column_summaries
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.numerics import nonnegative
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.user_cache import user_folder
-from dpsketch.sketch import adaptive
 from dpsketch.sketch.container import INVALID
 from dpsketch.sketch.released import ReleasedSketch
 
@@ -117,7 +117,7 @@ def _code() -> bytes:
     digest = hashlib.sha256()
     packages = (Path(columns.__file__).parent, Path(__file__).parent, Path(nonnegative.__file__).parent)
     sources = [source for folder in packages for source in sorted(folder.glob("*.py"))]
-    for source in (*sources, Path(adaptive.__file__), Path(release_noise.__file__)):
+    for source in (*sources, Path(column_summaries.__file__), Path(release_noise.__file__)):
         digest.update(source.read_bytes())
     return digest.digest()
 

@@ -17,10 +17,10 @@ from dpsketch.learn.estimators.joint.joint_fit import NoisySums, Products
 from dpsketch.learn.estimators.release_noise import ReleaseNoise, released_totals
 from dpsketch.learn.shared import made_once
 from dpsketch.maps.tables.cells import GRID, Cells
+from dpsketch.maps.tables.column_summaries import pair_summaries
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.maps.tables.pair_map import PairMap
 from dpsketch.numerics.threads import one_thread
-from dpsketch.sketch.adaptive import pair_summaries
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 

@@ -1,0 +1,113 @@
+"""What noisy marginals and sums of columns say about each column, in cells of tables and units of its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsketch.denoise.column_fit import ColumnSummary, Finer
+from dpsketch.maps.base import BoundMap, Sums
+from dpsketch.maps.tables.cells import GRID, POSITION_GRID, Cells
+from dpsketch.maps.tables.marginals import BoundMarginals
+from dpsketch.maps.tables.pair_map import PairMap
+from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import LOWEST, SPAN
+
+
+@dataclass(frozen=True)
+class NoisyTotal:
+    """The sum of x − ½ over a column's records, off by `sd`: sum number `place` of part number `part`."""
+
+    centred: float
+    sd: float
+    part: int
+    place: int
+
+
+NoisyTotals = Mapping[str, NoisyTotal]
+
+
+def noisy_totals(maps: Sequence[BoundMap], noisy: Sequence[Sums], variances: Sequence[float]) -> NoisyTotals:
+    """What a release says of sums of columns, in `Totals` or beside counts: of each column the one with the least
+    noise. Sums without noise are taken as good to one record.
+    """
+    found: dict[str, NoisyTotal] = {}
+    for part, (bound, sums, variance) in enumerate(zip(maps, noisy, variances, strict=True)):
+        sd = max(sqrt(variance), float(GRID)) / SPAN
+        for name, place in bound.column_totals.items():
+            if name not in found or sd < found[name].sd:
+                found[name] = NoisyTotal(float(sums[place]) / SPAN, sd, part, place)
+    return found
+
+
+def pair_summaries(
+    pairs: PairMap, marginals: BoundMarginals, sums: Sums, variance: float, totals: NoisyTotals
+) -> list[ColumnSummary]:
+    """What noisy marginals say about the columns of pairs, whose cells may be finer."""
+    every = dict(zip(marginals.columns, column_summaries(marginals, sums, variance, totals), strict=True))
+    coarse = dict(zip(marginals.columns, marginals.cells, strict=True))
+    return [
+        replace(every[name], finer=_finer(coarse[name], own))
+        for name, own in zip(pairs.columns, pairs.cells, strict=True)
+    ]
+
+
+def _finer(coarse: Cells, cells: Cells) -> Finer | None:
+    if cells.cut == coarse.cut:
+        return None
+    return Finer(parents(coarse, cells), *_geometry_of_levels(cells))
+
+
+def parents(coarse: Cells, cells: Cells) -> NDArray[np.int64]:
+    """The cell of `coarse` that each of `cells` lies in, where bins of the latter divide those of the former evenly."""
+    own = cells.firsts[:-1] if cells.binned else cells.column.codes_of(np.arange(cells.column.levels))
+    return np.append(coarse.cells(own), coarse.missing)
+
+
+def column_summaries(
+    marginals: BoundMarginals, sums: Sums, variance: float, totals: NoisyTotals
+) -> list[ColumnSummary]:
+    """What noisy marginals and `totals` say about each column. Counts without noise are taken as good to one record."""
+    sd = max(sqrt(variance), float(GRID))
+    found = []
+    for place, cells in enumerate(marginals.cells):
+        counts = sums[marginals.table(place)] / GRID
+        centres, widths = _geometry(cells) if cells.ordered else (None, None)
+        positions = None
+        total = totals.get(marginals.columns[place])
+        centred, centred_sd = (None, 0.0) if total is None else (total.centred, total.sd)
+        if cells.binned:
+            positions = np.zeros(cells.count)
+            positions[1 : cells.bins + 1] = sums[marginals.positions(place)] / POSITION_GRID
+        found.append(
+            ColumnSummary(counts, sd / GRID, centres, widths, positions, sd / POSITION_GRID, centred, centred_sd)
+        )
+    return found
+
+
+def _geometry(cells: Cells) -> tuple[Floats, Floats]:
+    """Centres and widths of the cells with the bounds at 0 and 1; a single value has no width, missing is at ½."""
+    first, last = cells.firsts[:-1], cells.firsts[1:] - 1
+    if not cells.binned:
+        codes = cells.column.codes_of(np.arange(cells.column.levels)).astype(np.float64)
+        return np.append((codes - LOWEST) / SPAN, 0.5), np.zeros(cells.count)
+    centres = (first + last - 2 * LOWEST) / (2 * SPAN)
+    widths = np.where(last > first, (last - first + 1) / SPAN, 0.0)
+    return np.append(centres, 0.5), np.append(widths, 0.0)
+
+
+def _geometry_of_levels(cells: Cells) -> tuple[Floats, Floats]:
+    """The same by the levels in a cell instead of its codes: of integers some cells have one more than others."""
+    centres, widths = _geometry(cells)
+    if not cells.binned or cells.column.levels > SPAN:
+        return centres, widths
+    first = cells.first_levels
+    codes = cells.column.codes_of(np.arange(cells.column.levels)).astype(np.float64)
+    totals, counts = np.append(0.0, np.cumsum(codes - LOWEST)), np.diff(first)
+    middle = np.diff(totals[first]) / np.maximum(counts, 1) / SPAN
+    own = np.append(np.where(counts > 0, middle, centres[:-1]), 0.5)
+    return own, np.where(widths > 0, np.append(counts, 0) / (cells.column.levels - 1), 0.0)
