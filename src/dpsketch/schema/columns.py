@@ -21,16 +21,34 @@ LOWEST, HIGHEST, MISSING = -32767, 32767, -32768
 SPAN = HIGHEST - LOWEST  # 65534 steps, 65535 levels
 OTHER = "other"
 TRANSFORMS = ("log", "asinh")
+DAY = 86_400e6  # microseconds
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Column:
-    """One declared column. `levels` distinct values, all public."""
+    """One declared column. `levels` distinct values, all public.
+
+    What the values of each kind mean is stated here, once:
+    - `numeric`: they have an order and distances, and codes follow it;
+    - `arithmetic`: they have sums and products, which dates have not;
+    - `averaged`: they have a mean, as numbers, dates, or 0 and 1;
+    - `dates`: they are moments, in microseconds since 1970;
+    - `unit`: what models measure them in, in terms of `values_of`; days for dates.
+    """
 
     name: str
     kind: ClassVar[str] = ""
     numeric: ClassVar[bool] = False
+    arithmetic: ClassVar[bool] = False
+    averaged: ClassVar[bool] = False
+    dates: ClassVar[bool] = False
+    unit: ClassVar[float] = 1.0
+
+    @property
+    def scale(self) -> str | None:
+        """The transform on whose scale levels are equidistant, one of TRANSFORMS; None for the values themselves."""
+        return None
 
     @property
     def levels(self) -> int:
@@ -77,6 +95,12 @@ class Number(Column):
     missing: float | None = None
     kind: ClassVar[str] = "number"
     numeric: ClassVar[bool] = True
+    arithmetic: ClassVar[bool] = True
+    averaged: ClassVar[bool] = True
+
+    @property
+    def scale(self) -> str | None:
+        return self.transform
 
     @property
     def levels(self) -> int:
@@ -106,6 +130,8 @@ class Integer(Column):
     missing: int | None = None
     kind: ClassVar[str] = "integer"
     numeric: ClassVar[bool] = True
+    arithmetic: ClassVar[bool] = True
+    averaged: ClassVar[bool] = True
 
     @property
     def levels(self) -> int:
@@ -127,6 +153,9 @@ class Datetime(Column):
     upper: datetime = _EPOCH
     kind: ClassVar[str] = "datetime"
     numeric: ClassVar[bool] = True
+    averaged: ClassVar[bool] = True
+    dates: ClassVar[bool] = True
+    unit: ClassVar[float] = DAY
 
     @property
     def levels(self) -> int:
@@ -169,6 +198,7 @@ class Boolean(Column):
     """True or false."""
 
     kind: ClassVar[str] = "boolean"
+    averaged: ClassVar[bool] = True
     labels: ClassVar[tuple[str, str]] = ("false", "true")
 
     @property
