@@ -18,7 +18,7 @@ from dpsketch.learn.estimators.joint.joint_estimator import ProductEstimator
 from dpsketch.learn.estimators.joint.single import fit_column
 from dpsketch.learn.estimators.marginal import MarginalEstimator
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
-from dpsketch.learn.estimators.small_table import TableEstimator
+from dpsketch.learn.estimators.small_table import TableEstimator, small_tables
 from dpsketch.learn.estimators.sum_blocks import Block, blocks
 from dpsketch.learn.estimators.sum_regression import METHODS, MomentEstimator
 from dpsketch.learn.shared import Memo, made_once
@@ -94,7 +94,7 @@ class Sources:
         and marginals.
         """
         tables = [table for table in self.tables if wanted <= set(table.columns)]
-        found: list[Estimator] = [min(tables, key=lambda table: table.cells)] if tables else []
+        found: list[Estimator] = [min(tables, key=lambda table: table.table.size)] if tables else []
         if len(wanted) <= 1:  # the joint distribution knows what its column says, and takes long to fit
             return found + self._of_column(wanted)
         if self.products is not None and wanted <= set(self.products.columns):
@@ -149,9 +149,9 @@ class Sources:
     def tables(self) -> list[TableEstimator]:
         """One for each contingency table of a histogram part."""
         return [
-            TableEstimator(self._released.schema, self._noise, part, histogram, table)
-            for part, histogram in self._released.parts_with(BoundHistogram)
-            for table in range(len(histogram.tables))
+            TableEstimator(self._released.schema, self._noise, table)
+            for part, _ in self._released.parts_with(BoundHistogram)
+            for table in small_tables(part)
         ]
 
     @made_once
