@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpsketch.encoding.frames import read_codes
 from dpsketch.maps.tables.cells import POSITION_GRID, Cells
 from dpsketch.numerics.arrays import Codes, Floats
-from dpsketch.schema.columns import SPAN, Category, Datetime
+from dpsketch.schema.columns import SPAN, Category
 from dpsketch.schema.schema import Schema
 
 COLUMN_POINTS = 1 << 14
@@ -58,7 +58,7 @@ class Frame:
         if isinstance(column, Category):
             return np.array([*column.labels, None], object)[self.levels(name)]
         values = self.values(name).copy()
-        if isinstance(column, Datetime):
+        if column.dates:
             missing = np.isnan(values)
             moments = np.rint(np.where(missing, 0.0, values)).astype(np.int64).astype("datetime64[us]")
             moments[missing] = np.datetime64("NaT")

@@ -21,7 +21,7 @@ LOWEST, HIGHEST, MISSING = -32767, 32767, -32768
 SPAN = HIGHEST - LOWEST  # 65534 steps, 65535 levels
 OTHER = "other"
 TRANSFORMS = ("log", "asinh")
-DAY = 86_400e6  # microseconds
+SECOND, DAY = 1e6, 86_400e6  # microseconds
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -34,7 +34,8 @@ class Column:
     - `arithmetic`: they have sums and products, which dates have not;
     - `averaged`: they have a mean, as numbers, dates, or 0 and 1;
     - `dates`: they are moments, in microseconds since 1970;
-    - `unit`: what models measure them in, in terms of `values_of`; days for dates.
+    - `unit`: what models measure them in, in terms of `values_of`; days for dates;
+    - `bandwidth_unit`: what the bandwidths of kernels and hashes are in, likewise; seconds for dates.
     """
 
     name: str
@@ -44,11 +45,26 @@ class Column:
     averaged: ClassVar[bool] = False
     dates: ClassVar[bool] = False
     unit: ClassVar[float] = 1.0
+    bandwidth_unit: ClassVar[float] = 1.0
 
     @property
     def scale(self) -> str | None:
-        """The transform on whose scale levels are equidistant, one of TRANSFORMS; None for the values themselves."""
+        """The transform after which levels are equidistant, one of TRANSFORMS; None if they are so by themselves."""
         return None
+
+    def scaled(self, values: Floats) -> Floats:
+        """Values after that transform."""
+        return values if self.scale is None else np.log(values) if self.scale == "log" else np.arcsinh(values)
+
+    def unscaled(self, scaled: Floats) -> Floats:
+        """Inverse of `scaled`."""
+        return scaled if self.scale is None else np.exp(scaled) if self.scale == "log" else np.sinh(scaled)
+
+    def unscaled_slopes(self, scaled: Floats) -> Floats:
+        """Derivatives of `unscaled`."""
+        if self.scale is None:
+            return np.ones_like(scaled)
+        return np.exp(scaled) if self.scale == "log" else np.cosh(scaled)
 
     @property
     def levels(self) -> int:
@@ -156,6 +172,7 @@ class Datetime(Column):
     averaged: ClassVar[bool] = True
     dates: ClassVar[bool] = True
     unit: ClassVar[float] = DAY
+    bandwidth_unit: ClassVar[float] = SECOND
 
     @property
     def levels(self) -> int:

@@ -13,10 +13,9 @@ from dpsketch.learn.models.model import Labels
 from dpsketch.learn.points import Frame
 from dpsketch.learn.population.weighted_rows import Population, known_columns, spread
 from dpsketch.numerics.arrays import Floats
-from dpsketch.schema.columns import Boolean, Category, Column, Datetime, Integer, Number
+from dpsketch.schema.columns import Boolean, Category, Column, Integer
 from dpsketch.schema.schema import Schema
 
-_DAY = 86_400e6  # microseconds
 STANDS_OUT = 3.0  # standard errors of its share above zero at which a class is there
 
 
@@ -60,8 +59,7 @@ def design(schema: Schema, population: Population, target: str | None, columns: 
 
 def numbers_of(column: Column, frame: Frame) -> Floats:
     """A numeric target in the user's units, NaN where missing; dates as days."""
-    values = frame.values(column.name)
-    return values / _DAY if isinstance(column, Datetime) else values
+    return frame.values(column.name) / column.unit
 
 
 def r_squared(schema: Schema, target: str, predicted: Floats, y: Any) -> float:
@@ -149,7 +147,4 @@ def _feature_names(column: Column) -> list[str]:
 def _features(column: Column, frame: Frame) -> Floats:
     if isinstance(column, Category):
         return (frame.levels(column.name)[:, None] == np.arange(column.levels)).astype(np.float64)
-    values = numbers_of(column, frame)
-    if isinstance(column, Number) and column.transform is not None:
-        values = np.log(values) if column.transform == "log" else np.arcsinh(values)
-    return values[:, None]
+    return column.scaled(numbers_of(column, frame))[:, None]

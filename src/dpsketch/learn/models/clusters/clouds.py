@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from dpsketch.errors import QueryError
+from dpsketch.learn.models.clusters.places import frame_places
 from dpsketch.learn.models.clusters.table import CellTable
 from dpsketch.learn.population.weighted_rows import Population, usual_rows
 from dpsketch.numerics.arrays import Floats
-from dpsketch.schema.columns import LOWEST, SPAN
 from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ class PopulationCloud:
 
     def points(self, model: int) -> tuple[Floats, Floats]:
         found = self._population.points(model)
-        codes = [np.maximum(found.frame.codes(name), LOWEST) for name in self.columns]
-        return np.stack(codes, axis=1) / SPAN, found.weights
+        return frame_places(found.frame, self.columns), found.weights
 
 
 def population_cloud(view: View) -> PopulationCloud:
