@@ -79,8 +79,7 @@ def _place(column: Column, value: Any) -> float:
     """On the scale that the codes of the column divide evenly."""
     if isinstance(value, datetime):
         return value.timestamp()
-    transform = column.transform if isinstance(column, Number) else None
-    return math.log(value) if transform == "log" else math.asinh(value) if transform == "asinh" else float(value)
+    return float(column.scaled(np.array(value, np.float64)))
 
 
 def _noted(note: str | None) -> str:

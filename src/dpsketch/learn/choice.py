@@ -18,7 +18,7 @@ from dpsketch.learn.estimators.joint.joint_estimator import ProductEstimator
 from dpsketch.learn.estimators.joint.single import fit_column
 from dpsketch.learn.estimators.marginal import MarginalEstimator
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
-from dpsketch.learn.estimators.small_table import TableEstimator
+from dpsketch.learn.estimators.small_table import TableEstimator, small_tables
 from dpsketch.learn.estimators.sum_blocks import Block, blocks
 from dpsketch.learn.estimators.sum_regression import METHODS, MomentEstimator
 from dpsketch.learn.shared import Memo, made_once
@@ -37,11 +37,26 @@ SAMPLERS = ("auto", "cells", "heap", "rejection")
 
 @dataclass(frozen=True)
 class Chosen:
-    """An estimate, where it comes from, and every estimate that there was with its predicted error, this one first."""
+    """The estimator with the least predicted error for a statistic, its estimate, and the predicted errors of every
+    estimator that there was, this one first.
+    """
 
+    estimator: Estimator
     estimate: Estimate
-    how: str
     considered: tuple[tuple[str, float], ...]
+
+    @property
+    def how(self) -> str:
+        """Where the estimate comes from."""
+        return self.estimator.how
+
+
+def least_error(estimators: Sequence[Estimator], statistic: Callable[[Estimator], Estimate]) -> Chosen:
+    """The estimator whose predicted error of a statistic, its root mean squared standard error, is the least."""
+    estimates = [statistic(estimator) for estimator in estimators]
+    ranked = sorted((_error(estimate), index) for index, estimate in enumerate(estimates))
+    best = ranked[0][1]
+    return Chosen(estimators[best], estimates[best], tuple((estimators[index].how, error) for error, index in ranked))
 
 
 class Sources:
@@ -55,16 +70,6 @@ class Sources:
         self._released, self._noise, self._keep, self._method = released, noise, keep, method
         self._regression_on = Memo(self._moments)
         self._of_marginal = Memo(self._marginals)
-
-    def best(self, columns: Sequence[str], statistic: Callable[[Estimator], Estimate]) -> Chosen:
-        """The estimate of a statistic of some columns whose predicted error, its mean squared standard error, is the
-        least.
-        """
-        found = [(statistic(estimator), estimator.how) for estimator in self.of_columns(columns)]
-        ranked = sorted(((_error(estimate), place) for place, (estimate, _) in enumerate(found)))
-        considered = tuple((found[place][1], error) for error, place in ranked)
-        estimate, how = found[ranked[0][1]]
-        return Chosen(estimate, how, considered)
 
     def of_columns(self, columns: Sequence[str]) -> list[Estimator]:
         """Every estimator that knows these columns together; at least one."""
@@ -89,7 +94,7 @@ class Sources:
         and marginals.
         """
         tables = [table for table in self.tables if wanted <= set(table.columns)]
-        found: list[Estimator] = [min(tables, key=lambda table: table.cells)] if tables else []
+        found: list[Estimator] = [min(tables, key=lambda table: table.table.size)] if tables else []
         if len(wanted) <= 1:  # the joint distribution knows what its column says, and takes long to fit
             return found + self._of_column(wanted)
         if self.products is not None and wanted <= set(self.products.columns):
@@ -144,9 +149,9 @@ class Sources:
     def tables(self) -> list[TableEstimator]:
         """One for each contingency table of a histogram part."""
         return [
-            TableEstimator(self._released.schema, self._noise, part, histogram, table)
-            for part, histogram in self._released.parts_with(BoundHistogram)
-            for table in range(len(histogram.tables))
+            TableEstimator(self._released.schema, self._noise, table)
+            for part, _ in self._released.parts_with(BoundHistogram)
+            for table in small_tables(part)
         ]
 
     @made_once

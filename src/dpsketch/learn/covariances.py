@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from dpsketch.learn.answer import Answer, Estimate
-from dpsketch.learn.choice import Sources
+from dpsketch.learn.choice import Sources, least_error
 from dpsketch.learn.factors import Factor
 from dpsketch.learn.sql.selection import Estimator, Selection
 
@@ -28,7 +28,8 @@ def pairwise_covariances(
     for every in groups.values():
         for start in range(0, len(every), _PAIRS):
             pairs = every[start : start + _PAIRS]
-            chosen = sources.best([names[index] for index in pairs[0]], partial(_covariance, pairs, centred, present))
+            estimators = sources.of_columns([names[index] for index in pairs[0]])
+            chosen = least_error(estimators, partial(_covariance, pairs, centred, present))
             yield pairs, chosen.estimate, chosen.how
 
 

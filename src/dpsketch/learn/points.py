@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.frames import read_codes
 from dpsketch.maps.tables.cells import POSITION_GRID, Cells
-from dpsketch.maps.tables.histogram import Binning
 from dpsketch.numerics.arrays import Codes, Floats
-from dpsketch.schema.columns import MISSING, SPAN, Category, Column, Datetime
+from dpsketch.schema.columns import SPAN, Category
 from dpsketch.schema.schema import Schema
 
 COLUMN_POINTS = 1 << 14
@@ -59,7 +58,7 @@ class Frame:
         if isinstance(column, Category):
             return np.array([*column.labels, None], object)[self.levels(name)]
         values = self.values(name).copy()
-        if isinstance(column, Datetime):
+        if column.dates:
             missing = np.isnan(values)
             moments = np.rint(np.where(missing, 0.0, values)).astype(np.int64).astype("datetime64[us]")
             moments[missing] = np.datetime64("NaT")
@@ -70,31 +69,21 @@ class Frame:
         return self.schema.column(name).levels_of(self._codes[name])
 
 
-def bin_codes(binning: Binning, bins: NDArray[np.int64], position: Floats) -> Codes:
-    """Codes at a relative position (0 to 1) among the levels of each given bin."""
-    column: Column = binning.column
-    inside = np.minimum(bins, binning.count - 2)
-    first = binning.firsts[inside]
-    width = binning.firsts[inside + 1] - first
-    levels = first + np.minimum((position * width).astype(np.int64), width - 1)
-    return np.where(bins == binning.count - 1, np.int16(MISSING), column.codes_of(levels)).astype(np.int16)
-
-
-def cell_points(schema: Schema, binnings: Sequence[Binning], most: int = 1 << 21) -> tuple[Frame, int]:
+def cell_points(schema: Schema, columns: Sequence[Cells], most: int = 1 << 21) -> tuple[Frame, int]:
     """Equally many points spread evenly inside every cell of a table, cell after cell, and how many a cell.
 
-    A bin of one level needs one point; 60 divides evenly into the small numbers of levels of an integer's bins.
+    A cell of one level needs one point; 60 divides evenly into the small numbers of levels of an integer's cells.
     """
-    shape = [binning.count for binning in binnings]
-    cells = int(np.prod(shape))
-    single = all(binning.column.levels + 1 == binning.count for binning in binnings)
-    inside = 1 if single else max(1, min(60, most // cells))
-    grid = np.indices(shape).reshape(len(shape), cells)
+    shape = [cells.count for cells in columns]
+    count = int(np.prod(shape))
+    single = all(cells.column.levels + 1 == cells.count for cells in columns)
+    inside = 1 if single else max(1, min(60, most // count))
+    grid = np.indices(shape).reshape(len(shape), count)
     steps = (np.arange(inside) + 0.5) / inside
     codes = {}
-    for way, binning in enumerate(binnings):
+    for way, cells in enumerate(columns):
         shift = steps if way == 0 else (np.arange(inside) * _GOLDEN[(way - 1) % len(_GOLDEN)] + 0.5) % 1.0
-        codes[binning.column.name] = bin_codes(binning, np.repeat(grid[way], inside), np.tile(shift, cells))
+        codes[cells.column.name] = codes_in_cells(cells, np.repeat(grid[way], inside), np.tile(shift, count))
     return Frame(schema, codes), inside
 
 
@@ -165,5 +154,6 @@ def codes_in_cells(cells: Cells, places: NDArray[np.int64], steps: Floats) -> Co
     """Codes at relative places (0 to 1) among the levels of each given cell."""
     inside = np.minimum(places, cells.missing - 1)
     first = cells.first_levels[inside]
-    levels = first + ((cells.first_levels[inside + 1] - first) * steps).astype(np.int64)
+    width = cells.first_levels[inside + 1] - first
+    levels = first + np.minimum((width * steps).astype(np.int64), np.maximum(width - 1, 0))
     return cells.column.codes_of(np.where(places == cells.missing, -1, levels))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any, Protocol
@@ -14,15 +15,16 @@ from sqlglot import exp
 from dpsketch.displays import html_table, text_table
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer, Estimate, stacked
-from dpsketch.learn.choice import Chosen
-from dpsketch.learn.factors import Factor, product_at
+from dpsketch.learn.choice import least_error
+from dpsketch.learn.factors import Factor, columns_of, product_at
 from dpsketch.learn.points import Frame
-from dpsketch.learn.sql.aggregates import AGGREGATES, Formula, formula_of, is_aggregate
+from dpsketch.learn.sql.aggregates import AGGREGATES, COUNT, formula_of, is_aggregate
 from dpsketch.learn.sql.expressions import Mask, condition_factors, evaluate
+from dpsketch.learn.sql.formulas import Aggregate, Formula, straight, value_of
 from dpsketch.learn.sql.grouping import MOST_GROUPS, Key, key_of, text_of
 from dpsketch.learn.sql.names import with_schema_names
 from dpsketch.learn.sql.quantities import empty_record
-from dpsketch.learn.sql.selection import Selection, answer_in_units
+from dpsketch.learn.sql.selection import Estimator, Selection, answer_in_units
 from dpsketch.learn.sql.statement import parse_select, whole_number
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import OTHER, Column, Datetime, Number
@@ -74,13 +76,9 @@ class Asked(Protocol):
 
     def with_rows(self, how: str) -> str: ...
 
-    def best(
-        self,
-        factors: Sequence[Factor],
-        statistic: Callable[[Selection], Estimate],
-        groups: int = 1,
-        columns: Sequence[str] = (),
-    ) -> Chosen: ...
+    def estimators(self, columns: Sequence[str]) -> Sequence[Estimator]:
+        """Every estimator that knows these columns together; at least one."""
+        ...
 
 
 def run(view: Asked, text: str) -> Table:
@@ -184,36 +182,29 @@ class _Query:
         )
 
     def _find(self, node: exp.Expr, formula: Formula) -> _Found:
-        """All aggregates of a formula from one estimator: that with the least predicted error."""
+        """The estimates of a formula; computed once, however often the statement repeats it."""
         if node not in self._known:
-            if not formula.columns and not self._where and not self._keys:
-                rows = self._view.rows()
-                selection = Selection(_Everything(self._schema), rows, ())
-                self._known[node] = _Found(formula.of(selection), None, self._view.rows_how)
-            else:
-                chosen = self._best(formula)
-                how = self._view.with_rows(chosen.how) if formula.in_rows else chosen.how
-                self._known[node] = _Found(chosen.estimate, formula.dates, how)
+            self._known[node] = self._answer(formula)
         return self._known[node]
 
-    def _best(self, formula: Formula) -> Chosen:
+    def _answer(self, formula: Formula) -> _Found:
+        """All aggregates of a formula from one estimator: that with the least predicted error."""
+        if not formula.columns and not self._where and not self._keys:
+            everything = Selection(_Everything(self._schema), self._view.rows(), ())
+            return _Found(value_of(formula, everything), None, self._view.rows_how)
+        keys = [name for key in self._keys for name in key.of.columns]
+        names = tuple(dict.fromkeys((*columns_of(self._where), *keys, *formula.columns)))
+        compared = straight(formula)
+        chosen = least_error(self._view.estimators(names), partial(self._of_groups, compared))
+        estimate = chosen.estimate if compared is formula else self._of_groups(formula, chosen.estimator)
+        how = self._view.with_rows(chosen.how) if formula.in_rows else chosen.how
+        return _Found(estimate, formula.dates, how)
+
+    def _of_groups(self, formula: Formula, estimator: Estimator) -> Estimate:
         """All groups by one estimator, some at a time: their factors need not fit memory at once."""
-        starts = range(0, len(self._labels), _BLOCK)
-        blocks = [self._labels[start : start + _BLOCK] for start in starts]
-
-        def of_groups(statistic: Callable[[Selection], Estimate], everyone: Selection) -> Estimate:
-            return stacked([statistic(everyone.also(self._groups(block), len(block))) for block in blocks])
-
-        columns = [*(name for key in self._keys for name in key.of.columns), *formula.columns]
-        tried: list[tuple[Estimate, Selection]] = []
-
-        def straight(everyone: Selection) -> Estimate:
-            tried.append((of_groups(formula.straight, everyone), everyone))
-            return tried[-1][0]
-
-        chosen = self._view.best(self._where, straight, columns=columns)
-        [everyone] = [selection for estimate, selection in tried if estimate is chosen.estimate]
-        return replace(chosen, estimate=of_groups(formula.of, everyone)) if formula.straightened else chosen
+        everyone = Selection(estimator, self._view.rows(), self._where)
+        blocks = [self._labels[start : start + _BLOCK] for start in range(0, len(self._labels), _BLOCK)]
+        return stacked([value_of(formula, everyone.also(self._groups(block), len(block))) for block in blocks])
 
     def _groups(self, labels: list[tuple[Any, ...]]) -> list[Factor]:
         return [key.factor([entry[place] for entry in labels]) for place, key in enumerate(self._keys)]
@@ -280,7 +271,7 @@ class _Query:
         special = np.array([any(label is None or label == OTHER for label in entry) for entry in self._labels])
         if not self._keys or not special.any():
             return np.ones(len(self._labels), bool)
-        counts = self._best(Formula((), Selection.count)).estimate
+        counts = self._answer(Aggregate(COUNT)).estimate
         return ~special | (counts.value > 2 * counts.stderr + 0.5)
 
 

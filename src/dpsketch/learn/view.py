@@ -16,7 +16,7 @@ from dpsketch.encoding.frames import read_column
 from dpsketch.errors import QueryError
 from dpsketch.learn import queries as sql
 from dpsketch.learn.answer import Answer, Estimate, stacked
-from dpsketch.learn.choice import Chosen, Sources
+from dpsketch.learn.choice import Chosen, Sources, least_error
 from dpsketch.learn.contents import COLUMNS, SAMPLE_HINT, asks_for_contents, column_rows, good_for
 from dpsketch.learn.covariances import Block, mean_of, pairwise_covariances, shifted, symmetric, variance_of
 from dpsketch.learn.estimators.kernel_sums import KernelSums
@@ -24,10 +24,14 @@ from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, columns_of
 from dpsketch.learn.points import Frame
 from dpsketch.learn.shared import Memo
+from dpsketch.learn.sql.aggregates import KINDS
 from dpsketch.learn.sql.expressions import condition_factors, parse_condition
+from dpsketch.learn.sql.formulas import Aggregate, value_of
 from dpsketch.learn.sql.functions import function_factor
 from dpsketch.learn.sql.literals import find_column
+from dpsketch.learn.sql.quantities import column_quantity
 from dpsketch.learn.sql.selection import (
+    Estimator,
     Selection,
     answer_in_units,
     check_arithmetic,
@@ -37,7 +41,7 @@ from dpsketch.learn.sql.selection import (
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.recipe import declared_rows
-from dpsketch.schema.columns import Column, Datetime
+from dpsketch.schema.columns import Column
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
@@ -75,21 +79,17 @@ class View:
 
     def mean(self, column: str, where: str | None = None) -> Answer:
         """Average of a column's present values."""
-        found = find_column(self.schema, column)
-        return _answer(self._about(column, where, lambda chosen: chosen.mean(found)), found)
+        return _answer(self._aggregate("mean", column, where), find_column(self.schema, column))
 
     def sum(self, column: str, where: str | None = None) -> Answer:
-        found = find_column(self.schema, column)
-        return self._in_rows(_answer(self._about(column, where, lambda chosen: chosen.sum(found))))
+        return self._in_rows(_answer(self._aggregate("sum", column, where)))
 
     def var(self, column: str, where: str | None = None) -> Answer:
         """Population variance."""
-        found = find_column(self.schema, column)
-        return _answer(self._about(column, where, lambda chosen: chosen.var(found)))
+        return _answer(self._aggregate("var", column, where))
 
     def std(self, column: str, where: str | None = None) -> Answer:
-        found = find_column(self.schema, column)
-        return _answer(self._about(column, where, lambda chosen: chosen.var(found).root()))
+        return _answer(self._aggregate("std", column, where))
 
     def moment(self, column: str, order: int, where: str | None = None, central: bool = False) -> Answer:
         """Average of a column's present values to the power `order`, or of their distances from the mean."""
@@ -97,8 +97,8 @@ class View:
         return _answer(self._about(column, where, lambda chosen: chosen.moment(found, order, central)))
 
     def quantile(self, column: str, q: float, where: str | None = None) -> Answer:
-        found = find_column(self.schema, column)
-        return _answer(self._about(column, where, lambda chosen: chosen.quantile(found, q)), found)
+        chosen = self._aggregate("quantile", column, where, self.schema, q)
+        return _answer(chosen, find_column(self.schema, column))
 
     def cdf(self, column: str, at: Any, where: str | None = None) -> Answer:
         """Share of the present values at or below `at`: a number or date, or a list of them."""
@@ -235,9 +235,13 @@ class View:
         is expected to be nearest.
         """
         names = tuple(dict.fromkeys((*columns_of(factors), *columns)))
-        return self._sources.best(
-            names, lambda estimator: statistic(Selection(estimator, self.rows(), factors, groups))
+        return least_error(
+            self.estimators(names), lambda estimator: statistic(Selection(estimator, self.rows(), factors, groups))
         )
+
+    def estimators(self, columns: Sequence[str]) -> list[Estimator]:
+        """Every estimator that knows these columns together; at least one."""
+        return self._sources.of_columns(columns)
 
     def rows(self) -> Estimate:
         """Rows of the table, also if the release is of a sample."""
@@ -291,6 +295,11 @@ class View:
         factors = condition_factors(self.schema, None if where is None else parse_condition(where, self.schema))
         return self.best(factors, statistic, columns=() if column is None else (column,))
 
+    def _aggregate(self, kind: str, column: str, where: str | None, *parameters: Any) -> Chosen:
+        """An aggregate of one column, the same as in a statement."""
+        asked = Aggregate(KINDS[kind], (column_quantity(find_column(self.schema, column)),), parameters)
+        return self._about(column, where, partial(value_of, asked))
+
     def _in_rows(self, answer: Answer) -> Answer:
         return replace(answer, how=self.with_rows(answer.how))
 
@@ -298,7 +307,7 @@ class View:
         if isinstance(columns, str):
             raise QueryError("columns must be a list of names", f"write ['{columns}', …]")
         if columns is None:
-            found = [c for c in self.schema.scalars if c.numeric and not isinstance(c, Datetime)]
+            found = [column for column in self.schema.scalars if column.arithmetic]
         else:
             found = [find_column(self.schema, name) for name in columns]
         for column in found:
@@ -336,10 +345,7 @@ class View:
         return self._noise.rows()
 
     def _variances(self, columns: list[Column]) -> Estimate:
-        return stacked([self._variance(column) for column in columns])
-
-    def _variance(self, column: Column) -> Estimate:
-        return self._about(column.name, None, lambda chosen: chosen.var(column)).estimate
+        return stacked([self._aggregate("var", column.name, None).estimate for column in columns])
 
     def _covariances(self, columns: list[Column]) -> Iterator[Block]:
         """Covariances of all pairs, in blocks of the same estimators: their influences need not fit memory at once."""
@@ -360,7 +366,7 @@ def open_view(path: str | Path, method: str = "auto") -> View:
 
 def _edge_text(column: Column, edge: float) -> str:
     """The edge of a bin, as a person writes it."""
-    if isinstance(column, Datetime):
+    if column.dates:
         return str(np.datetime64(round(edge), "us").astype("datetime64[m]")).replace("T", " ")
     return f"{edge:g}"
 

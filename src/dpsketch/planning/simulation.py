@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from dpsketch.encoding.arrow import encode
 from dpsketch.learn import queries as sql
 from dpsketch.learn.answer import Estimate
-from dpsketch.learn.choice import Chosen
 from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame
-from dpsketch.learn.sql.selection import Selection
+from dpsketch.learn.sql.selection import Estimator
 from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.recipe import Only
 from dpsketch.schema.columns import OTHER, Boolean, Category, Column, Datetime, IdSet
@@ -78,14 +77,8 @@ class MadeUp:
     def with_rows(self, how: str) -> str:
         return how
 
-    def best(
-        self,
-        factors: Sequence[Factor],
-        statistic: Callable[[Selection], Estimate],
-        groups: int = 1,
-        columns: Sequence[str] = (),
-    ) -> Chosen:
-        return Chosen(statistic(Selection(self, self.rows(), factors, groups)), self.how, ())
+    def estimators(self, columns: Sequence[str]) -> list[Estimator]:
+        return [self]
 
 
 def _exact(values: Floats) -> Estimate:

@@ -21,16 +21,50 @@ LOWEST, HIGHEST, MISSING = -32767, 32767, -32768
 SPAN = HIGHEST - LOWEST  # 65534 steps, 65535 levels
 OTHER = "other"
 TRANSFORMS = ("log", "asinh")
+SECOND, DAY = 1e6, 86_400e6  # microseconds
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Column:
-    """One declared column. `levels` distinct values, all public."""
+    """One declared column. `levels` distinct values, all public.
+
+    What the values of each kind mean is stated here, once:
+    - `numeric`: they have an order and distances, and codes follow it;
+    - `arithmetic`: they have sums and products, which dates have not;
+    - `averaged`: they have a mean, as numbers, dates, or 0 and 1;
+    - `dates`: they are moments, in microseconds since 1970;
+    - `unit`: what models measure them in, in terms of `values_of`; days for dates;
+    - `bandwidth_unit`: what the bandwidths of kernels and hashes are in, likewise; seconds for dates.
+    """
 
     name: str
     kind: ClassVar[str] = ""
     numeric: ClassVar[bool] = False
+    arithmetic: ClassVar[bool] = False
+    averaged: ClassVar[bool] = False
+    dates: ClassVar[bool] = False
+    unit: ClassVar[float] = 1.0
+    bandwidth_unit: ClassVar[float] = 1.0
+
+    @property
+    def scale(self) -> str | None:
+        """The transform after which levels are equidistant, one of TRANSFORMS; None if they are so by themselves."""
+        return None
+
+    def scaled(self, values: Floats) -> Floats:
+        """Values after that transform."""
+        return values if self.scale is None else np.log(values) if self.scale == "log" else np.arcsinh(values)
+
+    def unscaled(self, scaled: Floats) -> Floats:
+        """Inverse of `scaled`."""
+        return scaled if self.scale is None else np.exp(scaled) if self.scale == "log" else np.sinh(scaled)
+
+    def unscaled_slopes(self, scaled: Floats) -> Floats:
+        """Derivatives of `unscaled`."""
+        if self.scale is None:
+            return np.ones_like(scaled)
+        return np.exp(scaled) if self.scale == "log" else np.cosh(scaled)
 
     @property
     def levels(self) -> int:
@@ -77,6 +111,12 @@ class Number(Column):
     missing: float | None = None
     kind: ClassVar[str] = "number"
     numeric: ClassVar[bool] = True
+    arithmetic: ClassVar[bool] = True
+    averaged: ClassVar[bool] = True
+
+    @property
+    def scale(self) -> str | None:
+        return self.transform
 
     @property
     def levels(self) -> int:
@@ -106,6 +146,8 @@ class Integer(Column):
     missing: int | None = None
     kind: ClassVar[str] = "integer"
     numeric: ClassVar[bool] = True
+    arithmetic: ClassVar[bool] = True
+    averaged: ClassVar[bool] = True
 
     @property
     def levels(self) -> int:
@@ -127,6 +169,10 @@ class Datetime(Column):
     upper: datetime = _EPOCH
     kind: ClassVar[str] = "datetime"
     numeric: ClassVar[bool] = True
+    averaged: ClassVar[bool] = True
+    dates: ClassVar[bool] = True
+    unit: ClassVar[float] = DAY
+    bandwidth_unit: ClassVar[float] = SECOND
 
     @property
     def levels(self) -> int:
@@ -169,6 +215,7 @@ class Boolean(Column):
     """True or false."""
 
     kind: ClassVar[str] = "boolean"
+    averaged: ClassVar[bool] = True
     labels: ClassVar[tuple[str, str]] = ("false", "true")
 
     @property

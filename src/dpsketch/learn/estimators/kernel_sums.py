@@ -173,7 +173,7 @@ class _Numbers:
         self._transformed = {
             place: column
             for place, column in enumerate(columns)
-            if isinstance(column, Number) and column.transform is not None
+            if isinstance(column, Number) and column.scale is not None
         }
         replaced = [getattr(column, "missing", None) for column in columns]
         self._missing = np.array([np.nan if number is None else float(number) for number in replaced])

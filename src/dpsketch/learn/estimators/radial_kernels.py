@@ -14,7 +14,7 @@ from dpsketch.errors import QueryError
 from dpsketch.maps.hashed.hash_parameters import bandwidth_spans
 from dpsketch.maps.hashed.hashes import Euclidean
 from dpsketch.numerics.arrays import Floats
-from dpsketch.schema.columns import HIGHEST, LOWEST, Datetime, Number
+from dpsketch.schema.columns import HIGHEST, LOWEST
 from dpsketch.schema.schema import Schema
 
 GAUSSIAN = "gaussian"
@@ -88,9 +88,9 @@ def named(schema: Schema, columns: Sequence[str], name: str, bandwidth: Bandwidt
 def units_wide(schema: Schema, name: str) -> float:
     """Width of a column's bounds in its units; dates in seconds."""
     column = schema.column(name)
-    if isinstance(column, Number) and column.transform is not None:
+    if column.scale is not None:
         raise QueryError(
-            f"column '{name}' is on a {column.transform} scale, where a bandwidth in its units means nothing",
+            f"column '{name}' is on a {column.scale} scale, where a bandwidth in its units means nothing",
             "give the bandwidth as a number, in widths of the bounds",
         )
     return _width(schema, name)
@@ -99,10 +99,8 @@ def units_wide(schema: Schema, name: str) -> float:
 def _width(schema: Schema, name: str) -> float:
     """As `units_wide`, but of a transformed column on its transformed scale."""
     column = schema.column(name)
-    low, high = (float(number) for number in column.values_of(np.array([LOWEST, HIGHEST])))
-    if isinstance(column, Number) and column.transform is not None:
-        low, high = (float(np.log(n) if column.transform == "log" else np.arcsinh(n)) for n in (low, high))
-    return (high - low) / (1e6 if isinstance(column, Datetime) else 1.0)
+    low, high = column.scaled(column.values_of(np.array([LOWEST, HIGHEST])))
+    return float(high - low) / column.bandwidth_unit
 
 
 def _checked(bandwidth: object) -> float:

@@ -1,9 +1,11 @@
-"""Answers from one noisy table: expectations of functions of its columns."""
+"""Noisy tables of few columns as a release holds them, and answers from one of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
@@ -11,11 +13,66 @@ from dpsketch.learn.answer import Estimate
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame, cell_points
-from dpsketch.maps.tables.histogram import Binning, BoundHistogram
+from dpsketch.maps.tables.cells import Cells
+from dpsketch.maps.tables.histogram import BoundHistogram
+from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.nonnegative import project_to_simplex
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedPart
+
+
+@dataclass(frozen=True)
+class SmallTable:
+    """Noisy counts of every cell of some columns, as a part of a release holds them: `part.sums` from `first` on, in
+    units of 1/`grid` record. The last cell of each column is that of missing values.
+    """
+
+    part: ReleasedPart
+    columns: tuple[str, ...]
+    cells: tuple[Cells, ...]
+    first: int
+    grid: int = 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(cells.count for cells in self.cells)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def counts(self) -> Floats:
+        """One axis a column."""
+        sums = self.part.sums[self.first : self.first + self.size]
+        return np.asarray(sums / self.grid, np.float64).reshape(self.shape)
+
+    @property
+    def variance(self) -> float:
+        """Of the noise of each count."""
+        return self.part.noise_variance / self.grid**2
+
+    @property
+    def numeric(self) -> bool:
+        """Whether every column has an order, so that cells have neighbours."""
+        return all(cells.column.numeric for cells in self.cells)
+
+
+def small_tables(part: ReleasedPart) -> list[SmallTable]:
+    """The tables of a part, in their order: of a histogram, or the cells of each column of marginals."""
+    bound = part.map
+    if isinstance(bound, BoundHistogram):
+        return [
+            SmallTable(part, names, tuple(bound.column_cells[name] for name in names), int(first))
+            for names, first in zip(bound.tables, bound.offsets[:-1], strict=True)
+        ]
+    if isinstance(bound, BoundMarginals):
+        return [
+            SmallTable(part, (name,), (cells,), bound.table(index).start, bound.grid)
+            for index, (name, cells) in enumerate(zip(bound.columns, bound.cells, strict=True))
+        ]
+    return []
 
 
 class Shares:
@@ -51,23 +108,18 @@ class Shares:
 class TableEstimator:
     """E[f(X)] = Σ_cells share · mean of f inside the cell, for functions of the table's columns."""
 
-    def __init__(
-        self, schema: Schema, noise: ReleaseNoise, part: ReleasedPart, histogram: BoundHistogram, table: int
-    ) -> None:
-        self.columns = histogram.tables[table]
-        self.binnings: list[Binning] = [histogram.binnings[name] for name in self.columns]
-        self.cells = int(np.prod(histogram.shape(table)))
-        self._schema = schema
-        self.marginal = Shares(noise, part, int(histogram.offsets[table]), self.cells)
+    def __init__(self, schema: Schema, noise: ReleaseNoise, table: SmallTable) -> None:
+        self._schema, self.table, self.columns = schema, table, table.columns
+        self.marginal = Shares(noise, table.part, table.first, table.size)
         names = " × ".join(self.columns)
         self.how = f"{'marginal' if len(self.columns) == 1 else 'table'} of {names}"
 
     @cached_property
     def _points(self) -> tuple[Frame, int]:
-        return cell_points(self._schema, self.binnings)
+        return cell_points(self._schema, self.table.cells)
 
     def expect(self, *products: Sequence[Factor]) -> Estimate:
         frame, inside = self._points
         values = np.concatenate([product_at(factors, frame) for factors in products])
-        means = values.reshape(len(values), self.cells, inside).mean(axis=2)
+        means = values.reshape(len(values), self.table.size, inside).mean(axis=2)
         return Estimate(means @ self.marginal.shares, self.marginal.influence(means))

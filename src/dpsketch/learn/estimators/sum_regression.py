@@ -28,9 +28,9 @@ from dpsketch.learn.estimators.small_table import TableEstimator
 from dpsketch.learn.estimators.sum_blocks import Block
 from dpsketch.learn.estimators.weights import WeightedPoints, positive_weights
 from dpsketch.learn.factors import Factor, product_at
-from dpsketch.learn.points import Frame, bin_codes
+from dpsketch.learn.points import Frame, codes_in_cells
 from dpsketch.learn.shared import Memo, made_once
-from dpsketch.maps.tables.histogram import Binning
+from dpsketch.maps.tables.cells import Cells, HistogramCells
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.nonnegative import project_to_simplex
 from dpsketch.numerics.threads import one_thread
@@ -53,7 +53,7 @@ MIX: Annotated[float, UNRECORDED] = 0.1  # weight of uniform points among them
 PRIOR: Annotated[float, Tuned("real tables", by=BY_HAND)] = 0.5
 ERRORS: Annotated[int, UNRECORDED] = 256  # coordinates of the approximation's error
 
-Distribution = tuple[Binning, Floats]  # bins of a column and their shares among the points
+Distribution = tuple[Cells, Floats]  # cells of a column and their shares among the points
 
 
 class MomentEstimator:
@@ -115,28 +115,28 @@ class MomentEstimator:
         """The noisy marginal, else uniform on the bounds, with some points on them and some without a value."""
         if name in self._marginals:
             table = self._marginals[name]
-            return table.binnings[0], (1 - UNIFORM) * table.marginal.positive + UNIFORM / table.cells
-        binning = Binning(self._schema.column(name), BINS)
-        shares = np.append(np.diff(binning.firsts) / binning.firsts[-1], 0.0)
+            return table.table.cells[0], (1 - UNIFORM) * table.marginal.positive + UNIFORM / table.table.size
+        cells = HistogramCells(self._schema.column(name), BINS)
+        shares = np.append(np.diff(cells.first_levels) / cells.first_levels[-1], 0.0)
         if self._paper:
-            return binning, shares
-        if binning.column.numeric and binning.column.levels > BINS + 2:
+            return cells, shares
+        if cells.binned:
             shares[[0, -2]] = BOUND_SHARE
         shares[-1] = MISSING_SHARE * shares.sum()
-        return binning, shares / shares.sum()
+        return cells, shares / shares.sum()
 
     def _again(self, name: str, fit: _Fit) -> Distribution:
         """Of a column without marginal, the estimated shares of some bins together, cut off at zero."""
-        binning, last = fit.points.distributions[name]
+        cells, last = fit.points.distributions[name]
         if name in self._marginals:
-            return binning, last
-        together = np.arange(binning.count) * min(binning.count, COARSE) // binning.count
+            return cells, last
+        together = np.arange(cells.count) * min(cells.count, COARSE) // cells.count
         bins = together[fit.points.bins[name]]
         indicators = (bins[None, :] == np.arange(together[-1] + 1)[:, None]).astype(np.float64)
         value = self._expect(fit, indicators)[0]
         now = np.bincount(together, last)
         shares = last * (project_to_simplex(value) / now)[together]
-        return binning, (1 - MIX) * shares + MIX * self._start(name)[1]
+        return cells, (1 - MIX) * shares + MIX * self._start(name)[1]
 
     def _drawn(self, distributions: dict[str, Distribution], count: int) -> _Points:
         """Points of the product of distributions, and the features there."""
@@ -146,13 +146,13 @@ class MomentEstimator:
         uniforms = qmc.Sobol(len(self.columns), seed=0).random(count)
         codes, every, groups, indicators = {}, {}, {}, []
         for name, uniform in zip(self.columns, uniforms.T, strict=True):
-            binning, shares = distributions[name]
+            cells, shares = distributions[name]
             upper = np.cumsum(shares)
-            bins = np.minimum(np.searchsorted(upper, uniform * upper[-1], side="right"), binning.count - 1)
+            bins = np.minimum(np.searchsorted(upper, uniform * upper[-1], side="right"), cells.count - 1)
             position = (uniform * upper[-1] - upper[bins] + shares[bins]) / np.maximum(shares[bins], 1e-300)
-            codes[name], every[name] = bin_codes(binning, bins, np.clip(position, 0, 1)), bins
+            codes[name], every[name] = codes_in_cells(cells, bins, np.clip(position, 0, 1)), bins
             if name in self._marginals:
-                groups[name] = _groups(np.bincount(bins, minlength=binning.count))
+                groups[name] = _groups(np.bincount(bins, minlength=cells.count))
                 ones = (np.ones(count), (np.arange(count), groups[name][bins]))
                 indicators.append(scipy.sparse.csr_array(ones, shape=(count, groups[name].max() + 1)))
         everywhere = np.zeros((len(self._schema.scalars), count), np.int16)

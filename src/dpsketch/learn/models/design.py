@@ -14,10 +14,9 @@ from dpsketch.learn.points import Frame
 from dpsketch.learn.population.weighted_rows import Population, known_columns, spread
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import UNRECORDED
-from dpsketch.schema.columns import Boolean, Category, Column, Datetime, Integer, Number
+from dpsketch.schema.columns import Boolean, Category, Column, Integer
 from dpsketch.schema.schema import Schema
 
-_DAY = 86_400e6  # microseconds
 # Standard errors above zero at which the share of a class is significant.
 STANDS_OUT: Annotated[float, UNRECORDED] = 3.0
 
@@ -62,8 +61,7 @@ def design(schema: Schema, population: Population, target: str | None, columns: 
 
 def numbers_of(column: Column, frame: Frame) -> Floats:
     """A numeric target in the user's units, NaN where missing; dates as days."""
-    values = frame.values(column.name)
-    return values / _DAY if isinstance(column, Datetime) else values
+    return frame.values(column.name) / column.unit
 
 
 def r_squared(schema: Schema, target: str, predicted: Floats, y: Any) -> float:
@@ -151,7 +149,4 @@ def _feature_names(column: Column) -> list[str]:
 def _features(column: Column, frame: Frame) -> Floats:
     if isinstance(column, Category):
         return (frame.levels(column.name)[:, None] == np.arange(column.levels)).astype(np.float64)
-    values = numbers_of(column, frame)
-    if isinstance(column, Number) and column.transform is not None:
-        values = np.log(values) if column.transform == "log" else np.arcsinh(values)
-    return values[:, None]
+    return column.scaled(numbers_of(column, frame))[:, None]

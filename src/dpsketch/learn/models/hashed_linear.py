@@ -19,7 +19,7 @@ from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.maps.hashed.ramps import with_one
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import UNRECORDED
-from dpsketch.schema.columns import Boolean, Category, Column, Number
+from dpsketch.schema.columns import Boolean, Category, Column
 from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -96,8 +96,7 @@ class HashedLinear(Model):
         scores = self.decision_function(X)
         if self.loss == "hinge":
             return self.classes_[(scores > 0).astype(np.int64)]
-        transform = self._column.transform if isinstance(self._column, Number) else None
-        return scores if transform is None else np.exp(scores) if transform == "log" else np.sinh(scores)
+        return self._column.unscaled(scores)
 
     def score(self, X: Any, y: Any) -> float:
         """R² of the predictions on known values, or the share of known classes that are predicted."""

@@ -19,7 +19,7 @@ from dpsketch.maps.moments.quadratic import BoundQuadratic
 from dpsketch.maps.moments.second_moments import BoundSecondMoments
 from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.mechanisms import triangle_dimension
-from dpsketch.schema.columns import HIGHEST, MISSING, Category, Column, Datetime, IdSet
+from dpsketch.schema.columns import HIGHEST, MISSING, Category, Column, IdSet
 from dpsketch.sketch.released import ReleasedPart
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _checked(view: View, columns: Sequence[str]) -> tuple[str, ...]:
 
 def _numbers(view: View, among: Sequence[str] | None) -> tuple[str, ...]:
     """Numbers and integers of the release."""
-    found = [column for column in view.schema.scalars if column.numeric and not isinstance(column, Datetime)]
+    found = [column for column in view.schema.scalars if column.arithmetic]
     names = tuple(column.name for column in found if among is None or column.name in among)
     if not names:
         raise QueryError("there is no column with numbers to find components of", "name booleans or dates in columns")

@@ -28,7 +28,7 @@ from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats
 from dpsketch.learn.sql.literals import find_column
 from dpsketch.learn.sql.selection import check_arithmetic
 from dpsketch.numerics.arrays import Floats
-from dpsketch.schema.columns import Column, Number
+from dpsketch.schema.columns import Column
 from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -168,17 +168,10 @@ class LinearRegression(_Regression):
         self.how_ = facts["how"]
         return ()
 
-    @property
-    def _transform(self) -> str | None:
-        """Of the target, where the scores are of its logarithm or asinh."""
-        return self._column.transform if self.how_ == _MOMENTS and isinstance(self._column, Number) else None
-
     def predict(self, X: Any) -> Floats:
         """Expected values for the rows of a mapping or table of columns in the user's units."""
         scores = self._scores(X)
-        if self._transform is None:
-            return scores
-        return np.exp(scores) if self._transform == "log" else np.sinh(scores)
+        return self._column.unscaled(scores) if self.how_ == _MOMENTS else scores
 
     def score(self, X: Any, y: Any) -> float:
         """R² of the predictions on known values."""

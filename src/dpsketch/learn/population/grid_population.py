@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import sqrt
-from typing import Annotated
 
 import numpy as np
 
@@ -18,20 +17,16 @@ from dpsketch.learn.population.grids.grid_cells import GridCells, Ranks
 from dpsketch.learn.population.grids.heap import HEAVIEST, heaviest
 from dpsketch.learn.population.grids.heavy_cells import MOST_CELLS, LevelCells, search
 from dpsketch.learn.population.grids.level_counters import GridTable, check_recovery, grid_tables, levels_of
+from dpsketch.learn.population.weighted_rows import block_sizes, usual_rows
 from dpsketch.learn.shared import Memo
 from dpsketch.maps.tables.grid import BoundGrid
 from dpsketch.numerics.arrays import Codes, Floats
-from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.columns import MISSING
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
-ROWS = 1 << 16
-REFIT_ROWS = 1 << 14
-REFITS: Annotated[int, UNRECORDED] = 8
 REDRAWN_ROWS = 1 << 18  # of a refit's table; each stands for as many as it must
 METHODS = ("cells", "heap")
-_BLOCK_CELLS = 1 << 21
 
 
 class CellModel:
@@ -69,9 +64,8 @@ class CellRows:
         self._schema, self._model, self.columns = schema, model, model.cells.names
 
     def draw(self, rows: int, seed: int) -> Iterator[Frame]:
-        most = max(_BLOCK_CELLS // len(self.columns), 1)
-        for block, start in enumerate(range(0, rows, most)):
-            yield self.frame(min(most, rows - start), np.random.default_rng([seed, block]))
+        for block, count in enumerate(block_sizes(rows, len(self.columns))):
+            yield self.frame(count, np.random.default_rng([seed, block]))
 
     def frame(self, rows: int, generator: np.random.Generator) -> Frame:
         return Frame(self._schema, dict(zip(self.columns, self._model.draw(rows, generator), strict=True)))
@@ -85,7 +79,7 @@ class GridPopulation:
     `smooth` is for densities of single cells: see `search`.
     """
 
-    refits = REFITS
+    refits = 8
 
     def __init__(
         self,
@@ -127,7 +121,7 @@ class GridPopulation:
         return CellModel(self.cells, self._fitted(tables))
 
     def points(self, model: int, rows: int | None = None) -> WeightedPoints:
-        return self._points((model, rows or (REFIT_ROWS if model else ROWS)))
+        return self._points((model, rows or usual_rows(model)))
 
     def _drawn(self, key: tuple[int, int]) -> WeightedPoints:
         model, count = key

@@ -50,8 +50,20 @@ class Population(Rows, Protocol):
     def noise(self) -> float: ...
 
     def points(self, model: int, rows: int | None = None) -> WeightedPoints:
-        """Of the fit (model 0) or a refit (1 .. refits), about `rows` of them; always the same."""
+        """Of the fit (model 0) or a refit (1 .. refits), about `rows` of them or `usual_rows`; always the same."""
         ...
+
+
+def usual_rows(model: int) -> int:
+    """How many rows the fit (model 0) or a refit is drawn as, unless asked otherwise."""
+    return REFIT_ROWS if model else ROWS
+
+
+def block_sizes(rows: int, columns: int) -> Iterator[int]:
+    """Sizes of the blocks that rows are drawn in, so that they need not fit memory at once."""
+    most = max(_BLOCK_CELLS // columns, 1)
+    for start in range(0, rows, most):
+        yield min(most, rows - start)
 
 
 class ProductPopulation:
@@ -68,7 +80,7 @@ class ProductPopulation:
         return len(self._fitted.models) - 1
 
     def points(self, model: int, rows: int | None = None) -> WeightedPoints:
-        return self._points((model, rows or (REFIT_ROWS if model else ROWS)))
+        return self._points((model, rows or usual_rows(model)))
 
     def _drawn(self, key: tuple[int, int]) -> WeightedPoints:
         model, count = key
@@ -80,9 +92,7 @@ class ProductPopulation:
         return self._draw(0, rows, seed)
 
     def _draw(self, model: int, rows: int, seed: int) -> Iterator[Frame]:
-        most = max(_BLOCK_CELLS // len(self.columns), 1)
-        for block, start in enumerate(range(0, rows, most)):
-            count = min(most, rows - start)
+        for block, count in enumerate(block_sizes(rows, len(self.columns))):
             yield self._block(model, count, int(np.random.SeedSequence([seed, block]).generate_state(1)[0]))
 
     def _products(self, model: int) -> Products:
@@ -115,11 +125,8 @@ class PointPopulation:
 
     def draw(self, rows: int, seed: int) -> Iterator[Frame]:
         found = self._estimator.weighted(0)
-        most = max(_BLOCK_CELLS // len(self.columns), 1)
-        for block, start in enumerate(range(0, rows, most)):
-            chosen = found.sample(
-                min(most, rows - start), int(np.random.SeedSequence([seed, block]).generate_state(1)[0])
-            )
+        for block, count in enumerate(block_sizes(rows, len(self.columns))):
+            chosen = found.sample(count, int(np.random.SeedSequence([seed, block]).generate_state(1)[0]))
             yield Frame(self._schema, {name: found.frame.codes(name)[chosen] for name in self.columns})
 
 

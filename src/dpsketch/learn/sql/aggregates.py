@@ -1,9 +1,10 @@
-"""Aggregates and arithmetic between them: formulas whose standard errors follow by the chain rule."""
+"""The aggregates of SQL and arithmetic between them, read from a statement as formulas."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +13,13 @@ from sqlglot import exp
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.sql import arithmetic
-from dpsketch.learn.sql.expressions import column_names, condition_factors, not_a_number
+from dpsketch.learn.sql.expressions import condition_factors, not_a_number
+from dpsketch.learn.sql.formulas import Aggregate, Constant, Formula, Kind, applied
 from dpsketch.learn.sql.literals import decimals, literal_number
-from dpsketch.learn.sql.quantities import Quantity, quantity_of
-from dpsketch.learn.sql.selection import Selection, check_arithmetic, check_numeric
+from dpsketch.learn.sql.quantities import quantity_of
+from dpsketch.learn.sql.selection import Selection, check_arithmetic
 from dpsketch.numerics.arrays import Floats
-from dpsketch.schema.columns import Column, Datetime
+from dpsketch.schema.columns import Column
 from dpsketch.schema.schema import Schema
 
 AGGREGATES = (
@@ -25,25 +27,6 @@ AGGREGATES = (
     "regr_intercept(y, x)"
 )
 _FUNCTIONS = "+, -, *, /, abs, sqrt, exp, ln, log, power, round, floor, ceil, least, greatest, coalesce, nullif, cast"
-
-
-@dataclass(frozen=True)
-class Formula:
-    """A statistic of groups of records, made of the aggregates of some columns.
-
-    `straight` is the same without functions of one number, such as exp. Estimators are compared by its error: that of
-    exp(sum(x)) is the less the smaller sum(x) comes out, which says nothing about how far off it is.
-    """
-
-    columns: tuple[str, ...]
-    of: Callable[[Selection], Estimate]
-    in_rows: bool = False
-    dates: Column | None = None  # whose dates the values are
-    straightened: Callable[[Selection], Estimate] | None = None  # if it is not `of`
-
-    @property
-    def straight(self) -> Callable[[Selection], Estimate]:
-        return self.straightened or self.of
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -60,8 +43,7 @@ def formula_of(schema: Schema, node: exp.Expr) -> Formula:
         case exp.Paren():
             return formula_of(schema, node.this)
         case exp.Literal():
-            value = literal_number(node)
-            return Formula((), lambda selection: selection.constant(value))
+            return Constant(literal_number(node))
         case exp.Cast() if node.args["to"].this in arithmetic.REAL:
             return formula_of(schema, node.this)
         case exp.Pow():
@@ -96,24 +78,7 @@ def formula_of(schema: Schema, node: exp.Expr) -> Formula:
 
 
 def _applied(schema: Schema, nodes: Sequence[exp.Expr], function: Callable[..., Estimate]) -> Formula:
-    """A function of formulas, all from one estimator."""
-    parts = [formula_of(schema, node) for node in nodes]
-    for part in parts:
-        if part.dates is not None:
-            raise QueryError(
-                f"dates of column '{part.dates.name}' cannot be used in arithmetic", "ask for each in its own column"
-            )
-    straight: Callable[[Selection], Estimate] | None = None
-    if len(parts) == 1:
-        straight = parts[0].straight
-    elif any(part.straightened for part in parts):
-        straight = lambda selection: function(*[part.straight(selection) for part in parts])  # noqa: E731
-    return Formula(
-        tuple(dict.fromkeys(name for part in parts for name in part.columns)),
-        lambda selection: function(*[part.of(selection) for part in parts]),
-        any(part.in_rows for part in parts),
-        straightened=straight,
-    )
+    return applied(function, *[formula_of(schema, node) for node in nodes])
 
 
 def _smooth(one: Estimate, kind: type[exp.Expr], slope: Callable[[Floats], Floats]) -> Estimate:
@@ -175,102 +140,74 @@ _MANY: dict[type[exp.Expr], Callable[..., Estimate]] = {
 }
 
 
-_KINDS: dict[str, tuple[type[exp.Expr], ...]] = {
-    "mean": (exp.Avg,),
-    "sum": (exp.Sum,),
-    "var": (exp.Variance, exp.VariancePop),
-    "std": (exp.Stddev, exp.StddevPop, exp.StddevSamp),
-    "quantile": (exp.Quantile, exp.ApproxQuantile, exp.Median, exp.PercentileCont, exp.PercentileDisc),
-    "covariance": (exp.CovarPop, exp.CovarSamp),
-    "correlation": (exp.Corr,),
-    "slope": (exp.RegrSlope,),
-    "intercept": (exp.RegrIntercept,),
+def _arithmetic(what: str) -> Callable[[Column], None]:
+    return partial(check_arithmetic, what=what)
+
+
+def _any_column(column: Column) -> None:
+    """Records with a value can be counted in every column."""
+
+
+COUNT = Kind(Selection.count, arguments=0, in_rows=True)
+PRESENT = Kind(Selection.present, in_rows=True, check=_any_column)
+KINDS: dict[str, Kind] = {
+    "mean": Kind(Selection.mean, (exp.Avg,), dated=True),
+    "sum": Kind(Selection.sum, (exp.Sum,), in_rows=True, check=_arithmetic("sum")),
+    "var": Kind(Selection.var, (exp.Variance, exp.VariancePop), check=_arithmetic("variance")),
+    "std": Kind(Selection.std, (exp.Stddev, exp.StddevPop, exp.StddevSamp), check=_arithmetic("variance")),
+    "quantile": Kind(
+        Selection.quantile,
+        (exp.Quantile, exp.ApproxQuantile, exp.Median, exp.PercentileCont, exp.PercentileDisc),
+        arguments=2,
+        dated=True,
+    ),
+    "covariance": Kind(Selection.covariance, (exp.CovarPop, exp.CovarSamp), 2, check=_arithmetic("covariance")),
+    "correlation": Kind(Selection.correlation, (exp.Corr,), 2, check=_arithmetic("covariance")),
+    "slope": Kind(Selection.slope, (exp.RegrSlope,), 2, check=_arithmetic("covariance")),
+    "intercept": Kind(Selection.intercept, (exp.RegrIntercept,), 2, check=_arithmetic("covariance")),
 }
 _OTHER_NAMES = {"var": "var", "std": "std", "mean": "mean", "approx_percentile": "quantile"}
-_TAKES = {"quantile": 2, "covariance": 2, "correlation": 2, "slope": 2, "intercept": 2}
 
 
-def _aggregate(schema: Schema, node: exp.Expr) -> Formula:
+def _aggregate(schema: Schema, node: exp.Expr) -> Aggregate:
     if isinstance(node, exp.Filter):
-        inner, condition = _aggregate(schema, node.this), node.expression.this
-        where = condition_factors(schema, condition)
-        columns = tuple(dict.fromkeys((*inner.columns, *column_names(schema, condition))))
-        return replace(inner, columns=columns, of=lambda selection: inner.of(selection.also(where)))
+        inner = _aggregate(schema, node.this)
+        return replace(inner, where=(*condition_factors(schema, node.expression.this), *inner.where))
     if isinstance(node, exp.Min | exp.Max):
         raise QueryError(
             f"{node.key} is one person's value and cannot be released",
             "ask for a quantile such as 0.01 or 0.99 instead",
         )
     if isinstance(node, exp.CountIf):
-        conditions = condition_factors(schema, node.this)
-        return Formula(
-            column_names(schema, node.this), lambda selection: selection.also(conditions).count(), in_rows=True
-        )
+        return Aggregate(COUNT, where=tuple(condition_factors(schema, node.this)))
     if isinstance(node, exp.Count):
         if isinstance(node.this, exp.Distinct):
             raise QueryError("count(distinct …) is not in this release", "count each label with group by")
         if node.this is None or isinstance(node.this, exp.Star | exp.Literal):
-            return Formula((), Selection.count, in_rows=True)
-        counted = quantity_of(schema, node.this)
-        return Formula(counted.columns, lambda selection: selection.present(counted), in_rows=True)
+            return Aggregate(COUNT)
+        return Aggregate(PRESENT, (quantity_of(schema, node.this),))
     kind, arguments = _call(node)
     if kind is None:
         raise QueryError(f"the aggregate '{node.sql()}' is not supported", f"use {AGGREGATES}")
     if kind == "quantile":
         return _quantile(schema, arguments)
-    return _statistic(kind, [quantity_of(schema, argument) for argument in arguments])
+    return Aggregate(KINDS[kind], tuple(quantity_of(schema, argument) for argument in arguments))
 
 
-def _statistic(kind: str, quantities: list[Quantity]) -> Formula:
-    whats = {"sum": "sum", "var": "variance", "std": "variance"}
-    for quantity in quantities:
-        if quantity.column is not None and kind == "mean":
-            check_numeric(quantity.column)
-        elif quantity.column is not None:
-            check_arithmetic(quantity.column, whats.get(kind, "covariance"))
-    statistics: dict[str, Callable[..., Estimate]] = {
-        "mean": Selection.mean,
-        "sum": Selection.sum,
-        "var": Selection.var,
-        "std": lambda selection, quantity: selection.var(quantity).root(),
-        "covariance": Selection.covariance,
-        "correlation": Selection.correlation,
-        "slope": Selection.slope,
-        "intercept": Selection.intercept,
-    }
-    return Formula(
-        tuple(dict.fromkeys(name for quantity in quantities for name in quantity.columns)),
-        lambda selection: statistics[kind](selection, *quantities),
-        kind == "sum",
-        _dates(quantities[0]) if kind == "mean" else None,
-    )
-
-
-def _quantile(schema: Schema, arguments: list[exp.Expr]) -> Formula:
-    quantity = quantity_of(schema, arguments[0])
-    if quantity.column is not None:
-        check_numeric(quantity.column)
-    share = 0.5
-    if len(arguments) == 2:
-        if not isinstance(arguments[1], exp.Literal) or arguments[1].is_string:
-            raise QueryError("the second argument of quantile must be a number between 0 and 1", "quantile(x, 0.9)")
-        share = literal_number(arguments[1])
-    return Formula(
-        quantity.columns,
-        lambda selection: selection.quantile_of(schema, quantity, share),
-        dates=_dates(quantity),
-    )
-
-
-def _dates(quantity: Quantity) -> Column | None:
-    return quantity.column if isinstance(quantity.column, Datetime) else None
+def _quantile(schema: Schema, arguments: list[exp.Expr]) -> Aggregate:
+    median = Aggregate(KINDS["quantile"], (quantity_of(schema, arguments[0]),), (schema, 0.5))
+    if len(arguments) < 2:
+        return median
+    if not isinstance(arguments[1], exp.Literal) or arguments[1].is_string:
+        raise QueryError("the second argument of quantile must be a number between 0 and 1", "quantile(x, 0.9)")
+    return replace(median, parameters=(schema, literal_number(arguments[1])))
 
 
 def _call(node: exp.Expr) -> tuple[str | None, list[exp.Expr]]:
     """The kind of an aggregate and its arguments, in whichever dialect it is written."""
     if isinstance(node, exp.Anonymous):
         kind, arguments = _OTHER_NAMES[node.name.lower()], node.expressions
-        takes = _TAKES.get(kind, 1)
+        takes = KINDS[kind].arguments
         if len(arguments) != takes:
             plural = "argument" if takes == 1 else "arguments"
             raise QueryError(f"'{node.sql()}': {node.name.lower()} takes {takes} {plural}, got {len(arguments)}")
@@ -282,8 +219,8 @@ def _call(node: exp.Expr) -> tuple[str | None, list[exp.Expr]]:
         and len(node.expression.expressions) == 1
     ):
         return "quantile", [node.expression.expressions[0].this, node.this.this]
-    for kind, types in _KINDS.items():
-        if isinstance(node, types):
+    for kind, known in KINDS.items():
+        if isinstance(node, known.nodes):
             share = node.args.get("quantile") or node.args.get("expression")
             return kind, [node.this] if share is None else [node.this, share]
     return None, []

@@ -8,7 +8,7 @@ from sqlglot import exp
 from dpsketch.errors import QueryError
 from dpsketch.learn.points import COLUMN_POINTS
 from dpsketch.learn.sql.literals import find_column, is_constant, literal_value
-from dpsketch.schema.columns import HIGHEST, LOWEST, Column, Datetime
+from dpsketch.schema.columns import HIGHEST, LOWEST, Column
 from dpsketch.schema.schema import Schema
 
 _PLAIN = (exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div)
@@ -61,7 +61,7 @@ def _many_valued(schema: Schema, node: exp.Expr) -> Column | None:
 
 
 def _interval(column: Column, value: float | None, span: float) -> str:
-    if isinstance(column, Datetime):
+    if column.dates:
         return f"ask for an interval: {column.name} >= '2024-01-31' and {column.name} < '2024-02-01'"
     if value is None:
         return f"ask for an interval, or round it: round({column.name}) = …"

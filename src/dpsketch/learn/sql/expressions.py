@@ -19,7 +19,7 @@ from dpsketch.learn.sql.equality import check_equalities
 from dpsketch.learn.sql.literals import decimals, find_column, is_constant, literal_number, literal_value
 from dpsketch.learn.sql.names import with_schema_names
 from dpsketch.numerics.arrays import Floats
-from dpsketch.schema.columns import Boolean, Column, Datetime
+from dpsketch.schema.columns import Boolean, Column
 from dpsketch.schema.schema import Schema
 
 Mask = NDArray[np.bool_]
@@ -269,12 +269,12 @@ def _cast(expression: exp.Cast, frame: Frame) -> Floats:
 
 
 def _column_number(column: Column, frame: Frame) -> Floats:
-    if isinstance(column, Datetime):
+    if column.dates:
         raise QueryError(
             f"dates of column '{column.name}' cannot be used in arithmetic",
             f"compare them: case when {column.name} > '2024-01-31' then 1 else 0 end",
         )
-    if not column.numeric and not isinstance(column, Boolean):
+    if not column.averaged:
         raise QueryError(
             f"column '{column.name}' is a {column.kind} and has no numeric value",
             f"compare it: case when {column.name} = … then 1 else 0 end",
@@ -315,7 +315,7 @@ def _compare(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, frame: Frame
     values = frame.values(column.name)
     if isinstance(right, exp.Column):
         other = find_column(frame.schema, right.name)
-        if not (column.numeric and other.numeric) or isinstance(column, Datetime) != isinstance(other, Datetime):
+        if not (column.numeric and other.numeric) or column.dates != other.dates:
             raise QueryError(f"columns '{column.name}' and '{other.name}' cannot be compared", "compare two numbers")
         bounds = frame.values(other.name)
     else:

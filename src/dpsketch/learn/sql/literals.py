@@ -8,7 +8,7 @@ import numpy as np
 from sqlglot import exp
 
 from dpsketch.errors import QueryError
-from dpsketch.schema.columns import Boolean, Category, Column, Datetime, IdSet, as_moment, microseconds
+from dpsketch.schema.columns import Boolean, Category, Column, IdSet, as_moment, microseconds
 from dpsketch.schema.schema import Schema, nearest
 
 
@@ -40,7 +40,7 @@ def literal_value(column: Column, literal: exp.Expr) -> float:
         raise QueryError(
             f"column '{column.name}' is true or false, got {literal.sql()}", "compare it with true or false"
         )
-    if isinstance(column, Datetime):
+    if column.dates:
         while isinstance(literal, exp.Cast):
             literal = literal.this
         moment = as_moment(literal.name)

@@ -16,7 +16,7 @@ from dpsketch.learn.answer import Answer, Estimate, same_coordinates
 from dpsketch.learn.factors import Factor
 from dpsketch.learn.sql.quantities import Numbers, Quantity, Terms, column_quantity, times
 from dpsketch.numerics.arrays import Floats
-from dpsketch.schema.columns import Boolean, Column, Datetime, as_moment, microseconds
+from dpsketch.schema.columns import HIGHEST, LOWEST, Column, as_moment, microseconds
 from dpsketch.schema.schema import Schema
 
 _GRID = 128
@@ -77,22 +77,23 @@ class Selection:
         return self._rows * self.total(_quantity(column).present)
 
     def sum(self, column: Column | Quantity) -> Estimate:
-        return self._rows * self.total(_arithmetic(column, "sum").value)
+        return self._rows * self.total(_quantity(column).value)
 
     def mean(self, column: Column | Quantity) -> Estimate:
         quantity = _quantity(column)
-        if quantity.column is not None:
-            check_numeric(quantity.column)
         return self.total(quantity.value) / self.total(quantity.present)
 
     def var(self, column: Column | Quantity) -> Estimate:
         """Population variance, computed around the mean so that digits do not cancel."""
-        quantity = _arithmetic(column, "variance")
+        quantity = _quantity(column)
         centre = np.nan_to_num(self.mean(quantity).value)[:, None]
         around = quantity.shifted(centre)
         present = self.total(quantity.present)
         first = self.total(around.value) / present
         return (self.total(times(around.value, around.value)) / present - first * first).clipped(0.0)
+
+    def std(self, column: Column | Quantity) -> Estimate:
+        return self.var(column).root()
 
     def covariance(self, one: Column | Quantity, two: Column | Quantity) -> Estimate:
         """Population covariance over records where both are present."""
@@ -112,7 +113,7 @@ class Selection:
         return line.mean_y - line.mean_x * (line.covariance / line.variance)
 
     def _line(self, one: Column | Quantity, two: Column | Quantity) -> _Line:
-        x, y = _arithmetic(one, "covariance"), _arithmetic(two, "covariance")
+        x, y = _quantity(one), _quantity(two)
         share = self.total(times(x.present, y.present))
         middles = []
         for this, other in ((x, y), (y, x)):
@@ -164,22 +165,18 @@ class Selection:
         influences = same_coordinates(*(each.influence for each in found))
         return Estimate(np.stack([each.value for each in found]), np.stack(influences))
 
-    def quantile(self, column: Column, q: float) -> Estimate:
-        """The value below which a share q of each group lies; the error of the share over the local density."""
-        check_numeric(column)
-        exact = column.levels <= 2 * _GRID
-        codes = np.linspace(-32767, 32767, column.levels if exact else _GRID + 1)
-        grid = column.values_of(np.rint(codes).astype(np.int16))
-        return self._quantile(column_quantity(column), q, grid, exact)
-
-    def quantile_of(self, schema: Schema, quantity: Quantity, q: float) -> Estimate:
-        """The same of an expression, whose values are found by trying those of its columns."""
-        if quantity.column is not None:
-            return self.quantile(quantity.column, q)
-        grid, exact = quantity.numbers.grid(schema, _GRID)
-        if not len(grid):
-            return self.constant(np.nan)
-        return self._quantile(quantity, q, grid, exact)
+    def quantile(self, column: Column | Quantity, schema: Schema, q: float) -> Estimate:
+        """The value below which a share q of each group lies; the error of the share over the local density. Values of
+        an expression are found by trying those of its columns.
+        """
+        quantity = _quantity(column)
+        if quantity.column is None:
+            grid, exact = quantity.numbers.grid(schema, _GRID)
+        else:
+            exact = quantity.column.levels <= 2 * _GRID
+            codes = np.linspace(LOWEST, HIGHEST, quantity.column.levels if exact else _GRID + 1)
+            grid = quantity.column.values_of(np.rint(codes).astype(np.int16))
+        return self._quantile(quantity, q, grid, exact) if len(grid) else self.constant(np.nan)
 
     def _quantile(self, quantity: Quantity, q: float, grid: Floats, exact: bool) -> Estimate:
         from scipy.optimize import isotonic_regression
@@ -235,13 +232,6 @@ def _quantity(column: Column | Quantity) -> Quantity:
     return column if isinstance(column, Quantity) else column_quantity(column)
 
 
-def _arithmetic(column: Column | Quantity, what: str) -> Quantity:
-    quantity = _quantity(column)
-    if quantity.column is not None:
-        check_arithmetic(quantity.column, what)
-    return quantity
-
-
 def _level_influence(grid: Floats, shares: Floats, influence: Floats, q: float, level: int) -> Floats:
     """The quantile of a discrete column jumps between levels: its standard error is the spread of the level that
     noise would choose, P(quantile <= level k) = P(noisy share of k >= q); the direction is that of the share's noise,
@@ -265,7 +255,7 @@ def _norm(influence: Floats) -> float:
 
 def answer_in_units(value: float, stderr: float, column: Column | None) -> Answer:
     """A number as it is, or as a date with a span of time."""
-    if not isinstance(column, Datetime) or not np.isfinite(value):
+    if column is None or not column.dates or not np.isfinite(value):
         return Answer(value, stderr)
     span = np.timedelta64(int(min(stderr, _LONGEST)), "us") if np.isfinite(stderr) else np.timedelta64("NaT")
     return Answer(np.datetime64(int(np.clip(value, -_LONGEST, _LONGEST)), "us"), span)
@@ -273,7 +263,7 @@ def answer_in_units(value: float, stderr: float, column: Column | None) -> Answe
 
 def column_number(column: Column, value: object) -> float:
     """A user's number or date in the terms of a column."""
-    if isinstance(column, Datetime):
+    if column.dates:
         moment = as_moment(str(value) if isinstance(value, np.datetime64) else value)
         if moment is None:
             raise QueryError(f"column '{column.name}' holds dates, got {value!r}", "write dates as '2024-01-31'")
@@ -284,7 +274,7 @@ def column_number(column: Column, value: object) -> float:
 
 
 def check_numeric(column: Column) -> None:
-    if not column.numeric and not isinstance(column, Boolean):
+    if not column.averaged:
         raise QueryError(
             f"column '{column.name}' is a {column.kind} and has no numeric value", "count it, or group by it"
         )
@@ -292,7 +282,7 @@ def check_numeric(column: Column) -> None:
 
 def check_arithmetic(column: Column, what: str) -> None:
     check_numeric(column)
-    if isinstance(column, Datetime):
+    if column.dates:
         raise QueryError(
             f"the {what} of dates in column '{column.name}' is not defined", "ask for the mean or a quantile"
         )

@@ -15,7 +15,7 @@ from dpsketch.maps.hashed.embedding import Embedding
 from dpsketch.maps.hashed.hashes import Euclidean, Factor, InnerProduct
 from dpsketch.maps.moments.ball import clipped
 from dpsketch.numerics.arrays import Codes, Floats
-from dpsketch.schema.columns import HIGHEST, MISSING, SPAN, Datetime, Number
+from dpsketch.schema.columns import HIGHEST, MISSING, SPAN
 from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -114,13 +114,13 @@ def bandwidth_spans(columns: Sequence[str], family: Euclidean, schema: Schema) -
     spans = {}
     for name in columns:
         column = schema.column(name)
-        if isinstance(column, Number) and column.transform is not None and not family.scaled:
+        if column.scale is not None and not family.scaled:
             raise RecipeError(
-                f"Race: column '{name}' is on a {column.transform} scale, where a bandwidth in its units means nothing",
+                f"Race: column '{name}' is on a {column.scale} scale, where a bandwidth in its units means nothing",
                 "give the bandwidth in widths of the bounds: Euclidean(bandwidth=0.1, scaled=True)",
             )
         low, high = (float(number) for number in column.values_of(np.array([-HIGHEST, HIGHEST])))
-        width = (high - low) / (1e6 if isinstance(column, Datetime) else 1.0)
+        width = (high - low) / column.bandwidth_unit
         spans[name] = (1.0 if family.scaled else width) / family.bandwidth
     return spans
 

@@ -124,6 +124,35 @@ class Cells:
         return self.column.values_of(self.column.codes_of(levels))
 
 
+@dataclass(frozen=True)
+class HistogramCells(Cells):
+    """The same cells, but for bins of near-equal numbers of levels instead of codes: what `Histogram` counts in.
+
+    The edges of the two differ by a level here and there. Sums depend on them, so each map keeps its own.
+    """
+
+    @property
+    def cut(self) -> tuple[int, int]:
+        return (self.bins if self.binned else 0, self.column.levels)
+
+    def cells(self, codes: NDArray[np.integer]) -> NDArray[np.int64]:
+        levels = self.column.levels_of(codes)
+        own = np.searchsorted(self.first_levels, levels, side="right") - 1
+        return np.where(levels < 0, self.missing, own)
+
+    @cached_property
+    def firsts(self) -> NDArray[np.int64]:
+        return LOWEST + np.searchsorted(self.column.levels_of(EVERY_CODE[1:]), self.first_levels)
+
+    @cached_property
+    def first_levels(self) -> NDArray[np.int64]:
+        levels = self.column.levels
+        if not self.binned:
+            return np.arange(levels + 1)
+        inner = 1 + np.arange(self.bins, dtype=np.int64) * (levels - 2) // self.bins
+        return np.concatenate([[0], inner, [levels - 1, levels]])
+
+
 def cells_of(column: Column, bins: int) -> Cells:
     """How `column` is cut, with `bins` bins between its bounds if it has more levels than that."""
     return Cells(column, bins)

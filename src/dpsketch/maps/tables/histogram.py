@@ -25,44 +25,13 @@ from dpsketch.maps.base import (
     check_whole,
     chosen_columns,
 )
+from dpsketch.maps.tables.cells import EVERY_CODE, HistogramCells
 from dpsketch.numerics.arrays import Codes, Floats
-from dpsketch.schema.columns import HIGHEST, MISSING, Column
+from dpsketch.schema.columns import MISSING
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 
 MOST_CELLS = 2**31
-
-
-@dataclass(frozen=True)
-class Binning:
-    """Bins of one column. The last bin holds missing cells.
-
-    Categories, and numbers with few levels, have one bin a level. Otherwise: the lower bound by itself,
-    `bins` equal bins, the upper bound by itself (clamped cells pile up on the bounds).
-    """
-
-    column: Column
-    bins: int
-
-    @property
-    def count(self) -> int:
-        return len(self.firsts)
-
-    @cached_property
-    def firsts(self) -> NDArray[np.int64]:
-        """First level of each bin but the missing one, then the number of levels."""
-        levels = self.column.levels
-        if not self.column.numeric or levels <= self.bins + 2:
-            return np.arange(levels + 1)
-        inner = 1 + np.arange(self.bins, dtype=np.int64) * (levels - 2) // self.bins
-        return np.concatenate([[0], inner, [levels - 1, levels]])
-
-    @cached_property
-    def lookup(self) -> NDArray[np.uint16]:
-        """Bin of every code; index is code - MISSING."""
-        levels = self.column.levels_of(np.arange(MISSING, HIGHEST + 1))
-        bins = np.searchsorted(self.firsts, levels, side="right") - 1
-        return np.where(levels < 0, self.count - 1, bins).astype(np.uint16)
 
 
 @dataclass(frozen=True)
@@ -96,7 +65,9 @@ class Histogram(FeatureMap):
         return tuple(combinations(names, self.ways))
 
     def length(self, schema: Schema) -> int:
-        counts = {name: Binning(schema.column(name), self.bins).count for name in chosen_columns(schema, self.columns)}
+        counts = {
+            name: HistogramCells(schema.column(name), self.bins).count for name in chosen_columns(schema, self.columns)
+        }
         size = sum(prod(counts[name] for name in table) for table in self.tables(schema))
         if size > MOST_CELLS:
             raise RecipeError(
@@ -122,7 +93,7 @@ class BoundHistogram(BoundMap):
         super().__init__(description, schema, chosen_columns(schema, description.columns))
         self.size = description.length(schema)
         self.tables = description.tables(schema)
-        self.binnings = {name: Binning(schema.column(name), description.bins) for name in self.columns}
+        self.column_cells = {name: HistogramCells(schema.column(name), description.bins) for name in self.columns}
         self._rows = np.array([schema.index(name) for name in self.columns])
         position = {name: index for index, name in enumerate(self.columns)}
         self._members = np.array([[position[name] for name in table] for table in self.tables], np.int64)
@@ -132,11 +103,12 @@ class BoundHistogram(BoundMap):
         self._strides = np.array(strides, np.int64)
 
     def shape(self, table: int) -> tuple[int, ...]:
-        return tuple(self.binnings[name].count for name in self.tables[table])
+        return tuple(self.column_cells[name].count for name in self.tables[table])
 
     @cached_property
     def _lookups(self) -> NDArray[np.uint16]:
-        return np.stack([self.binnings[name].lookup for name in self.columns])
+        """The cell of every code in each column; index is code - MISSING."""
+        return np.stack([self.column_cells[name].cells(EVERY_CODE) for name in self.columns]).astype(np.uint16)
 
     def accumulate(self, records: Records, sums: Sums) -> None:
         from dpsketch.maps.kernels import histogram_sums

@@ -14,7 +14,7 @@ from dpsketch.maps.hashed.ramps import with_one
 from dpsketch.numerics.tuned import Tuned
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks.task import Shares, Task
-from dpsketch.schema.columns import Boolean, Category, Datetime
+from dpsketch.schema.columns import Boolean, Category
 from dpsketch.schema.schema import Schema
 
 # A tenth of it under pure ε.
@@ -33,16 +33,14 @@ class HashedLinearTask(Task):
     ) -> Shares:
         column = schema.column(target)
         classes = len(column.values) if isinstance(column, Category) else 2 if isinstance(column, Boolean) else 0
-        if isinstance(column, Datetime) or not (column.numeric or classes == 2):
+        if not (column.arithmetic or classes == 2):
             raise RecipeError(
                 f"Recipe.hashed_linear: the target '{target}' is neither a number nor one of two classes",
                 "use Recipe.classify for more classes",
             )
         names = check_columns("Recipe.hashed_linear", columns)
         if names is None:
-            names = tuple(
-                c.name for c in schema.scalars if c.numeric and not isinstance(c, Datetime) and c.name != target
-            )
+            names = tuple(c.name for c in schema.scalars if c.arithmetic and c.name != target)
         if not names or target in names:
             raise RecipeError(
                 f"Recipe.hashed_linear needs columns other than the target '{target}'", "name them, without it"

@@ -13,7 +13,6 @@ from dpsketch.maps.tables.count import Count
 from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks.task import Shares, Task
-from dpsketch.schema.columns import Datetime
 from dpsketch.schema.schema import Schema
 
 # Of the radius that clips no record: longer records are rare, and noise grows with its square.
@@ -29,15 +28,13 @@ class Linear(Task):
     def parts(
         self, schema: Schema, rows: int, budget: Budget, target: str = "", columns: Sequence[str] | None = None
     ) -> Shares:
-        if not schema.column(target).numeric or isinstance(schema.column(target), Datetime):
+        if not schema.column(target).arithmetic:
             raise RecipeError(
                 f"Recipe.linear: the target '{target}' is not a number", "use Recipe.classify for classes"
             )
         names = check_columns("Recipe.linear", columns)
         if names is None:
-            names = tuple(
-                c.name for c in schema.scalars if c.numeric and not isinstance(c, Datetime) and c.name != target
-            )
+            names = tuple(c.name for c in schema.scalars if c.arithmetic and c.name != target)
         if not names or target in names:
             raise RecipeError(f"Recipe.linear needs columns other than the target '{target}'", "name them, without it")
         moments = SecondMoments((*names, target), LINEAR_RADIUS * sqrt(len(names) + 1), means=True)
@@ -52,4 +49,4 @@ TASK = Linear()
 
 def predictors(schema: Schema, target: str) -> tuple[str, ...]:
     """Every number and integer but the target."""
-    return tuple(c.name for c in schema.scalars if c.numeric and not isinstance(c, Datetime) and c.name != target)
+    return tuple(c.name for c in schema.scalars if c.arithmetic and c.name != target)

@@ -14,7 +14,6 @@ from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.noise_to_signal import SumsNoise
 from dpsketch.recipe.tasks.ratio import GOOD, RatioPrediction, ratio_prediction
 from dpsketch.recipe.tasks.task import Shares, Task, whole_number
-from dpsketch.schema.columns import Datetime
 from dpsketch.schema.schema import Schema
 
 
@@ -38,7 +37,7 @@ class Components(Task):
             raise RecipeError(f"Recipe.pca: of must be covariance or second_moments, got {of!r} instead")
         names = check_columns("Recipe.pca", columns)
         if names is None:
-            names = tuple(c.name for c in schema.scalars if c.numeric and not isinstance(c, Datetime))
+            names = tuple(c.name for c in schema.scalars if c.arithmetic)
         if not names:
             raise RecipeError("Recipe.pca needs a column of numbers", "name booleans or dates in columns")
         check_whole("Recipe.pca", "n_components", n_components, 1, len(names))

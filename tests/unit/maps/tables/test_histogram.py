@@ -5,7 +5,8 @@ from itertools import combinations
 import numpy as np
 
 from dpsketch.encoding.records import Records
-from dpsketch.maps.tables.histogram import Binning, Histogram
+from dpsketch.maps.tables.cells import EVERY_CODE, HistogramCells
+from dpsketch.maps.tables.histogram import Histogram
 from dpsketch.schema.columns import HIGHEST, LOWEST, MISSING, Boolean, Category, Integer, Number
 from dpsketch.schema.schema import Schema
 
@@ -18,12 +19,14 @@ def test_bins_cover_every_code_and_keep_the_bounds_apart() -> None:
         Category("x", ("a", "b")),
         Boolean("x"),
     ):
-        binning = Binning(column, 16)
-        assert binning.lookup.max() == binning.count - 1
-        assert binning.lookup[0] == binning.count - 1, "missing has the last bin"
-        assert len(np.unique(binning.lookup)) == binning.count
+        cut = HistogramCells(column, 16)
+        cells = cut.cells(EVERY_CODE)
+        assert cells.max() == cut.missing
+        assert cells[0] == cut.missing, "missing has the last bin"
+        assert len(np.unique(cells)) == cut.count
+        assert (cut.cells(cut.firsts[:-1]) == np.arange(cut.missing)).all()
         if column.levels > 18:
-            alone = [np.sum(binning.lookup == binning.lookup[code - MISSING]) for code in (LOWEST, HIGHEST)]
+            alone = [np.sum(cells == cells[code - MISSING]) for code in (LOWEST, HIGHEST)]
             assert max(alone) <= 65536 // column.levels + 1
 
 
@@ -37,7 +40,7 @@ def test_tables_match_a_direct_count(rng: np.random.Generator, schema: Schema) -
     assert (bound.features(Records(codes)).sum(axis=0) == sums).all()
     for table, names in enumerate(bound.tables):
         expected = np.zeros(bound.shape(table), np.int64)
-        bins = [bound.binnings[n].lookup[codes[schema.index(n)].astype(int) - MISSING] for n in names]
+        bins = [bound.column_cells[n].cells(codes[schema.index(n)]) for n in names]
         np.add.at(expected, tuple(bins), 1)
         start, stop = bound.offsets[table], bound.offsets[table + 1]
         assert (sums[start:stop] == expected.ravel()).all()

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import numpy as np
 
 from dpsketch.errors import QueryError
+from dpsketch.learn.models.clusters.places import frame_places
 from dpsketch.learn.models.clusters.table import CellTable
-from dpsketch.learn.population.weighted_rows import Population
+from dpsketch.learn.population.weighted_rows import Population, usual_rows
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import UNRECORDED
-from dpsketch.schema.columns import LOWEST, SPAN
 from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
 REFITS: Annotated[int, UNRECORDED] = 8
-ROWS, REFIT_ROWS = 1 << 16, 1 << 14  # of a joint distribution, and of each refit of it
 
 
 class Cloud(Protocol):
@@ -57,19 +56,16 @@ class TableCloud:
 class PopulationCloud:
     """Rows of a release's joint distribution, in its columns of numbers and dates."""
 
-    chance = 1 / REFIT_ROWS
-
     def __init__(self, schema: Schema, population: Population, rows: float) -> None:
         self.columns = tuple(name for name in population.columns if schema.column(name).numeric)
         if not self.columns:
             raise QueryError("this release holds no column of numbers", "release one with dates or numbers")
         self._population, self.rows, self.refits = population, rows, population.refits
-        self.inside = np.zeros(len(self.columns))
+        self.inside, self.chance = np.zeros(len(self.columns)), 1 / usual_rows(1)
 
     def points(self, model: int) -> tuple[Floats, Floats]:
-        found = self._population.points(model, REFIT_ROWS if model else ROWS)
-        codes = [np.maximum(found.frame.codes(name), LOWEST) for name in self.columns]
-        return np.stack(codes, axis=1) / SPAN, found.weights
+        found = self._population.points(model)
+        return frame_places(found.frame, self.columns), found.weights
 
 
 def population_cloud(view: View) -> PopulationCloud:

@@ -9,10 +9,8 @@ import numpy as np
 
 from dpsketch.learn.points import Frame
 from dpsketch.numerics.arrays import Floats
-from dpsketch.schema.columns import HIGHEST, LOWEST, SPAN, Column, Datetime, Number
+from dpsketch.schema.columns import HIGHEST, LOWEST, SPAN, Column
 from dpsketch.schema.schema import Schema
-
-_DAY = 86_400e6  # microseconds
 
 
 class Places:
@@ -29,8 +27,7 @@ class Places:
 
     def of(self, table: Any) -> Floats:
         """Of the rows of a mapping or table of columns, or of a matrix with the columns in their order."""
-        frame = Frame.read(self.schema, self.columns, table)
-        return np.stack([np.maximum(frame.codes(name), LOWEST) / SPAN for name in self.columns], axis=1)
+        return frame_places(Frame.read(self.schema, self.columns, table), self.columns)
 
     def features(self, places: Floats) -> Floats:
         return self._low + (places + 0.5) * self.widths
@@ -39,10 +36,7 @@ class Places:
         """Values in the user's units; dates as days since 1970."""
         features = self.features(places)
         for j, name in enumerate(self.columns):
-            column = self.schema.column(name)
-            if isinstance(column, Number) and column.transform is not None:
-                undo = np.exp if column.transform == "log" else np.sinh
-                features[..., j] = undo(features[..., j])
+            features[..., j] = self.schema.column(name).unscaled(features[..., j])
         return features
 
     def unit_slopes(self, places: Floats) -> Floats:
@@ -50,17 +44,14 @@ class Places:
         slopes = np.broadcast_to(self.widths, places.shape).copy()
         features = self.features(places)
         for j, name in enumerate(self.columns):
-            column = self.schema.column(name)
-            if isinstance(column, Number) and column.transform is not None:
-                slope = np.exp if column.transform == "log" else np.cosh
-                slopes[..., j] *= slope(features[..., j])
+            slopes[..., j] *= self.schema.column(name).unscaled_slopes(features[..., j])
         return slopes
 
 
 def _feature_bounds(column: Column) -> Floats:
-    bounds = column.values_of(np.array([LOWEST, HIGHEST]))
-    if isinstance(column, Datetime):
-        return bounds / _DAY
-    if isinstance(column, Number) and column.transform is not None:
-        return np.log(bounds) if column.transform == "log" else np.arcsinh(bounds)
-    return bounds
+    return column.scaled(column.values_of(np.array([LOWEST, HIGHEST])) / column.unit)
+
+
+def frame_places(frame: Frame, columns: Sequence[str]) -> Floats:
+    """Places of points; a missing cell counts as the lower bound, as it does for Fourier sums."""
+    return np.stack([np.maximum(frame.codes(name), LOWEST) / SPAN for name in columns], axis=1)

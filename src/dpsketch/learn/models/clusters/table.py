@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
+from dpsketch.learn.estimators.small_table import small_tables
 from dpsketch.learn.models.clusters.sums import LEAST_SPREAD, TURN, Complex, FourierSums
 from dpsketch.maps.fourier.fourier import Fourier
-from dpsketch.maps.tables.histogram import Binning, BoundHistogram
+from dpsketch.maps.tables.cells import EVERY_CODE, Cells
+from dpsketch.maps.tables.histogram import BoundHistogram
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.simplex import project_groups
 from dpsketch.numerics.tuned import UNRECORDED
@@ -110,36 +112,33 @@ def released_table(released: ReleasedSketch) -> CellTable | None:
     table of the same columns whose cells are made of its cells, of both.
     """
     found: CellTable | None = None
-    lookups: list[NDArray[np.uint16]] = []
-    for part, bound in released.parts_with(BoundHistogram):
-        if len(bound.tables) > 1:
+    fine: tuple[Cells, ...] = ()
+    for part, _ in released.parts_with(BoundHistogram):
+        table, *others = small_tables(part)
+        if others or len(table.columns) > MOST_TABLE_COLUMNS or not table.numeric:
             continue
-        columns = bound.tables[0]
-        if len(columns) > MOST_TABLE_COLUMNS or not all(released.schema.column(name).numeric for name in columns):
-            continue
-        counts = _without_missing(np.asarray(part.sums, np.float64).reshape(bound.shape(0)))
-        variances = _without_missing(np.full(bound.shape(0), part.noise_variance))
-        own = [bound.binnings[name].lookup for name in columns]
+        counts, variances = map(_without_missing, (table.counts, np.full(table.shape, table.variance)))
         if found is None:
-            axes = tuple(_axis(bound.binnings[name]) for name in columns)
-            found, lookups = CellTable(released.schema, columns, axes, counts, variances), own
-        elif columns == found.columns:
-            owners = [_owners(fine, coarse) for fine, coarse in zip(lookups, own, strict=True)]
+            axes = tuple(_axis(cells) for cells in table.cells)
+            found, fine = CellTable(released.schema, table.columns, axes, counts, variances), table.cells
+        elif table.columns == found.columns:
+            owners = [_owners(*each) for each in zip(fine, table.cells, strict=True)]
             nested = tuple(each for each in owners if each is not None)
             if len(nested) == len(owners):
                 return agreeing(found, counts, Blocks(nested, variances))
     return found
 
 
-def _owners(fine: NDArray[np.uint16], coarse: NDArray[np.uint16]) -> Indices | None:
+def _owners(fine: Cells, coarse: Cells) -> Indices | None:
     """The wider cell of each cell, if no cell has codes of two."""
-    pairs = np.unique(np.stack([fine[1:], coarse[1:]]).astype(np.int64), axis=1)
-    return pairs[1] if pairs.shape[1] == int(fine[1:].max()) + 1 else None
+    own = np.stack([cells.cells(EVERY_CODE[1:]) for cells in (fine, coarse)])
+    pairs = np.unique(own, axis=1)
+    return pairs[1] if pairs.shape[1] == int(own[0].max()) + 1 else None
 
 
-def _axis(binning: Binning) -> Axis:
+def _axis(cells: Cells) -> Axis:
     """A cell of m values is as wide as evenly spread records with their variance."""
-    codes, firsts = binning.column.codes_of(np.arange(binning.column.levels)).astype(np.float64), binning.firsts
+    codes, firsts = cells.column.codes_of(np.arange(cells.column.levels)).astype(np.float64), cells.first_levels
     first, last, values = codes[firsts[:-1]], codes[firsts[1:] - 1], np.diff(firsts)
     widths = (last - first) * np.sqrt((values + 1) / np.maximum(values - 1, 1))
     return Axis((first + last) / 2 / SPAN, widths / SPAN)

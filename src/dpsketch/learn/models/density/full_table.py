@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from dpsketch.learn.estimators.small_table import SmallTable, small_tables
 from dpsketch.learn.points import Frame
-from dpsketch.maps.tables.histogram import BoundHistogram
+from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.marginals import BoundMarginals
 from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.tasks.task import MOST_TABLE_COLUMNS
@@ -76,45 +77,33 @@ def full_table(released: ReleasedSketch, columns: Sequence[str] | None) -> FullT
     """The first table of exactly these columns, in their order, or of any one to three number columns."""
     if columns is not None and len(columns) > MOST_TABLE_COLUMNS:
         return None
-    for part in released.parts:
-        bound = part.map
-        if isinstance(bound, BoundHistogram):
-            for place, names in enumerate(bound.tables):
-                if not _wanted(released.schema, names, columns, len(bound.tables)):
-                    continue
-                sums = part.sums[bound.offsets[place] : bound.offsets[place + 1]].reshape(bound.shape(place))
-                bins = [bound.binnings[name] for name in names]
-                axes = [_axis(binning.count - 1, binning.column.levels) for binning in bins]
-                how = "histogram" if len(names) == 1 else f"{len(names)}-way table"
-                return _ordered(names, columns, axes, sums.astype(np.float64), part.noise_variance, how)
-        elif isinstance(bound, BoundMarginals):
-            for place, name in enumerate(bound.columns):
-                if not _wanted(released.schema, (name,), columns, len(bound.columns)):
-                    continue
-                axis = _axis(bound.cells[place].count - 1, released.schema.column(name).levels)
-                counts = part.sums[bound.table(place)] / bound.grid
-                return _ordered((name,), columns, [axis], counts, part.noise_variance / bound.grid**2, "marginal")
+    for tables in map(small_tables, released.parts):
+        for table in tables:
+            if table.numeric and (
+                set(table.columns) == set(columns)
+                if columns is not None
+                else len(tables) == 1 and len(table.columns) <= MOST_TABLE_COLUMNS
+            ):
+                return _ordered(table, columns)
     return None
 
 
-def _wanted(schema: Schema, names: Sequence[str], columns: Sequence[str] | None, tables: int) -> bool:
-    if columns is None:
-        return tables == 1 and len(names) <= MOST_TABLE_COLUMNS and all(schema.column(name).numeric for name in names)
-    return set(names) == set(columns) and all(schema.column(name).numeric for name in names)
-
-
-def _axis(cells: int, levels: int) -> Axis:
-    return Axis(levels, False) if cells == levels else Axis(cells - 2, True)
-
-
-def _ordered(
-    names: Sequence[str], columns: Sequence[str] | None, axes: list[Axis], sums: Floats, variance: float, how: str
-) -> FullTable:
+def _ordered(table: SmallTable, columns: Sequence[str] | None) -> FullTable:
     """Without the cells of missing values, and with the columns in the order that is asked for."""
-    present = sums[tuple(slice(0, -1) for _ in axes)]
-    order = [list(names).index(name) for name in columns or names]
-    chosen = tuple(names[place] for place in order)
-    return FullTable(chosen, tuple(axes[place] for place in order), present.transpose(order), variance, how)
+    present = table.counts[tuple(slice(0, -1) for _ in table.cells)]
+    order = [table.columns.index(name) for name in columns or table.columns]
+    names, axes = zip(*[(table.columns[index], _axis(table.cells[index])) for index in order], strict=True)
+    return FullTable(names, axes, present.transpose(order), table.variance, _how(table))
+
+
+def _axis(cells: Cells) -> Axis:
+    return Axis(cells.bins if cells.binned else cells.column.levels, cells.binned)
+
+
+def _how(table: SmallTable) -> str:
+    if len(table.columns) > 1:
+        return f"{len(table.columns)}-way table"
+    return "marginal" if isinstance(table.part.map, BoundMarginals) else "histogram"
 
 
 def places_of(schema: Schema, columns: Sequence[str], table: Any) -> Floats:

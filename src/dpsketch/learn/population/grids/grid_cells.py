@@ -13,7 +13,6 @@ from dpsketch.schema.columns import Column, Datetime, Integer, Number
 from dpsketch.schema.schema import Schema
 
 Ranks = NDArray[np.int32]  # one matrix row a column, one column a cell
-_DAY = 86_400e6  # microseconds
 
 
 class ColumnCells:
@@ -73,7 +72,7 @@ class ColumnCells:
         column, firsts = self.column, self._firsts[position]
         if isinstance(column, Number | Datetime):
             edges = _values_between(column, firsts)
-            widths = np.diff(edges) / (_DAY if isinstance(column, Datetime) else 1.0)
+            widths = np.diff(edges) / column.unit
         else:
             step = (column.upper - column.lower) / max(column.levels - 1, 1) if isinstance(column, Integer) else 1.0
             widths = np.diff(firsts) * step

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from dpsketch.schema.columns import LOWEST, Boolean, Category, Column, Datetime, IdSet, Integer, Number
+
+DATE = Datetime("x", datetime(2000, 1, 1, tzinfo=UTC), datetime(2000, 1, 31, tzinfo=UTC))
+COLUMNS = [
+    Number("x", 1, 9),
+    Number("x", 1, 9, "log"),
+    Number("x", -4, 9, "asinh"),
+    Integer("x", 0, 9),
+    DATE,
+    Category("x", ("a", "b")),
+    Boolean("x"),
+    IdSet("x", 9),
+]
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: f"{column.kind} {column.scale}")
+def test_what_values_mean_is_consistent(column: Column) -> None:
+    assert column.arithmetic == (column.numeric and not column.dates)
+    assert column.averaged or not column.numeric
+    assert column.scale is None or column.arithmetic
+
+
+def test_models_measure_dates_in_days() -> None:
+    low, high = DATE.values_of(np.array([LOWEST, -LOWEST])) / DATE.unit
+    assert high - low == 30
+
+
+@pytest.mark.parametrize("column", COLUMNS[:5], ids=lambda column: f"{column.kind} {column.scale}")
+def test_levels_are_equidistant_after_the_transform(column: Column) -> None:
+    values = column.values_of(column.codes_of(np.arange(0, column.levels, max(column.levels // 9, 1))))
+    scaled = column.scaled(values)
+    np.testing.assert_allclose(np.diff(scaled), scaled[1] - scaled[0], rtol=1e-6)
+    np.testing.assert_allclose(column.unscaled(scaled), values)
+    step = 1e-6 * (scaled[-1] - scaled[0])
+    slopes = (column.unscaled(scaled + step) - column.unscaled(scaled - step)) / (2 * step)
+    np.testing.assert_allclose(column.unscaled_slopes(scaled), slopes, rtol=1e-5)
