@@ -87,7 +87,7 @@ def plan(
     rows: Rows = None,
     simulations: Annotated[
         int, typer.Option(help="Simulated tables. More give a more accurate forecast and take longer.")
-    ] = 5,
+    ] = 2,
     seed: Annotated[int, typer.Option(help="Seed of the simulated tables.", min=0)] = 0,
     task: Annotated[
         str | None,

@@ -12,7 +12,7 @@ from dpsketch.encoding.arrow import encode
 from dpsketch.learn import queries as sql
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.choice import Chosen
-from dpsketch.learn.factors import Factor, product_at
+from dpsketch.learn.factors import Factor, columns_of, product_at
 from dpsketch.learn.points import Frame
 from dpsketch.learn.sql.selection import Selection
 from dpsketch.numerics.arrays import Floats
@@ -42,7 +42,8 @@ def made_up_table(schema: Schema, rows: int, rng: np.random.Generator) -> pa.Tab
 
 
 class MadeUp:
-    """A made-up table that answers statements with the truth; `copies` says how often each of its rows counts.
+    """A simulated table that answers statements with the truth; `copies` says how often each of its rows counts.
+    `asked` collects the columns that the statements were about.
 
     Quantiles of columns with many values are found on the grid that views use.
     """
@@ -52,6 +53,7 @@ class MadeUp:
 
     def __init__(self, schema: Schema, table: pa.Table, only: Only | None = None, copies: int = 1) -> None:
         self.schema = schema
+        self.asked: set[str] = set()
         records = encode(schema, table.combine_chunks().to_batches()[0])
         if only is not None:
             records = records.take(only.places(schema, records))
@@ -85,6 +87,7 @@ class MadeUp:
         groups: int = 1,
         columns: Sequence[str] = (),
     ) -> Chosen:
+        self.asked |= {*columns_of(factors), *columns}
         return Chosen(statistic(Selection(self, self.rows(), factors, groups)), self.how, ())
 
 
