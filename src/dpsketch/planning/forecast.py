@@ -17,10 +17,14 @@ from dpsketch.files.pictures import picture
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.queries import Table
 from dpsketch.learn.sql.statement import parse_select
-from dpsketch.learn.view import View
 from dpsketch.maps.base import check_whole
 from dpsketch.numerics.arrays import Floats
-from dpsketch.planning.simulated_release import SimulatedView, columns_to_simulate, planned_release
+from dpsketch.planning.simulated_release import (
+    SimulatedView,
+    affordable_simulations,
+    columns_to_simulate,
+    planned_release,
+)
 from dpsketch.planning.simulation import MadeUp, made_up_table
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.recipe import Only, Recipe, declared_rows
@@ -29,7 +33,6 @@ from dpsketch.schema.schema import Schema
 from dpsketch.sketch.raw import RawSketch
 
 MOST_ROWS = 100_000  # of a simulated table; more declared rows are copies of these
-SIMULATIONS = 2
 STATED = 4  # simulated errors that the stated standard errors count for: decision 022
 GOOD = 0.1
 _SMALL = 64  # rows
@@ -80,6 +83,7 @@ class Forecast:
     """Predictions for every query, budget and entry of the select list. (A ledger's plans are another thing.)"""
 
     predictions: tuple[Prediction, ...]
+    simulations: int = 1
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Plain rows; what is not a finite number is None."""
@@ -119,7 +123,7 @@ def plan(
     budgets: Sequence[Budget],
     rows: int | None = None,
     recipe: Recipe | None = None,
-    simulations: int = SIMULATIONS,
+    simulations: int | None = None,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
 ) -> Forecast:
@@ -128,12 +132,13 @@ def plan(
     In each simulation a table is drawn from the schema and the declared rows, released with every budget and asked
     every query. Tables and noise follow from the seed. Only the columns that the queries are about are simulated, with
     the noise that they have beside all others. Nothing is read, nothing is spent. `recipe` is the general one unless
-    given.
+    given; `simulations` are as many as take seconds unless given.
 
     Source: a sketch is a sum, so the sums of a table times k are those of the table with every row k times; that is how
     more than MOST_ROWS declared rows are simulated, with the noise and the recipe that they would have.
     """
-    check_whole("plan", "simulations", simulations, 1, 1000)
+    if simulations is not None:
+        check_whole("plan", "simulations", simulations, 1, 1000)
     _check(queries, budgets)
     queries, budgets = list(dict.fromkeys(queries)), list(dict.fromkeys(budgets))
     rows = declared_rows(schema, rows)
@@ -143,7 +148,10 @@ def plan(
     names = columns_to_simulate(schema, recipes, _asked(schema, queries, only))
     releases = [planned_release(schema, *each, names) for each in zip(recipes, budgets, strict=True)]
     facts = schema if names is None else _with_columns(schema, names, only)
+    simulations = simulations or affordable_simulations(facts, [each.recipe for each in releases])
     found = [[_Errors() for _ in budgets] for _ in queries]
+    steps = simulations * len(budgets) * len(queries)
+    done = 0
     for simulation in range(simulations):
         table = made_up_table(facts, rows // copies, np.random.default_rng([seed, simulation]))
         made_up = MadeUp(facts, table, only, copies)
@@ -153,15 +161,17 @@ def plan(
             view = SimulatedView(each.of(raw, np.random.default_rng([seed, simulation, place])))
             for query, truth, errors in zip(queries, truths, found, strict=True):
                 errors[place].add(truth, view.sql(query))
-            if progress is not None:
-                progress((simulation * len(budgets) + place + 1) / (simulations * len(budgets)))
+                done += 1
+                if progress is not None:
+                    progress(done / steps)
     return Forecast(
         tuple(
             prediction
             for query, errors in zip(queries, found, strict=True)
             for budget, each in zip(budgets, errors, strict=True)
             for prediction in each.predictions(query, budget)
-        )
+        ),
+        simulations,
     )
 
 
@@ -181,8 +191,8 @@ def usual_queries(schema: Schema) -> list[str]:
 class _Errors:
     """Answers to one query at one budget in all simulations, beside the truth.
 
-    The predicted error is the root mean square of answer − truth, with the stated standard error as STATED more answers:
-    few simulations say little about the size of an error, and a standard error says what a release will.
+    The predicted error is the root mean square of answer − truth, with the stated standard error as STATED more
+    answers: few simulations say little about the size of an error, and the standard error is what a release will state.
     """
 
     def __init__(self) -> None:

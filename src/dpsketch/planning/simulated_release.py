@@ -37,6 +37,8 @@ from dpsketch.sketch.raw import RawSketch
 from dpsketch.sketch.release import planned
 from dpsketch.sketch.released import ReleasedSketch, library_version
 
+MOST_SIMULATIONS = 5
+WORK = 500_000  # squared cells of columns that are fitted in about four seconds on one core of 2026
 REFITS = 4  # of each simulated release; several tables are simulated, so fewer do than for one answer
 _CHUNK = 1 << 20  # sums
 
@@ -94,6 +96,13 @@ def columns_to_simulate(schema: Schema, recipes: Collection[Recipe], asked: Coll
     names = [column.name for column in schema.scalars]
     chosen |= set([name for name in names if name not in chosen][: max(0, 2 - len(chosen))])
     return None if len(chosen) == len(names) else tuple(name for name in names if name in chosen)
+
+
+def affordable_simulations(schema: Schema, recipes: Sequence[Recipe]) -> int:
+    """As many as take seconds. Nearly all time goes to fitting the columns of pair tables."""
+    pairs = [part.map for recipe in recipes for part in recipe.parts if isinstance(part.map, Pairs)]
+    work = sum(cells**2 for described in pairs for cells in described.counts(schema).values())
+    return int(np.clip(WORK // max(work, 1), 1, MOST_SIMULATIONS))
 
 
 def _divisible(described: FeatureMap) -> bool:
