@@ -18,10 +18,9 @@ ROOMS = ("recipe", "denoise", "learn/estimators", "learn/models", "learn/populat
 # Numbers of these rooms that were not chosen by looking at results, by module and name.
 NOT_TUNED = {
     "limits of size, memory and time": """
-        classifier._BLOCK clouds.REFIT_ROWS clouds.ROWS column_fit.MANY_CELLS control_variate.MOST_COUNTERS
+        classifier._BLOCK column_fit.MANY_CELLS control_variate.MOST_COUNTERS
         control_variate._AT_ONCE descent.WORK fit_cache.KEPT fitting.MOST_CLUSTERS general_task.MOST_FINE_CELLS
-        grid_density.MOST_SUMMED grid_density._BLOCK grid_population.REDRAWN_ROWS grid_population.REFIT_ROWS
-        grid_population.ROWS grid_population._BLOCK_CELLS heap.HEAVIEST heap.MOST_SCANNED heap._BLOCK
+        grid_density.MOST_SUMMED grid_density._BLOCK grid_population.REDRAWN_ROWS         heap.HEAVIEST heap.MOST_SCANNED heap._BLOCK
         heavy_cells.MOST_CELLS joint_estimator.BATCHES joint_estimator.COARSE joint_estimator.DRAWS
         joint_estimator.MOST_KNOWN joint_estimator.REFIT_DRAWS level_counters._LOOKED_AT lloyd._BLOCK modes.MOST_MODES
         quadratic_fit.MOST_UNKNOWNS race_rejection.MOST_ROUNDS race_rejection.ROUND recipe.MOST_PARTS
@@ -42,9 +41,9 @@ NOT_TUNED = {
     """,
     "seeds, units, markers, sizes of arrays, grids of plots": """
         bootstrap.SEED clompr.POINT convolved._HIGH convolved._INNER convolved._LOW density_plot._STEPS descent.SEED
-        design._DAY fit_cache._DIGEST grid_cells._DAY joint_estimator.ATOMS joint_estimator.ERRORS
+        fit_cache._DIGEST grid_cells._DAY joint_estimator.ATOMS joint_estimator.ERRORS
         joint_estimator.PER_COLUMN level_counters._NORMAL_MEDIAN linear_moments._SEED losses._NO_DESCENT
-        moment_matrix._SEED places._DAY plot._LEAST_DEVIATION plot._STEPS product_mixture.SAMPLE_SEED solver.EDGE
+        moment_matrix._SEED plot._LEAST_DEVIATION plot._STEPS product_mixture.SAMPLE_SEED solver.EDGE
         spectrum._SEED sums.TURN surrogate._SEED
     """,
 }

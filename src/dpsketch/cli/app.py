@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from dpsketch.cli import answers, plan, release_verbs, row_verbs, schema_verbs
-from dpsketch.cli.console import HELP, err, out, unprintable
+from dpsketch.cli.console import HELP, AsJson, err, out, print_json, unprintable
 from dpsketch.cli.fit import fit_app
 from dpsketch.cli.ledger_verbs import ledger_app
 from dpsketch.cli.process import Stopped, prepare_streams, stop_on_signals
@@ -29,11 +29,16 @@ app = typer.Typer(
 )
 
 
-def demo(folder: Annotated[Path, typer.Argument(help="Where to write the demo's files.")] = Path("demo")) -> None:
+def demo(
+    folder: Annotated[Path, typer.Argument(help="Where to write the demo's files.")] = Path("demo"),
+    as_json: AsJson = False,
+) -> None:
     """Make up a table of 100,000 rows, release it at epsilon 1, and compare answers with the truth."""
     from dpsketch.cli.demo import run_demo
 
-    run_demo(folder, out)
+    facts = run_demo(folder, err if as_json else out)
+    if as_json:
+        print_json(facts)
 
 
 # In the order of `dpsketch --help`, with a line that fits 80 columns.

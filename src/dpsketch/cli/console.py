@@ -95,6 +95,13 @@ def print_json(facts: Any) -> None:
     print(visible_lines(json.dumps(facts, indent=2, ensure_ascii=False)))
 
 
+def tell_written(as_json: bool, output: Path, message: str, **facts: Any) -> None:
+    """A message about a file that was written; as JSON on standard output where that was asked for."""
+    err.print(message)
+    if as_json:
+        print_json({"output": str(output)} | facts)
+
+
 @contextmanager
 def progress_bar(doing: str = "reading") -> Iterator[Any]:
     """A bar of the share of bytes read, or of another task, with the time that it took and will take: never a number of

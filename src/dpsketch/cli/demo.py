@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from dpsketch.engines.engine import accumulate
 from dpsketch.errors import FileError
 from dpsketch.files.outputs import written
 from dpsketch.files.pictures import picture
-from dpsketch.learn.answer import number_text
+from dpsketch.learn.answer import Answer, number_text
 from dpsketch.learn.view import View, open_view
 from dpsketch.ledger.ledger import Ledger
 from dpsketch.privacy.budget import Budget
@@ -116,8 +117,8 @@ def make_table(rows: int = ROWS, seed: int = 2024) -> dict[str, np.ndarray]:
     }
 
 
-def run_demo(folder: Path, console: Console) -> None:
-    """Make up the table, release it, show the statement, ask, and plot."""
+def run_demo(folder: Path, console: Console) -> dict[str, Any]:
+    """Make up the table, release it, show the statement, ask, and plot. Returns the files and the answers."""
     schema_path, table_path = folder / "hospital.toml", folder / "hospital.parquet"
     sketch_path, plot_path, ledger_path = folder / "hospital.sketch", folder / "marginals.png", folder / "ledger.db"
     _check_folder(folder, schema_path, [table_path, sketch_path, plot_path, ledger_path])
@@ -147,17 +148,8 @@ def run_demo(folder: Path, console: Console) -> None:
         "3. Anyone may now ask the file, as often as they like. Only because this table is simulated can the true"
     )
     console.print("   answers stand beside the private ones (± one standard error):\n")
-    answers = RichTable("question", "answer", "truth", "error / stderr", title=None)
-    for question in QUESTIONS:
-        answer = view.sql(question.sql).rows[0][0]
-        truth = question.truth(table)
-        answers.add_row(
-            question.sql,
-            str(answer),
-            number_text(truth, answer.stderr),
-            f"{(answer.value - truth) / answer.stderr:+.1f}",
-        )
-    console.print(answers)
+    answers = _answers(view, table)
+    console.print(_answers_table(answers))
     plot_marginals(view, table, plot_path)
     console.print(f"\n4. {plot_path} shows every column's noisy marginal with its error band, and the truth.\n")
     console.print("   Your own table:  dpsketch init TABLE > schema.toml   (fill in the blanks)")
@@ -165,6 +157,26 @@ def run_demo(folder: Path, console: Console) -> None:
         "                    dpsketch release TABLE --schema schema.toml --epsilon 1 --ledger ledger.db -o my.sketch"
     )
     console.print('                    dpsketch ask my.sketch "select avg(age) from sketch where smoker"')
+    files = (schema_path, table_path, sketch_path, plot_path, ledger_path)
+    return {"files": [str(path) for path in files], "answers": answers}
+
+
+def _answers(view: View, table: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    found = []
+    for question in QUESTIONS:
+        answer = view.sql(question.sql).rows[0][0]
+        facts = {"value": float(answer.value), "stderr": float(answer.stderr), "truth": question.truth(table)}
+        found.append({"question": question.sql} | facts)
+    return found
+
+
+def _answers_table(answers: list[dict[str, Any]]) -> RichTable:
+    shown = RichTable("question", "answer", "truth", "error / stderr")
+    for each in answers:
+        value, stderr, truth = each["value"], each["stderr"], each["truth"]
+        texts = str(Answer(value, stderr)), number_text(truth, stderr)
+        shown.add_row(each["question"], *texts, f"{(value - truth) / stderr:+.1f}")
+    return shown
 
 
 def _check_folder(folder: Path, schema: Path, others: list[Path]) -> None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsketch.cli.console import HELP, Force, err, listed, out, progress_bar, warnings_told
+from dpsketch.cli.console import HELP, AsJson, Force, err, listed, out, progress_bar, warnings_told
 from dpsketch.cli.fit_density import anomaly, density, modes
 from dpsketch.cli.fit_models import classifier, linear, logistic
-from dpsketch.cli.fitted import Columns, Format, Save, Seed, check, keep, print_rows
+from dpsketch.cli.fitted import Columns, Format, Save, Seed, check, chosen_format, keep, print_rows
 
 if TYPE_CHECKING:
     from dpsketch.learn.models.clusters.kmeans import KMeans
@@ -27,16 +27,24 @@ Sketch = Annotated[Path, typer.Argument(help="A release made with --clusters; fo
 Count = Annotated[int, typer.Option("--k", help="Number of clusters or components.")]
 Plot = Annotated[Path | None, typer.Option(help="PNG file to write: centres over the fitted density.")]
 
-for _verb in (density, anomaly, modes, classifier, linear, logistic):
-    fit_app.command()(_verb)
+for _verb, _short in (
+    (density, "Fit a kernel density and print how it is estimated."),
+    (anomaly, "Fit an anomaly scorer and print its threshold."),
+    (modes, "Find modes of the density, densest first."),
+    (classifier, "Fit a classifier from one sketch for each class."),
+    (linear, "Fit a linear regression."),
+    (logistic, "Fit a logistic regression."),
+):
+    fit_app.command(short_help=_short)(_verb)
 
 
-@fit_app.command()
+@fit_app.command(short_help="Fit k-means: cluster centres.")
 def kmeans(
     sketch: Sketch,
     k: Count,
     method: Annotated[str, typer.Option(help="gaussian, or clompr (the paper's, for comparison).")] = "gaussian",
     format_: Format = "table",
+    as_json: AsJson = False,
     plot: Plot = None,
     save: Save = None,
     seed: Seed = 0,
@@ -46,7 +54,8 @@ def kmeans(
     from dpsketch.learn.models.clusters.kmeans import KMeans
 
     model = KMeans(k, method, seed)
-    _fit(model, sketch, format_, plot, save, force)
+    format_ = chosen_format(format_, as_json)
+    _fit(model, sketch, plot, save, force)
     names = [str(name) for name in model.feature_names_in_]
     rows = []
     for place, share in enumerate(model.weights_.tolist()):
@@ -55,12 +64,13 @@ def kmeans(
     _print_clusters(rows, model, format_)
 
 
-@fit_app.command()
+@fit_app.command(short_help="Fit a Gaussian mixture.")
 def gmm(
     sketch: Sketch,
     k: Count,
     covariance: Annotated[str, typer.Option(help="spherical, diag or full.")] = "spherical",
     format_: Format = "table",
+    as_json: AsJson = False,
     plot: Plot = None,
     save: Save = None,
     seed: Seed = 0,
@@ -70,7 +80,8 @@ def gmm(
     from dpsketch.learn.models.clusters.mixture import GaussianMixture
 
     model = GaussianMixture(k, covariance, seed)
-    _fit(model, sketch, format_, plot, save, force)
+    format_ = chosen_format(format_, as_json)
+    _fit(model, sketch, plot, save, force)
     names = [str(name) for name in model.feature_names_in_]
     rows = []
     for place, weight in enumerate(model.weights_.tolist()):
@@ -94,6 +105,7 @@ def pca(
         ),
     ] = "covariance",
     format_: Format = "table",
+    as_json: AsJson = False,
     plot: Annotated[Path | None, typer.Option(help="PNG file to write: explained variance of each component.")] = None,
     save: Save = None,
     force: Force = False,
@@ -103,7 +115,8 @@ def pca(
     from dpsketch.learn.view import open_view
 
     model = PCA(k, listed(columns), of)
-    check(sketch, format_, plot, save, force)
+    format_ = chosen_format(format_, as_json)
+    check(sketch, plot, save, force)
     with warnings_told():
         model.fit(open_view(sketch))
     keep(model, save, force)
@@ -129,12 +142,10 @@ def _variances(covariance: Any, names: list[str]) -> dict[str, float]:
     return found | {f"{names[j]}_{names[i]}_cov": float(covariance[i, j]) for i in range(len(names)) for j in range(i)}
 
 
-def _fit(
-    model: KMeans | GaussianMixture, sketch: Path, format_: str, plot: Path | None, save: Path | None, force: bool
-) -> None:
+def _fit(model: KMeans | GaussianMixture, sketch: Path, plot: Path | None, save: Path | None, force: bool) -> None:
     from dpsketch.learn.view import open_view
 
-    check(sketch, format_, plot, save, force)
+    check(sketch, plot, save, force)
     with warnings_told(), progress_bar("fitting") as report:
         model.fit(open_view(sketch), report)
     keep(model, save, force)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsketch.cli.console import Force, err, listed, out, warnings_told
-from dpsketch.cli.fitted import Columns, Format, Save, Seed, check, keep, print_rows
+from dpsketch.cli.console import AsJson, Force, err, listed, out, warnings_told
+from dpsketch.cli.fitted import Columns, Format, Save, Seed, check, chosen_format, keep, print_rows
 from dpsketch.errors import QueryError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def density(
         ),
     ] = None,
     format_: Format = "table",
+    as_json: AsJson = False,
     plot: Annotated[Path | None, typer.Option(help="PNG file to write: the density over one or two columns.")] = None,
     save: Save = None,
     force: Force = False,
@@ -40,7 +41,8 @@ def density(
     from dpsketch.learn.models.density.kernel_density import KernelDensity
     from dpsketch.learn.view import open_view
 
-    check(sketch, format_, plot, save, force)
+    format_ = chosen_format(format_, as_json)
+    check(sketch, plot, save, force)
     view = open_view(sketch)
     with warnings_told():
         model = KernelDensity(kernel, _bandwidth(bandwidth), listed(columns)).fit(view)
@@ -64,6 +66,7 @@ def anomaly(
     ] = 0.01,
     columns: Columns = None,
     format_: Format = "table",
+    as_json: AsJson = False,
     save: Save = None,
     force: Force = False,
 ) -> None:
@@ -71,7 +74,8 @@ def anomaly(
     from dpsketch.learn.models.density.anomaly import AnomalyScorer
     from dpsketch.learn.view import open_view
 
-    check(sketch, format_, None, save, force)
+    format_ = chosen_format(format_, as_json)
+    check(sketch, None, save, force)
     with warnings_told():
         model = AnomalyScorer(contamination, listed(columns)).fit(open_view(sketch))
     keep(model, save, force)
@@ -90,13 +94,15 @@ def modes(
     columns: Columns = None,
     method: Annotated[str, typer.Option(help="restart, or cells: from the heaviest hash cells.")] = "restart",
     format_: Format = "table",
+    as_json: AsJson = False,
     seed: Seed = 0,
 ) -> None:
     """Find modes of the density in the table's units, densest first."""
     from dpsketch.learn.models.density.modes import find_modes
     from dpsketch.learn.view import open_view
 
-    check(sketch, format_, None, None, False)
+    format_ = chosen_format(format_, as_json)
+    check(sketch, None, None, False)
     with warnings_told():
         found = find_modes(open_view(sketch), k, listed(columns), method, seed)
     rows = [{key: _plain(value) for key, value in row.items()} for row in found.to_dicts()]

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from dpsketch.cli.console import Force, listed, out, warnings_told
-from dpsketch.cli.fitted import Columns, Format, Save, check, keep, print_rows
+from dpsketch.cli.console import AsJson, Force, listed, out, warnings_told
+from dpsketch.cli.fitted import Columns, Format, Save, check, chosen_format, keep, print_rows
 
 Target = Annotated[str, typer.Option(help="The column to predict.")]
 
@@ -19,6 +19,7 @@ def classifier(
     prior: Annotated[str, typer.Option(help="map: classes weighted by their records; ml: equal weights.")] = "map",
     method: Annotated[str, typer.Option(help="log-odds, or likelihood (the paper's, for comparison).")] = "log-odds",
     format_: Format = "table",
+    as_json: AsJson = False,
     save: Save = None,
     force: Force = False,
 ) -> None:
@@ -26,7 +27,8 @@ def classifier(
     from dpsketch.learn.models.classifier import DensityClassifier
     from dpsketch.learn.view import open_view
 
-    check(sketch, format_, None, save, force)
+    format_ = chosen_format(format_, as_json)
+    check(sketch, None, save, force)
     with warnings_told():
         model = DensityClassifier(target, prior, method).fit(open_view(sketch))
     keep(model, save, force)
@@ -50,6 +52,7 @@ def linear(
     columns: Columns = None,
     penalty: Annotated[float | None, typer.Option(help="L2 penalty. Default: chosen from the noise level.")] = None,
     format_: Format = "table",
+    as_json: AsJson = False,
     save: Save = None,
     force: Force = False,
 ) -> None:
@@ -57,7 +60,8 @@ def linear(
     from dpsketch.learn.models.regression import LinearRegression
     from dpsketch.learn.view import open_view
 
-    check(sketch, format_, None, save, force)
+    format_ = chosen_format(format_, as_json)
+    check(sketch, None, save, force)
     with warnings_told():
         model = LinearRegression(target, listed(columns), penalty).fit(open_view(sketch))
     keep(model, save, force)
@@ -79,6 +83,7 @@ def logistic(
     columns: Columns = None,
     penalty: Annotated[float | None, typer.Option(help="L2 penalty. Default: chosen from the noise level.")] = None,
     format_: Format = "table",
+    as_json: AsJson = False,
     save: Save = None,
     force: Force = False,
 ) -> None:
@@ -86,7 +91,8 @@ def logistic(
     from dpsketch.learn.models.regression import LogisticRegression
     from dpsketch.learn.view import open_view
 
-    check(sketch, format_, None, save, force)
+    format_ = chosen_format(format_, as_json)
+    check(sketch, None, save, force)
     with warnings_told():
         model = LogisticRegression(target, listed(columns), penalty).fit(open_view(sketch))
     keep(model, save, force)

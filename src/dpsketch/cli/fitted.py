@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Columns = Annotated[
     str | None, typer.Option(help="Comma-separated columns. Default: those that the release was made for.")
 ]
-Format = Annotated[str, typer.Option("--format", help="table, csv or json.")]
+Format = Annotated[str, typer.Option("--format", help="table, csv or json (the same as --json).")]
 Seed = Annotated[int, typer.Option(help="Seed of the search; another may give a better fit.", min=0)]
 Save = Annotated[Path | None, typer.Option(help="File to write the model to, for `dpsketch score`.")]
 FORMATS = ("table", "csv", "json")
@@ -36,9 +36,14 @@ def keep(model: SavedModel, save: Path | None, force: bool) -> None:
         err.print(f"{save}: the model; score rows with it: dpsketch score {save} TABLE -o scores.csv")
 
 
-def check(sketch: Path, format_: str, plot: Path | None, save: Path | None, force: bool) -> None:
+def chosen_format(format_: str, as_json: bool) -> str:
+    """`--json` is `--format json`."""
     if format_ not in FORMATS:
         raise QueryError(f"--format must be one of {', '.join(FORMATS)}, got '{format_}' instead")
+    return "json" if as_json else format_
+
+
+def check(sketch: Path, plot: Path | None, save: Path | None, force: bool) -> None:
     if plot is not None:
         check_png(plot, force, sketch, save)
     if save is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -11,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from dpsketch.cli.console import HELP, SchemaPath, err, out
+from dpsketch.cli.console import HELP, AsJson, SchemaPath, err, out, print_json
 from dpsketch.errors import BudgetError
 from dpsketch.privacy.budget import MOST_EPSILON, Budget, decimal_text
+from dpsketch.privacy.events import budget_facts
 
 if TYPE_CHECKING:
     from dpsketch.ledger.account import Account, Cap, Plan, Spend, Standing
@@ -30,7 +30,7 @@ LedgerPlace = Annotated[str, typer.Argument(envvar=LEDGER_VARIABLE, help="Ledger
 @ledger_app.command("show")
 def ledger_show(
     ledger: LedgerPlace,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     as_plan: Annotated[
         float | None,
         typer.Option(
@@ -49,9 +49,7 @@ def ledger_show(
     accounts = book.accounts()
     planned = {} if slack is None else {account.dataset: _as_plan(account, slack) for account in accounts}
     if as_json:
-        print(
-            json.dumps([_account_facts(account) | planned.get(account.dataset, {}) for account in accounts], indent=2)
-        )
+        print_json([_account_facts(account) | planned.get(account.dataset, {}) for account in accounts])
         return
     out.print(_accounts_table(accounts), soft_wrap=False)
     for account in accounts:
@@ -72,6 +70,7 @@ def ledger_grant(
     epsilon: Annotated[float | None, typer.Option(help="Cap on the sum of epsilon.")] = None,
     delta: Annotated[float, typer.Option(help="Cap on the sum of delta.")] = 0.0,
     rho: Annotated[float | None, typer.Option(help="Cap on the sum of rho, instead of epsilon.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Set the cap of a dataset: how much it may spend in total."""
     from dpsketch.ledger.ledger import Ledger
@@ -85,9 +84,11 @@ def ledger_grant(
     _say_upgraded(book)
     book.grant(dataset, budget)
     err.print(f"Dataset '{dataset}' may spend {budget} in total.")
+    if as_json:
+        print_json({"dataset": dataset, "cap": budget_facts(budget)})
 
 
-@ledger_app.command("verify")
+@ledger_app.command("verify", short_help="Compare rows with checksums, and totals with spends.")
 def ledger_verify(
     ledger: LedgerPlace,
     checksum: Annotated[
@@ -96,6 +97,7 @@ def ledger_verify(
             "--head", metavar="CHECKSUM", help="Checksum that verify printed earlier: refuse a copy from before then."
         ),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Compare every row with its checksum and every total with the spends. Note the printed checksum elsewhere."""
     from dpsketch.ledger.ledger import Ledger
@@ -103,6 +105,9 @@ def ledger_verify(
     book = Ledger(ledger, create=False)
     _say_upgraded(book)
     head = book.verify(checksum)
+    if as_json:
+        print_json({"sound": True, "entries": head.number, "checksum": head.checksum})
+        return
     out.print(
         f"The ledger is sound: {head.number:,} {'entry' if head.number == 1 else 'entries'}, checksum {head.checksum}"
     )
@@ -120,6 +125,7 @@ def ledger_declare(
     ],
     delta: Annotated[float, typer.Option(help="Delta of the plan; its epsilon follows.")],
     times: Annotated[int, typer.Option(help="Number of times that all these releases are made.")] = 1,
+    as_json: AsJson = False,
 ) -> None:
     """Reserve a plan: releases declared up front cost less together. SCHEMA says whom the ledger counts."""
     from dpsketch.ledger.ledger import Ledger
@@ -138,6 +144,8 @@ def ledger_declare(
     )
     if not plan.saves:
         err.print("The plan saves nothing: without it, its releases would cost no more.")
+    if as_json:
+        print_json({"dataset": dataset} | _plan_facts(plan) | {"saves": plan.saves})
 
 
 def _budget(text: str) -> Budget:
@@ -237,32 +245,34 @@ def _as_plan(account: Account, delta: Fraction) -> dict[str, str | None]:
     return {"epsilon_as_one_plan": epsilon}
 
 
-def _account_facts(account: Account) -> dict[str, Any]:
+def standing_facts(account: Standing) -> dict[str, Any]:
+    """What a dataset may spend, has spent and has left, in exact decimals."""
     rho = account.cap.rho is not None
     numbers = _amounts(account)
-    facts = {
-        "dataset": account.dataset,
-        "unit": account.unit,
-        "relation": account.relation,
-        "kind": "rho" if rho else "epsilon",
-    }
+    facts = {"kind": "rho" if rho else "epsilon"}
     facts |= {
         name: decimal_text((amount.rho if rho else amount.epsilon) or Fraction(0)) for name, amount in numbers.items()
     }
     if not rho:
         facts |= {f"delta_{name}": decimal_text(amount.delta) for name, amount in numbers.items()}
-    plans = [
-        {
-            "name": plan.name,
-            "epsilon": decimal_text(plan.epsilon),
-            "delta": decimal_text(plan.delta),
-            "used": [str(budget) for budget in plan.used],
-            "unused": [str(budget) for budget in plan.unused],
-            "created": plan.created,
-        }
-        for plan in account.plans
-    ]
+    return facts
+
+
+def _account_facts(account: Account) -> dict[str, Any]:
+    facts = {"dataset": account.dataset, "unit": account.unit, "relation": account.relation} | standing_facts(account)
+    plans = [_plan_facts(plan) for plan in account.plans]
     return facts | {"plans": plans, "spends": [_spend_facts(spend) for spend in account.spends]}
+
+
+def _plan_facts(plan: Plan) -> dict[str, Any]:
+    return {
+        "name": plan.name,
+        "epsilon": decimal_text(plan.epsilon),
+        "delta": decimal_text(plan.delta),
+        "used": [str(budget) for budget in plan.used],
+        "unused": [str(budget) for budget in plan.unused],
+        "created": plan.created,
+    }
 
 
 def _spend_facts(spend: Spend) -> dict[str, Any]:

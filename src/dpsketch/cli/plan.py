@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,6 +29,36 @@ from dpsketch.privacy.budget import Budget
 
 if TYPE_CHECKING:
     from dpsketch.planning.forecast import Forecast
+
+
+Epsilons = Annotated[str, typer.Option(help="Comma-separated budgets to try.")]
+Queries = Annotated[
+    list[str] | None,
+    typer.Option(help="A select statement on the table `sketch`; repeatable. Default: a few common ones."),
+]
+Simulations = Annotated[
+    int | None,
+    typer.Option(
+        help="Simulated tables. More give a more accurate forecast and take longer. Default: 1 to 5, by the columns "
+        "that are asked about."
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Seed of the simulated tables and their noise.", min=0)]
+PlannedTask = Annotated[
+    str | None,
+    typer.Option(
+        help="Instead of queries, a task as in `release --for`, such as clusters:8, pca:3, density or synthetic: "
+        "whether it can succeed, or its predicted error."
+    ),
+]
+Count = Annotated[int | None, typer.Option("--k", help="For a task: number of clusters or components.")]
+TaskColumns = Annotated[
+    str | None, typer.Option(help="For a task: comma-separated columns; without a schema, their number.")
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option(help="PNG file to write: relative error against epsilon; for a task, where it can succeed."),
+]
 
 
 def audit(
@@ -68,7 +97,7 @@ def audit(
     facts = Schema.load(schema) if schema else made_up_schema(chosen, Relation(relation or Relation.ADD_REMOVE))
     found = attack(chosen, facts, Budget(epsilon, delta, rho), draws, mechanism)
     if as_json:
-        print(json.dumps(found.to_dict(), indent=2))
+        print_json(found.to_dict())
     else:
         out.print(str(found))
     if found.violated:
@@ -77,44 +106,23 @@ def audit(
 
 def plan(
     schema: Annotated[Path | None, typer.Option("--schema", help="TOML file with the table's public facts.")] = None,
-    epsilon: Annotated[str, typer.Option(help="Comma-separated budgets to try.")] = "0.1,1,10",
+    epsilon: Epsilons = "0.1,1,10",
     delta: Delta = 0.0,
-    query: Annotated[
-        list[str] | None,
-        typer.Option(help="A select statement on the table `sketch`; repeatable. Default: a few common ones."),
-    ] = None,
+    query: Queries = None,
     recipe: RecipePath = None,
     rows: Rows = None,
-    simulations: Annotated[
-        int, typer.Option(help="Simulated tables. More give a more accurate forecast and take longer.")
-    ] = 5,
-    seed: Annotated[int, typer.Option(help="Seed of the simulated tables.", min=0)] = 0,
-    task: Annotated[
-        str | None,
-        typer.Option(
-            help="Instead of queries, a task as in `release --for`, such as clusters:8, pca:3, density or synthetic: "
-            "whether it can succeed, or its predicted error."
-        ),
-    ] = None,
-    k: Annotated[int | None, typer.Option("--k", help="For a task: number of clusters or components.")] = None,
-    columns: Annotated[
-        str | None, typer.Option(help="For a task: comma-separated columns; without a schema, their number.")
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(help="PNG file to write: relative error against epsilon; for a task, where it can succeed."),
-    ] = None,
+    simulations: Simulations = None,
+    seed: Seed = 0,
+    task: PlannedTask = None,
+    k: Count = None,
+    columns: TaskColumns = None,
+    plot: Plot = None,
     as_json: AsJson = False,
     force: Force = False,
 ) -> None:
     """Predict the errors of answers from releases of simulated tables, or whether a task can succeed. No data is read,
     nothing is spent.
     """
-    from dpsketch.planning.forecast import plan as predicted
-    from dpsketch.planning.forecast import usual_queries
-    from dpsketch.recipe.recipe import Recipe
-    from dpsketch.schema.schema import Schema
-
     if plot is not None:
         check_png(plot, force, schema, recipe)
     budgets = [Budget(number, delta) for number in _numbers(epsilon)]
@@ -129,19 +137,34 @@ def plan(
         raise RecipeError("--k and --columns are for a task", "pass --task clusters:8, pca:3, density or synthetic")
     if schema is None:
         raise RecipeError("a plan of answers needs --schema", "dpsketch init TABLE > schema.toml writes a template")
-    facts = Schema.load(schema)
-    queries = query or usual_queries(facts)
-    chosen = None if recipe is None else Recipe.load(recipe)
-    with progress_bar("simulating") as report:
-        forecast = predicted(facts, queries, budgets, rows, chosen, simulations, seed, report)
+    forecast = _forecast(schema, query, budgets, rows, recipe, simulations, seed)
     if plot is not None:
         forecast.plot(plot)
         err.print(f"{plot}: relative error against epsilon")
     if as_json:
         print_json(forecast.to_dicts())
-        return
-    _print_forecast(forecast)
-    out.print(f"Predicted by {simulations} simulated tables that obey the schema. Nothing was read or spent.")
+    else:
+        _print_forecast(forecast)
+
+
+def _forecast(
+    schema: Path,
+    query: list[str] | None,
+    budgets: list[Budget],
+    rows: int | None,
+    recipe: Path | None,
+    simulations: int | None,
+    seed: int,
+) -> Forecast:
+    with progress_bar("simulating") as report:
+        from dpsketch.planning.forecast import plan as predicted
+        from dpsketch.planning.forecast import usual_queries
+        from dpsketch.recipe.recipe import Recipe
+        from dpsketch.schema.schema import Schema
+
+        facts = Schema.load(schema)
+        chosen = None if recipe is None else Recipe.load(recipe)
+        return predicted(facts, query or usual_queries(facts), budgets, rows, chosen, simulations, seed, report)
 
 
 def _print_forecast(forecast: Forecast) -> None:
@@ -150,6 +173,9 @@ def _print_forecast(forecast: Forecast) -> None:
         if any(math.isfinite(each.relative) for each in forecast.answers()[label]):
             least = "with none of these budgets" if budget is None else f"from {budget} on"
             out.print(f"Below 10 % of a typical answer {least}: {label}")
+    one = forecast.simulations == 1
+    tables = "1 simulated table that obeys" if one else f"{forecast.simulations} simulated tables that obey"
+    out.print(f"Predicted from {tables} the schema. Nothing was read or spent.")
 
 
 def _plan_table(plan: Forecast) -> RichTable:

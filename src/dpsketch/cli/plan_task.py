@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.table import Table as RichTable
 
-from dpsketch.cli.console import err, listed, out
+from dpsketch.cli.console import err, listed, out, print_json
 from dpsketch.errors import RecipeError
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks.task_registry import Entry, entry_named, parse_task
@@ -54,7 +53,7 @@ def print_task_plan(
         plot_region(found[-1], plot)
         err.print(f"{plot}: rows against epsilon")
     if as_json:
-        print(json.dumps([plan.to_dict() for plan in found], indent=2))
+        print_json([plan.to_dict() for plan in found])
         return
     cells = [plan.cells() for plan in found]
     if not all(cells):

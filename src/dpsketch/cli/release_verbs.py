@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpsketch.cli.console import (
+    AsJson,
     Delta,
     Epsilon,
     Force,
@@ -20,10 +21,12 @@ from dpsketch.cli.console import (
     SchemaPath,
     check_free,
     err,
+    print_json,
     progress_bar,
+    tell_written,
     warnings_told,
 )
-from dpsketch.cli.ledger_verbs import LEDGER_VARIABLE, spent_text
+from dpsketch.cli.ledger_verbs import LEDGER_VARIABLE, spent_text, standing_facts
 from dpsketch.cli.process import check_stopped, ignore_signals
 from dpsketch.cli.recipe_choice import (
     Clusters,
@@ -38,6 +41,7 @@ from dpsketch.cli.recipe_choice import (
 from dpsketch.errors import BudgetError, FileError, MergeError
 from dpsketch.files.outputs import Output, written
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
+from dpsketch.privacy.events import budget_facts
 
 if TYPE_CHECKING:
     from dpsketch.ledger.ledger import Ledger
@@ -79,6 +83,7 @@ def accumulate(
     only: OnlyRows = None,
     snapshot: Snapshot = None,
     force: Force = False,
+    as_json: AsJson = False,
 ) -> None:
     """Read a table into a raw sketch: exact, secret, mergeable. Nothing is spent. The budget determines the sizes of
     the general recipe and is checked now against what a release will need.
@@ -95,7 +100,8 @@ def accumulate(
         planned(facts, chosen, budget)
     with written(output, force, secret=True) as file:
         _accumulated(table, facts, chosen).write(file)
-    err.print(f"{output}: raw sketch, NOT PRIVATE. Keep it secret; release it with: dpsketch release {output} …")
+    message = f"{output}: raw sketch, NOT PRIVATE. Keep it secret; release it with: dpsketch release {output} …"
+    tell_written(as_json, output, message, kind="raw", private=False)
 
 
 def release(
@@ -120,6 +126,7 @@ def release(
     groups_from: GroupsFrom = None,
     not_private: NotPrivate = False,
     force: Force = False,
+    as_json: AsJson = False,
 ) -> None:
     """Sketch a table, add noise once, and write the released sketch."""
     from dpsketch.schema.schema import Schema
@@ -151,13 +158,8 @@ def release(
                 book.check(name, facts.accounted, event, partition(facts, chosen), plan)
             raw = _accumulated(table, facts, chosen)
         _release(raw, budget, book, name, claimed, mechanism, plan, other)
-    _tell_released(
-        claimed.path,
-        budget,
-        book,
-        name,
-        next_steps(claimed.path, purpose or (None if clusters is None else f"clusters:{clusters}")),
-    )
+    then = next_steps(claimed.path, purpose or (None if clusters is None else f"clusters:{clusters}"))
+    _tell_released(claimed.path, budget, book, name, then, as_json)
 
 
 def graph(
@@ -184,6 +186,7 @@ def graph(
     plan: Plan = None,
     not_private: NotPrivate = False,
     force: Force = False,
+    as_json: AsJson = False,
 ) -> None:
     """Release the neighbour sets of a graph, for Jaccard densities. One neighbour list is protected, not a node."""
     from dpsketch.engines.engine import accumulate as accumulate_table
@@ -211,7 +214,7 @@ def graph(
             sets = neighbour_sets(edges, nodes, source, target, undirected, report)
             raw = accumulate_table(sets, facts, recipe)
         _release(raw, budget, book, name, claimed, mechanism, plan, None)
-    _tell_released(claimed.path, budget, book, name, next_steps(claimed.path, "graph"))
+    _tell_released(claimed.path, budget, book, name, next_steps(claimed.path, "graph"), as_json)
 
 
 def merge(
@@ -219,6 +222,7 @@ def merge(
     output: OutputPath,
     disjoint_units: Annotated[bool, typer.Option("--disjoint-units", help="No unit has rows in two of them.")] = False,
     force: Force = False,
+    as_json: AsJson = False,
 ) -> None:
     """Add up sketches: all raw (the sum is still secret) or all released (their noise adds up)."""
     from dpsketch.sketch.file import read_header
@@ -241,7 +245,9 @@ def merge(
         released.save(output, force)
     else:
         raise MergeError("raw and released sketches do not merge", "release the raw one first")
-    err.print(f"{output}: merged from {len(sketches)} {kinds.pop()} sketches.")
+    kind = kinds.pop()
+    message = f"{output}: merged from {len(sketches)} {kind} sketches."
+    tell_written(as_json, output, message, kind=kind, private=kind == "released", merged=len(sketches))
 
 
 def _accumulated(table: Path, facts: Schema, recipe: Recipe) -> RawSketch:
@@ -302,10 +308,14 @@ def _release(
         raise
 
 
-def _tell_released(output: Path, budget: Budget, book: Ledger | None, name: str, then: str) -> None:
+def _tell_released(output: Path, budget: Budget, book: Ledger | None, name: str, then: str, as_json: bool) -> None:
     standing = None if book is None else book.standing(name)
-    if standing is not None:
-        err.print(f"{output}: released with {budget}; dataset '{name}' has spent {spent_text(standing)}.")
-        err.print(f"Next: dpsketch show {output}, {then}")
-    else:
-        err.print(f"{output}: NOT PRIVATE, for studies only.")
+    if standing is None:
+        message = f"{output}: NOT PRIVATE, for studies only."
+        tell_written(as_json, output, message, kind="released", private=False)
+        return
+    err.print(f"{output}: released with {budget}; dataset '{name}' has spent {spent_text(standing)}.")
+    err.print(f"Next: dpsketch show {output}, {then}")
+    if as_json:
+        facts = {"kind": "released", "private": True, "budget": budget_facts(budget), "dataset": name}
+        print_json({"output": str(output)} | facts | {"ledger": standing_facts(standing)})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsketch.cli.console import Force, check_free, err, progress_bar
+from dpsketch.cli.console import AsJson, Force, check_free, err, progress_bar, tell_written, waiting
 from dpsketch.errors import FileError
 from dpsketch.files.outputs import written
 
@@ -35,6 +35,7 @@ def score(
         bool, typer.Option("--undirected", help="For an edge list: count every edge in both directions.")
     ] = False,
     force: Force = False,
+    as_json: AsJson = False,
 ) -> None:
     """Apply a model to every row of a table, in the table's order: clusters, predictions, densities or scores,
     with standard errors where the model has them.
@@ -65,8 +66,10 @@ def score(
         for batch in batches:
             write(scored(pa.Table.from_batches([batch])))
     what = "row" if edges is None else "node with neighbours"
-    err.print(f"{output}: scores by {type(loaded).__name__}, one for each {what} of {table}")
-    if not getattr(loaded, "calibrated_", True):
+    calibrated = bool(getattr(loaded, "calibrated_", True))
+    message = f"{output}: scores by {type(loaded).__name__}, one for each {what} of {table}"
+    tell_written(as_json, output, message, model=type(loaded).__name__, calibrated=calibrated)
+    if not calibrated:
         err.print("Warning: probabilities are not calibrated; rely on their order, or on the predictions.")
 
 
@@ -76,15 +79,18 @@ def sample(
     output: OutputRows,
     seed: Annotated[int, typer.Option(help="Seed of the sampled rows.")] = 0,
     force: Force = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write synthetic rows that obey the schema. They cost no privacy and are not records of people."""
     from dpsketch.learn.view import open_view
 
     _check_rows(output, force, sketch)
-    drawn = open_view(sketch).sample(rows, seed)
+    view = open_view(sketch)
+    with waiting("sampling; the first time fits a model, which is kept"):
+        drawn = view.sample(rows, seed)
     with _written(output, force, drawn.schema) as write:
         write(drawn)
-    err.print(f"{output}: {rows} synthetic rows")
+    tell_written(as_json, output, f"{output}: {rows} synthetic rows", rows=rows)
 
 
 def _neighbours(model: Any, table: Path, edges: str, undirected: bool, report: Any) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dpsketch.cli.console import Force, check_free, err, listed
+from dpsketch.cli.console import AsJson, Force, check_free, err, listed, print_json, tell_written
 from dpsketch.files.outputs import written
 
 
@@ -17,12 +17,17 @@ def init(
         bool | None,
         typer.Option("--header/--no-header", help="The first line of a CSV file names its columns, or is a record."),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Print a schema to fill in, from column names and types only; values are never looked at."""
     from dpsketch.engines.readers import source_columns
     from dpsketch.schema.template import schema_template
 
-    print(schema_template(*source_columns(table, header)), end="")
+    template = schema_template(*source_columns(table, header))
+    if as_json:
+        print_json({"schema": template})
+        return
+    print(template, end="")
 
 
 def tighten(
@@ -33,6 +38,7 @@ def tighten(
     ] = 0.02,
     columns: Annotated[str | None, typer.Option(help="Comma-separated columns. Default: all.")] = None,
     force: Force = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a schema with tighter bounds, for a second release of the same table with less noise. Values outside will
     count as the bound. The first release has cost privacy; the new bounds cost no more.
@@ -48,5 +54,6 @@ def tighten(
     head = f"Bounds at shares of {share:g} and {1 - share:g}, by a private release."
     with written(output, force) as file:
         file.write(schema_text(schema, head).encode())
-    err.print(f"{output}: tighter bounds of {changed} of {len(schema.columns)} columns")
+    message = f"{output}: tighter bounds of {changed} of {len(schema.columns)} columns"
+    tell_written(as_json, output, message, changed=changed, columns=len(schema.columns))
     err.print(f"Next: dpsketch release TABLE --schema {output} … with the same --ledger and --dataset, which add up")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +17,25 @@ from dpsketch.files.pictures import picture
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.queries import Table
 from dpsketch.learn.sql.statement import parse_select
-from dpsketch.learn.view import View
-from dpsketch.ledger.ledger import Ledger
 from dpsketch.maps.base import check_whole
 from dpsketch.numerics.arrays import Floats
+from dpsketch.planning.simulated_release import (
+    SimulatedView,
+    affordable_simulations,
+    columns_to_simulate,
+    planned_release,
+)
 from dpsketch.planning.simulation import MadeUp, made_up_table
 from dpsketch.privacy.budget import Budget
-from dpsketch.recipe.recipe import Recipe, declared_rows
+from dpsketch.recipe.recipe import Only, Recipe, declared_rows
 from dpsketch.schema.columns import Category, Column, Datetime
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.raw import RawSketch
-from dpsketch.sketch.release import planned, release
 
-MOST_ROWS = 100_000  # of a made-up table; more declared rows are copies of these
+MOST_ROWS = 100_000  # of a simulated table; more declared rows are copies of these
+STATED = 4  # simulated errors that the stated standard errors count for: decision 022
 GOOD = 0.1
+_SMALL = 64  # rows
 
 
 @dataclass(frozen=True)
@@ -40,9 +45,9 @@ class Prediction:
     query: str
     answer: str  # the entry of the select list
     budget: Budget
-    typical: float | np.datetime64  # the size of the true answers; nan if the made-up tables have none
-    error: float  # root mean square of answer − truth; of dates in seconds; infinite if most have no answer
-    stderr: float  # root mean square of the standard errors that the releases state
+    typical: float | np.datetime64  # the size of the true answers; nan if the simulated tables have none
+    error: float  # of dates in seconds; infinite if most have no answer
+    stderr: float  # root mean square of the standard errors that the simulated releases state
     how: str
 
     @property
@@ -78,6 +83,7 @@ class Forecast:
     """Predictions for every query, budget and entry of the select list. (A ledger's plans are another thing.)"""
 
     predictions: tuple[Prediction, ...]
+    simulations: int = 1
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Plain rows; what is not a finite number is None."""
@@ -117,48 +123,55 @@ def plan(
     budgets: Sequence[Budget],
     rows: int | None = None,
     recipe: Recipe | None = None,
-    simulations: int = 5,
+    simulations: int | None = None,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
 ) -> Forecast:
     """Predict the errors of select statements for several budgets, by public facts alone.
 
-    In each simulation a table is made up from the schema and the declared rows, released with every budget and asked
-    every query; the error is the distance to its true answer. Tables are another in every simulation and follow from
-    the seed; noise cannot be seeded. Nothing is read, and no ledger but one in memory knows of it. `recipe` is the
-    general one unless given.
+    In each simulation a table is drawn from the schema and the declared rows, released with every budget and asked
+    every query. Tables and noise follow from the seed. Only the columns that the queries are about are simulated, with
+    the noise that they have beside all others. Nothing is read, nothing is spent. `recipe` is the general one unless
+    given; `simulations` are as many as take seconds unless given.
 
     Source: a sketch is a sum, so the sums of a table times k are those of the table with every row k times; that is how
-    more than MOST_ROWS declared rows are made up, with the noise and the recipe that they would have.
+    more than MOST_ROWS declared rows are simulated, with the noise and the recipe that they would have.
     """
-    check_whole("plan", "simulations", simulations, 1, 1000)
+    if simulations is not None:
+        check_whole("plan", "simulations", simulations, 1, 1000)
     _check(queries, budgets)
     queries, budgets = list(dict.fromkeys(queries)), list(dict.fromkeys(budgets))
     rows = declared_rows(schema, rows)
     copies = -(-rows // MOST_ROWS)
     recipes = [_recipe(schema, rows, budget, recipe) for budget in budgets]
-    for budget, chosen in zip(budgets, recipes, strict=True):
-        planned(schema, chosen, budget)
-    ledger = Ledger("sqlite://")
+    only = recipes[0].only
+    names = columns_to_simulate(schema, recipes, _asked(schema, queries, only))
+    releases = [planned_release(schema, *each, names) for each in zip(recipes, budgets, strict=True)]
+    facts = schema if names is None else _with_columns(schema, names, only)
+    simulations = simulations or affordable_simulations(facts, [each.recipe for each in releases])
     found = [[_Errors() for _ in budgets] for _ in queries]
+    steps = simulations * len(budgets) * len(queries)
+    done = 0
     for simulation in range(simulations):
-        table = made_up_table(schema, rows // copies, np.random.default_rng([seed, simulation]))
-        made_up = MadeUp(schema, table, recipes[0].only, copies)
+        table = made_up_table(facts, rows // copies, np.random.default_rng([seed, simulation]))
+        made_up = MadeUp(facts, table, only, copies)
         truths = [made_up.sql(query) for query in queries]
-        for place, (budget, chosen) in enumerate(zip(budgets, recipes, strict=True)):
-            raw = _accumulated(table, schema, chosen, copies)
-            view = View(release(raw, budget, ledger, f"made up {simulation} {place}"))
+        for place, each in enumerate(releases):
+            raw = _accumulated(table, facts, each.recipe, copies)
+            view = SimulatedView(each.of(raw, np.random.default_rng([seed, simulation, place])))
             for query, truth, errors in zip(queries, truths, found, strict=True):
                 errors[place].add(truth, view.sql(query))
-            if progress is not None:
-                progress((simulation * len(budgets) + place + 1) / (simulations * len(budgets)))
+                done += 1
+                if progress is not None:
+                    progress(done / steps)
     return Forecast(
         tuple(
             prediction
             for query, errors in zip(queries, found, strict=True)
             for budget, each in zip(budgets, errors, strict=True)
             for prediction in each.predictions(query, budget)
-        )
+        ),
+        simulations,
     )
 
 
@@ -176,7 +189,11 @@ def usual_queries(schema: Schema) -> list[str]:
 
 
 class _Errors:
-    """What the simulations of one query at one budget find."""
+    """Answers to one query at one budget in all simulations, beside the truth.
+
+    The predicted error is the root mean square of answer − truth, with the stated standard error as STATED more
+    answers: few simulations say little about the size of an error, and the standard error is what a release will state.
+    """
 
     def __init__(self) -> None:
         self._table: Table | None = None
@@ -205,13 +222,14 @@ class _Errors:
             asked, answered = np.isfinite(truth), np.isfinite(truth) & np.isfinite(value)
             few = 2 * answered.sum() < asked.sum()
             typical = _typical(truth[asked])
+            stated = _root_mean_square(stderr[answered & np.isfinite(stderr)])
             yield Prediction(
                 query,
                 name,
                 budget,
                 np.datetime64(int(typical * 1e6), "us") if dates else typical,
-                np.inf if few else _root_mean_square((value - truth)[answered]),
-                np.inf if few else _root_mean_square(stderr[answered & np.isfinite(stderr)]),
+                np.inf if few else _with_stated((value - truth)[answered], stated),
+                np.inf if few else stated,
                 next(how).removeprefix(f"{name}: "),
             )
 
@@ -230,6 +248,22 @@ def _check(queries: Sequence[str], budgets: Sequence[Budget]) -> None:
                 "a plan is about all groups: having, order by, limit and offset choose some by their noisy answers",
                 "leave these clauses out of the planned query",
             )
+
+
+def _asked(schema: Schema, queries: Sequence[str], only: Only | None) -> set[str]:
+    """The columns that queries are about, by asking a small table. Refuses queries that a view would refuse."""
+    small = MadeUp(schema, made_up_table(schema, _SMALL, np.random.default_rng(0)), only)
+    for query in queries:
+        small.sql(query)
+    return small.asked
+
+
+def _with_columns(schema: Schema, names: Sequence[str], only: Only | None) -> Schema:
+    """The schema of a simulated table: the named columns, and the one that chooses rows."""
+    kept = {*names} | ({only.column} if only is not None else set())
+    constant = tuple(name for name in schema.constant_per_unit if name in kept)
+    columns = tuple(column for column in schema.columns if column.name in kept)
+    return replace(schema, columns=columns, constant_per_unit=constant)
 
 
 def _recipe(schema: Schema, rows: int, budget: Budget, recipe: Recipe | None) -> Recipe:
@@ -277,6 +311,10 @@ def _typical(truth: Floats) -> float:
 
 def _root_mean_square(errors: Floats) -> float:
     return float(np.sqrt(np.mean(errors**2))) if len(errors) else float("nan")
+
+
+def _with_stated(errors: Floats, stated: float) -> float:
+    return _root_mean_square(np.append(errors, np.full(STATED if np.isfinite(stated) and len(errors) else 0, stated)))
 
 
 def _differ(one: Prediction, other: Prediction) -> bool:

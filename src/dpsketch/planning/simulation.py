@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,12 +37,13 @@ def made_up_table(schema: Schema, rows: int, rng: np.random.Generator) -> pa.Tab
     hidden[0] = 0.4 * hidden[0] + rng.choice([-1.2, 0.0, 1.2], rows)
     columns = {column.name: _cells(column, hidden, rng) for column in schema.columns}
     if schema.unit_column is not None:
-        columns[schema.unit_column] = pa.array(np.arange(rows))
+        columns[schema.unit_column] = _array(pa.int64(), np.arange(rows), np.zeros(rows, bool))
     return pa.table(columns)
 
 
 class MadeUp:
-    """A made-up table that answers statements with the truth; `copies` says how often each of its rows counts.
+    """A simulated table that answers statements with the truth; `copies` says how often each of its rows counts.
+    `asked` collects the columns that the statements were about.
 
     Quantiles of columns with many values are found on the grid that views use.
     """
@@ -51,6 +53,7 @@ class MadeUp:
 
     def __init__(self, schema: Schema, table: pa.Table, only: Only | None = None, copies: int = 1) -> None:
         self.schema = schema
+        self.asked: set[str] = set()
         records = encode(schema, table.combine_chunks().to_batches()[0])
         if only is not None:
             records = records.take(only.places(schema, records))
@@ -78,6 +81,7 @@ class MadeUp:
         return how
 
     def estimators(self, columns: Sequence[str]) -> list[Estimator]:
+        self.asked |= {*columns}
         return [self]
 
 
@@ -94,15 +98,28 @@ def _cells(column: Column, hidden: Floats, rng: np.random.Generator) -> pa.Array
     order = np.argsort(close * followed + np.sqrt(1 - close**2) * rng.normal(size=rows))
     levels = np.empty(rows, np.int64)
     levels[order] = _sorted_levels(column, rows, rng)
-    missing = rng.random(rows) < (RARE if rng.random() < SOME else 0.0)
+    missing = np.asarray(rng.random(rows) < (RARE if rng.random() < SOME else 0.0))
     if isinstance(column, Boolean):
-        return pa.array(levels == 1, mask=missing)
+        return _array(pa.bool_(), np.packbits(levels == 1, bitorder="little"), missing)
     if isinstance(column, Category):
-        return pa.array(np.array(column.labels, object)[levels], mask=missing)
+        return pa.DictionaryArray.from_arrays(_array(pa.int64(), levels, missing), _texts(column.labels))
     values = column.values_of(column.codes_of(levels))
     if isinstance(column, Datetime):
-        return pa.array(values.astype(np.int64), pa.timestamp("us", "UTC"), mask=missing)
-    return pa.array(values, mask=missing)
+        return _array(pa.timestamp("us", "UTC"), values.astype(np.int64), missing)
+    return _array(pa.float64(), np.asarray(values, np.float64), missing)
+
+
+def _array(kind: pa.DataType, values: NDArray[Any], missing: NDArray[np.bool_]) -> pa.Array:
+    """Made of buffers: `pa.array` would import pandas, which takes half a second."""
+    present = pa.py_buffer(np.packbits(~missing, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(missing), [present, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def _texts(labels: Sequence[str]) -> pa.Array:
+    written = [label.encode() for label in labels]
+    offsets = np.cumsum([0, *map(len, written)], dtype=np.int64)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(written))]
+    return pa.Array.from_buffers(pa.large_string(), len(labels), buffers)
 
 
 def _sorted_levels(column: Column, rows: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -1,0 +1,172 @@
+"""Releases of simulated tables: the noise of the planned release on the columns that are asked about, without secrets.
+
+Sums of a column, and of a pair of columns, do not depend on the other columns, and their noise is known before any
+release. So a plan sketches the columns of its questions alone, with the noise that they get beside all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from dpsketch.calibration import noise_variance, noise_variances
+from dpsketch.learn.choice import Sources
+from dpsketch.learn.estimators.joint.bootstrap import refits
+from dpsketch.learn.estimators.joint.from_release import fit_released, noisy_sums, product_parts, with_fit
+from dpsketch.learn.estimators.joint.joint_estimator import ProductEstimator
+from dpsketch.learn.estimators.joint.joint_fit import Products
+from dpsketch.learn.shared import made_once
+from dpsketch.learn.view import View
+from dpsketch.maps.base import BoundMap, FeatureMap, Sums
+from dpsketch.maps.tables.adaptive_pairs import AdaptivePairs
+from dpsketch.maps.tables.count import Count
+from dpsketch.maps.tables.marginals import Marginals
+from dpsketch.maps.tables.pairs import Pairs
+from dpsketch.maps.tables.totals import Totals
+from dpsketch.numerics.threads import one_thread
+from dpsketch.privacy.budget import Budget
+from dpsketch.privacy.events import Noise, Release
+from dpsketch.privacy.mechanisms import MECHANISMS, Mechanism
+from dpsketch.recipe.recipe import Recipe, declared_rows
+from dpsketch.schema.schema import Schema
+from dpsketch.sketch.adaptive import noisy_in_stages
+from dpsketch.sketch.raw import RawSketch
+from dpsketch.sketch.release import planned
+from dpsketch.sketch.released import ReleasedSketch, library_version
+
+MOST_SIMULATIONS = 5
+WORK = 500_000  # squared cells of columns that are fitted in about four seconds on one core of 2026
+REFITS = 4  # of each simulated release; several tables are simulated, so fewer do than for one answer
+_CHUNK = 1 << 20  # sums
+
+
+@dataclass(frozen=True)
+class PlannedRelease:
+    """What a release with a budget would add to the sums of some columns: `recipe` is that of these columns, `event`
+    says the noise that its parts have in the recipe of all columns.
+    """
+
+    recipe: Recipe
+    event: Release
+
+    def of(self, raw: RawSketch, rng: np.random.Generator) -> ReleasedSketch:
+        """A release of simulated sums with simulated noise. Never for a table of people: the noise is no secret."""
+        bound, noises = raw.bound, self.event.noises
+        variances = [noise_variance(noise, own) for noise, own in zip(noises, bound.noised, strict=True)]
+
+        def add_noise(index: int, feature_map: BoundMap, sums: Sums) -> Sums:
+            return _noisy(noises[index], feature_map, sums, rng)
+
+        parts = noisy_in_stages(bound, [part.sums for part in raw.parts], variances, add_noise, {})
+        maps = tuple(part.map for part in parts)
+        return ReleasedSketch(
+            raw.schema,
+            raw.recipe.settled(maps),
+            maps,
+            tuple(part.sums for part in parts),
+            (self.event,),
+            raw.lineage,
+            "",
+            library_version(),
+        )
+
+
+def planned_release(schema: Schema, recipe: Recipe, budget: Budget, names: Sequence[str] | None) -> PlannedRelease:
+    """Of the named columns, or of all. Refuses what a release would refuse."""
+    event = planned(schema, recipe, budget)
+    assert event is not None, "plans are of private releases"
+    if names is None:
+        return PlannedRelease(recipe, event)
+    parts = [replace(part, map=_of_columns(part.map, schema, names)) for part in recipe.parts]
+    maps = recipe.bind(replace(schema, rows=declared_rows(schema, recipe.rows))).noised
+    noises = tuple(_by_itself(*both) for both in zip(event.noises, maps, strict=True))
+    return PlannedRelease(Recipe(parts, recipe.rows, None, recipe.only), replace(event, noises=noises))
+
+
+def columns_to_simulate(schema: Schema, recipes: Collection[Recipe], asked: Collection[str]) -> tuple[str, ...] | None:
+    """The columns that questions are about, and one beside a single one; None if the recipes need all columns."""
+    if not all(_divisible(part.map) for recipe in recipes for part in recipe.parts):
+        return None
+    if any(recipe.sampling is not None for recipe in recipes):
+        return None
+    chosen = set(asked)
+    totals = any(isinstance(part.map, Totals) for recipe in recipes for part in recipe.parts)
+    if totals and not any(schema.column(name).numeric for name in chosen):
+        chosen.add(next(column.name for column in schema.scalars if column.numeric))
+    names = [column.name for column in schema.scalars]
+    chosen |= set([name for name in names if name not in chosen][: max(0, 2 - len(chosen))])
+    return None if len(chosen) == len(names) else tuple(name for name in names if name in chosen)
+
+
+def affordable_simulations(schema: Schema, recipes: Sequence[Recipe]) -> int:
+    """As many as take seconds. Nearly all time goes to fitting the columns of pair tables."""
+    pairs = [part.map for recipe in recipes for part in recipe.parts if isinstance(part.map, Pairs)]
+    work = sum(cells**2 for described in pairs for cells in described.counts(schema).values())
+    return int(np.clip(WORK // max(work, 1), 1, MOST_SIMULATIONS))
+
+
+def _divisible(described: FeatureMap) -> bool:
+    """Whether the sums of some columns are the sums of a map of these alone."""
+    if isinstance(described, Pairs):
+        whole = not isinstance(described, AdaptivePairs) or described.most is None
+        return whole and described.pairs is None and described.groups is None and described.columns is None
+    return isinstance(described, Count) or (isinstance(described, Marginals | Totals) and described.columns is None)
+
+
+def _of_columns(described: FeatureMap, schema: Schema, names: Sequence[str]) -> FeatureMap:
+    if isinstance(described, Totals):
+        return replace(described, columns=tuple(name for name in names if schema.column(name).numeric))
+    return described if isinstance(described, Count) else replace(described, columns=tuple(names))  # type: ignore
+
+
+def _by_itself(noise: Noise, bound: BoundMap) -> Noise:
+    """Noise of the same variance that does not depend on the number of sums."""
+    if noise.sensitivity == 0 or MECHANISMS[noise.mechanism].shape is None:
+        return noise
+    return Noise(Mechanism.GAUSSIAN, noise.sensitivity, Fraction(noise_variance(noise, bound) ** 0.5))
+
+
+def _noisy(noise: Noise, bound: BoundMap, sums: Sums, rng: np.random.Generator) -> Sums:
+    """Discrete Laplace noise, or normal noise of the same variance as that of other mechanisms."""
+    if noise.sensitivity == 0:
+        return sums
+    result = np.empty_like(sums)
+    deviations = np.sqrt(np.broadcast_to(noise_variances(noise, bound), bound.size // bound.groups))
+    deviations = np.broadcast_to(deviations, (bound.groups, deviations.size)).reshape(-1)
+    for start in range(0, len(sums), _CHUNK):
+        chunk = slice(start, start + _CHUNK)
+        size = len(sums[chunk])
+        if noise.mechanism is Mechanism.LAPLACE:
+            drawn = np.subtract(*rng.geometric(-np.expm1(-1 / float(noise.scale)), (2, size)))
+        else:
+            drawn = np.rint(deviations[chunk] * rng.normal(size=size)).astype(np.int64)
+        np.add(sums[chunk], drawn.astype(sums.dtype), out=result[chunk])
+    return result
+
+
+class _FewRefits(Sources):
+    """Estimators of a simulated release, with fewer refits than one answer to rely on has."""
+
+    @made_once
+    def products(self) -> ProductEstimator | None:
+        parts = product_parts(self._released)
+        if parts is None:
+            return None
+        fitted = fit_released(self._released).products
+
+        def refit() -> tuple[Products, ...]:
+            with one_thread():
+                return refits(noisy_sums(self._released, parts), fitted, REFITS)
+
+        return ProductEstimator(self._released.schema, self._noise, with_fit(self._released, fitted, refit))
+
+
+class SimulatedView(View):
+    """The view of a simulated release."""
+
+    def __init__(self, released: ReleasedSketch) -> None:
+        super().__init__(released)
+        self._sources = _FewRefits(released, self._noise)
