@@ -1,7 +1,7 @@
-"""A public embedding of records: a linear map or a small network in fixed point, hashed in place of the columns.
+"""A public embedding of records, hashed in place of the columns: a linear map or a small network in fixed point.
 
-Everything is integer arithmetic on int16 numbers, so a record's embedding is the same on every machine and in every
-batch. The embedding must come from public data: nothing protects what its numbers tell.
+All arithmetic is on int16 integers, so a record's embedding is the same on every machine and in every batch. The
+embedding must come from public data: its weights are published without any protection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpsketch.schema.columns import HIGHEST
 
 MOST_LAYERS = 8
 MOST_NUMBERS = 2**17
-_UNIT = 1 << 14  # one, in the fixed point of the weights
+_UNIT = 1 << 14  # the number one in the fixed point of the weights
 _MOST_SHIFT = 30
 
 
@@ -48,9 +48,9 @@ class Layer:
 
 @dataclass(frozen=True)
 class Embedding:
-    """Layers applied in turn, negative numbers set to zero between them; the last one's outputs are hashed.
+    """Layers applied in turn, with negative numbers set to zero between them. The outputs of the last layer are hashed.
 
-    Its inputs are the columns' places in their bounds, −1 to 1; an output is clamped to −1 to 1.
+    Inputs are the columns scaled from their bounds to −1 … 1. Outputs are clamped to −1 … 1.
     """
 
     layers: tuple[Layer, ...]
@@ -68,9 +68,10 @@ class Embedding:
 
     @classmethod
     def from_arrays(cls, layers: Sequence[tuple[ArrayLike, ArrayLike]]) -> Embedding:
-        """From real matrices and biases, (outputs × inputs, outputs) a layer, rounded to fixed point.
+        """Build an embedding from real matrices and biases, (outputs × inputs, outputs) per layer, rounded to fixed
+        point.
 
-        Numbers inside a network are clamped to −1 … 1 as well: scale the layers so that theirs are.
+        Numbers inside a network are also clamped to −1 … 1: scale the layers accordingly.
         """
         made = []
         for matrix, bias in layers:
@@ -150,7 +151,9 @@ def _table(rows: object) -> NDArray[np.int64]:
 
 
 def _whole_product(weights: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """weights @ values in exact integers: float64 where every partial sum fits 53 bits, in any order, else int64."""
+    """weights @ values in exact integers: in float64 where all partial sums fit 53 bits, in any order,
+    else in int64.
+    """
     if int(np.abs(weights).sum(axis=1).max()) * HIGHEST < 2**53:
         return (weights.astype(np.float64) @ values.astype(np.float64)).astype(np.int64)
     return weights @ values
