@@ -1,4 +1,4 @@
-"""Bring the tables of an earlier version up to date."""
+"""Upgrade the tables of an earlier version."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def upgrade(connection: sa.Connection, version: str | None, target: str = VERSION) -> None:
-    """Run the migrations from `version`; None is a ledger from before versions, or an empty database."""
+    """Run the migrations from `version`. None means a ledger from before versions, or an empty database."""
     with extra():
         from alembic import command
         from alembic.config import Config
@@ -39,7 +39,7 @@ def upgrade(connection: sa.Connection, version: str | None, target: str = VERSIO
 
 
 def _add_totals(connection: sa.Connection) -> None:
-    """The totals of all datasets, each in an entry of its own: opening a ledger reads whole entries."""
+    """Write the totals of all datasets, each in its own entry, because opening a ledger reads whole entries."""
     found: Totals = {}
     for name, relation in connection.execute(sa.select(datasets.c.name, datasets.c.relation)).all():
         made = read_spends(connection, name)
