@@ -1,4 +1,4 @@
-"""Nearest nonnegative numbers with given totals."""
+"""Projection on nonnegative numbers with given totals."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dpsketch.numerics.arrays import Floats
 def project_groups(values: Floats, groups: NDArray[np.int64], totals: Floats) -> Floats:
     """The nearest nonnegative numbers whose sum in every group is the group's total, which is at least 0.
 
-    `groups` numbers the group of each value. In each group all values are lowered by the same number and cut off at 0:
-    Held, Wolfe and Crowder 1974, for all groups at once.
+    `groups` holds the group index of each value. In each group, all values are lowered by the same amount and cut off
+    at 0 (Held, Wolfe and Crowder 1974), for all groups at once.
     """
     order = np.lexsort((-values, groups))
     ordered, own = values[order], groups[order]
