@@ -1,4 +1,4 @@
-"""The noise of each part of a recipe: what `calibration` asks, read from a schema, a recipe and its maps."""
+"""The noise of each part of a recipe: the inputs of `calibration`, from a schema, a recipe and its maps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def calibrated(
 
 
 def shown(maps: Sequence[BoundMap]) -> tuple[BoundMap, ...]:
-    """Maps with the sensitivities of what a release shows, which may be less than all that a raw sketch holds.
+    """The maps that a release publishes, which may contain less than a raw sketch and have smaller sensitivities.
 
     A map itself always states the sensitivity of all its sums.
     """
@@ -39,7 +39,9 @@ def shown(maps: Sequence[BoundMap]) -> tuple[BoundMap, ...]:
 
 
 def amplifying_rate(schema: Schema, recipe: Recipe) -> Fraction | None:
-    """The rate of a sample that hides who is in it: rows or units drawn independently, one more or less."""
+    """The rate of a sample that amplifies privacy: rows or units drawn independently, under addition or removal; else
+    None.
+    """
     sampling = recipe.sampling
     if sampling is None or sampling.count is not None or schema.relation is not Relation.ADD_REMOVE:
         return None
@@ -47,22 +49,22 @@ def amplifying_rate(schema: Schema, recipe: Recipe) -> Fraction | None:
 
 
 def part_sensitivity(schema: Schema, recipe: Recipe, bound: BoundMap) -> Sensitivity:
-    """Exact sensitivity of a part for this schema's unit and relation, on all of the table or a part of it."""
+    """Exact sensitivity of a part for this schema's unit and relation, on the whole table or a part of it."""
     bounds = [bound.sensitivity(relation, schema.rows_per_unit) for relation in _relations(schema, recipe)]
     return Sensitivity(max(each.l1 for each in bounds), max(each.l2_squared for each in bounds))
 
 
 def part_body(schema: Schema, recipe: Recipe, bound: BoundMap) -> Body | None:
-    """The body that holds a part's differences for this schema's unit and relation, if its map names one."""
+    """The body that contains a part's differences for this schema's unit and relation, if its map has one."""
     bodies = [bound.body(relation, schema.rows_per_unit) for relation in _relations(schema, recipe)]
     return max((body for body in bodies if body is not None), key=lambda body: body.radius, default=None)
 
 
 def _relations(schema: Schema, recipe: Recipe) -> tuple[Relation, ...]:
-    """How the rows that are sketched may differ between neighbouring tables.
+    """How the sketched rows may differ between neighbouring tables.
 
-    A row more may take another's place in a sample of a fixed count, and a row replaced may enter or leave a sample or
-    the kept part of the table. Source: docs/proofs/row_sampling.md.
+    An added row may replace another in a sample of fixed size, and a replaced row may enter or leave a sample or the
+    selected part of the table. Source: docs/proofs/row_sampling.md.
     """
     sampling = recipe.sampling
     if schema.relation is Relation.ADD_REMOVE and (sampling is None or sampling.count is None):
@@ -73,7 +75,7 @@ def _relations(schema: Schema, recipe: Recipe) -> tuple[Relation, ...]:
 
 
 def promised(schema: Schema, recipe: Recipe, maps: Sequence[BoundMap], release: Release) -> bool:
-    """Whether a release's noises are such as this library adds, and keep the budget that it states."""
+    """Whether a release's noises are ones that this library adds and keep the stated budget."""
     if not release.budget.private or len(release.noises) != len(maps) or not keeps_budget(release):
         return False
     if release.rate not in (None, amplifying_rate(schema, recipe)):

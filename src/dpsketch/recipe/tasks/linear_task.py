@@ -50,5 +50,5 @@ TASK = Linear()
 
 
 def predictors(schema: Schema, target: str) -> tuple[str, ...]:
-    """Every number and integer but the target."""
+    """Every number and integer except the target."""
     return tuple(c.name for c in schema.scalars if c.numeric and not isinstance(c, Datetime) and c.name != target)

@@ -1,4 +1,4 @@
-"""Predictions by a noise-to-signal ratio and its limit: for clusters and for components."""
+"""Predictions for clusters and components: a noise-to-signal ratio compared with its limit."""
 
 from __future__ import annotations
 
@@ -18,18 +18,21 @@ from dpsketch.recipe.tasks.task import Prediction
 
 GOOD = 1e-3  # of NSR_max = GOOD·m/(k·d), and the share of variance that components may lose: compressive sec. 6.4
 _HALVINGS = 12
-Sums = tuple[SumsNoise, float, int]  # the noise of a recipe's sums, the largest ratio and the fewest rows that do
+# the noise of a recipe's sums, the largest sufficient ratio and the fewest sufficient rows
+Sums = tuple[SumsNoise, float, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RatioPrediction(Prediction):
-    """What a release for one task would be like. `size` is the number of frequencies, directions, or cells of a table,
-    `limit` the noise-to-signal ratio up to which the task succeeds, `least_rows` what it takes with any budget.
+    """Prediction for one task from its noise-to-signal ratio.
 
-    `epsilon_needed` and `rows_needed` are each the least with which the least sketch of this task would, all else as
-    planned, and None if none does. `count_share` is γ*'s, the best one; 0 where nothing is divided by a noisy count.
-    `feature_rates` and `row_rates` are the least shares of features of each record, and of rows, with which the ratio
-    stays below its limit, and with which it grows by a tenth at most; None if it is above the limit anyway.
+    `size` is the number of frequencies, directions, or cells of a table. The task succeeds up to a ratio of `limit` and
+    with at least `least_rows` rows, whatever the budget. `epsilon_needed` and `rows_needed` are the smallest values at
+    which the smallest sketch of this task succeeds, all else as planned; None if none does. `count_share` is the best
+    share of the count, 1 − γ*; 0 where nothing is divided by a noisy count.
+
+    `feature_rates` and `row_rates` are the smallest fractions of the features of each record, and of the rows, at which
+    the ratio stays below its limit, and at which it grows by at most a tenth; None if it is above the limit anyway.
     """
 
     k: int
@@ -49,7 +52,7 @@ class RatioPrediction(Prediction):
     row_rates: tuple[float, float] | None
 
     def rows_at(self, budget: Budget) -> int | None:
-        """The least rows with which the least sketch of this task does, with another budget."""
+        """The fewest rows with which the smallest sketch of this task succeeds under another budget."""
         return _rows_needed((self.least, self.least_limit, self.least_least_rows), budget)
 
     @property
@@ -67,7 +70,7 @@ class RatioPrediction(Prediction):
         )
 
     def lines(self) -> list[str]:
-        """For a reader."""
+        """The prediction as lines of text."""
         success = "can succeed" if self.acceptable else "will most likely fail"
         lines = [
             f"{self.task}, k = {self.k}, {self.columns} columns, about {self.rows:,} rows, {self.budget}",
@@ -96,9 +99,10 @@ class RatioPrediction(Prediction):
 
 
 def ratio_prediction(task: str, k: int, budget: Budget, recipe: Recipe, planned: Sums, least: Sums) -> RatioPrediction:
-    """Ratios are those of the strongest signal, as in the rules that they are compared with. `least` is the smallest
-    sketch that the task can succeed with.
-    Source: compressive sec. 6.1, 6.4 and (25)-(29), with C₀ = 1 and the noise that a release really has.
+    """Predict whether a task succeeds. `least` is the smallest sketch with which it can.
+
+    Ratios are those of the strongest signal, as in the rules that they are compared with. Source: compressive sec. 6.1,
+    6.4 and (25)-(29), with C₀ = 1 and the actual noise of a release.
     """
     noise, limit, least_rows = planned
     rows = declared_rows(noise.schema, recipe.rows)
@@ -130,7 +134,7 @@ def ratio_prediction(task: str, k: int, budget: Budget, recipe: Recipe, planned:
 
 
 def best_sums_share(found: SumsNoise, budget: Budget, rows: int) -> float:
-    """γ* for this recipe's sums and count, by the noise that they really have; 1 without a noisy count."""
+    """γ* for this recipe's sums and count, from their actual noise; 1 without a noisy count."""
     part = found.recipe.parts[found.place].share
     counts = [each.share for each in found.recipe.parts if isinstance(each.map, Count)]
     ratio = found.at(budget, rows)
@@ -153,7 +157,7 @@ def _rows_needed(sums: Sums, budget: Budget) -> int | None:
 
 
 def sums_size(found: SumsNoise) -> int:
-    """Frequencies or directions where the map has them, else sums."""
+    """Number of frequencies or directions where the map has them, else of sums."""
     description = found.recipe.parts[found.place].map
     size = getattr(description, "size", None)
     return size if isinstance(size, int) else found.map.size
@@ -186,7 +190,7 @@ def _row_samples(found: SumsNoise) -> Callable[[float], SumsNoise | None]:
 def _rates(
     sampled: Callable[[float], SumsNoise | None], budget: Budget, rows: int, limit: float, ratio: float
 ) -> tuple[float, float]:
-    """The least of 1, ½, ¼, … that keep the ratio below its limit, and that let it grow by a tenth at most."""
+    """The smallest of 1, ½, ¼, … that keeps the ratio below its limit, and that lets it grow by at most a tenth."""
     able = free = 1.0
     for halving in range(1, _HALVINGS + 1):
         found = sampled(0.5**halving)
