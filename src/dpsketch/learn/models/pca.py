@@ -33,15 +33,15 @@ _NUMBERS = ("noise_variance", "goodness_of_fit")
 
 
 class PCA(Model):
-    """Principal components as in scikit-learn, but of a release: `fit(view)`.
+    """Principal components of a release, with scikit-learn's interface: `fit(view)`.
 
-    `of="covariance"`: of the columns' covariances in the user's units, as scikit-learn does (but divided by the number
-    of records, not by one less). `of="second_moments"`: of uncentred second moments about the middle of the bounds, of
-    columns scaled to [-1, 1] by their bounds: what `SecondMoments` and `Quadratic` sum up, with records clipped to
-    their ball. The first needs means in the release, the second needs nothing more.
+    `of="covariance"` takes the columns' covariances in the user's units, as scikit-learn does (but divided by the
+    number of records, not by one less). `of="second_moments"` takes uncentred second moments about the midpoint of the
+    bounds, for columns scaled to [-1, 1] by their bounds: what `SecondMoments` and `Quadratic` sum up, with records
+    clipped to their ball. The first needs means in the release, the second needs nothing more.
 
     A transformed column counts as its logarithm or asinh, a date in days. `columns` are by default all numbers and
-    integers that the release's part has.
+    integers in the release's part.
 
     After `fit`: `components_` (one row each, the largest entry positive), `explained_variance_` (of the records along
     `components_`), `explained_variance_ratio_`, `mean_`, `noise_variance_`, each of the first three also as
@@ -55,8 +55,10 @@ class PCA(Model):
         self.n_components, self.columns, self.of = n_components, columns, of
 
     def fit(self, view: View, uncertainty: bool = True) -> PCA:
-        """`uncertainty=False` leaves out refits to new noise, and with them standard errors and the correction of
-        variances for the axes' following the noise.
+        """Fit the components to a release.
+
+        `uncertainty=False` omits refits to new noise, and with them standard errors and the bias correction of the
+        variances, which noise inflates.
         """
         self._check_view(view)
         self._check()
@@ -94,8 +96,9 @@ class PCA(Model):
         self._middle, self._half = half_widths(schema, columns)
 
     def transform(self, X: Any) -> Floats:
-        """Rows of a mapping or table of columns in the user's units, along the components; missing cells count as
-        means, or with second moments as the middle. Nothing is clipped to the ball.
+        """Coordinates along the components for the rows of a mapping or table of columns in the user's units.
+
+        Missing cells count as means, or with second moments as the midpoint. Nothing is clipped to the ball.
         """
         return self._centred(X) @ self.components_.T
 
@@ -118,7 +121,7 @@ class PCA(Model):
         return float(np.mean(-0.5 * (distance + logarithm + dimension * np.log(2 * np.pi))))
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One row a component, with its entries by column."""
+        """One row per component, with its entries by column."""
         self._check_fitted()
         return [
             {
@@ -166,7 +169,7 @@ class PCA(Model):
         return model
 
     def plot(self, path: str | Path) -> None:
-        """The share of variance along each component, with two standard errors, as a PNG file."""
+        """Plot the share of variance along each component, with two standard errors, to a PNG file."""
         self._check_fitted()
         with picture(path, 6, 4) as (_, axis):
             places = np.arange(1, self.n_components + 1)
@@ -191,7 +194,9 @@ class PCA(Model):
             raise QueryError(f"of must be one of {', '.join(WHAT)}, got {self.of!r} instead")
 
     def _warn(self, length: float) -> None:
-        """`length` is that of records whose clipping to a ball changes what is asked for."""
+        """Warn about a poor fit. `length` is the mean squared length of records, where clipping would
+        bias the result.
+        """
         if not self.converged_:
             warnings.warn(
                 "PCA: the fit did not come to its end; components may still change.\n"

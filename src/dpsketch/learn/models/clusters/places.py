@@ -1,4 +1,6 @@
-"""Between users' units and places between the declared bounds, from −½ to ½, where clusters are found."""
+"""Conversion between users' units and positions between the declared bounds, from −½ to ½, in which clusters are
+fitted.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,10 @@ _DAY = 86_400e6  # microseconds
 
 
 class Places:
-    """Some columns of a schema.
+    """Positions in some columns of a schema.
 
     A column's *feature* is its value in the user's units, or its logarithm or asinh where the schema transforms it, or
-    days since 1970; a place is linear in it.
+    days since 1970; a position is linear in it.
     """
 
     def __init__(self, schema: Schema, columns: Sequence[str]) -> None:
@@ -28,7 +30,7 @@ class Places:
         self._low, self.widths = bounds[:, 0], bounds[:, 1] - bounds[:, 0]
 
     def of(self, table: Any) -> Floats:
-        """Of the rows of a mapping or table of columns, or of a matrix with the columns in their order."""
+        """Positions of the rows of a mapping or table of columns, or of a matrix with the columns in their order."""
         frame = Frame.read(self.schema, self.columns, table)
         return np.stack([np.maximum(frame.codes(name), LOWEST) / SPAN for name in self.columns], axis=1)
 
