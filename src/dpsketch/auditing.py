@@ -74,7 +74,7 @@ class Audit:
     def __str__(self) -> str:
         name = "rho" if self.budget.rho is not None else "epsilon"
         found = f"{self.draws} releases prove that {name} is at least {self.lower_bound:.3f}"
-        verdict = "VIOLATED: the releases tell more than they claim" if self.violated else "consistent with the claim"
+        verdict = "VIOLATED: the releases reveal more than they claim" if self.violated else "consistent with the claim"
         if self.lower_bound == 0:
             verdict = "too few draws to tell"
         return f"Claimed {self.budget}; {found}, with confidence {self.confidence:.2%}: {verdict}."

@@ -39,7 +39,7 @@ def named_columns(columns: Sequence[str], X: Any) -> dict[str, Any]:
     if present is None:
         raise QueryError(
             f"a {type(X).__name__} is not a table with named columns",
-            "pass a mapping of columns, a data frame, or a matrix with one row a record",
+            "pass a mapping of columns, a data frame, or a matrix with one row per record",
         )
     for name in columns:
         if name not in present:
@@ -75,7 +75,7 @@ def read_sets(column: IdSet, rows: Any) -> IdSets:
 
 def check_lengths(lengths: Iterable[int]) -> None:
     if len(set(lengths)) > 1:
-        raise QueryError("the columns have different lengths", "pass one value a row in every column")
+        raise QueryError("the columns have different lengths", "pass one value per row in every column")
 
 
 def _matrix(columns: Sequence[str], X: Any) -> NDArray[Any]:
@@ -86,7 +86,7 @@ def _matrix(columns: Sequence[str], X: Any) -> NDArray[Any]:
     if matrix.ndim != 2 or matrix.shape[1] != len(columns):
         raise QueryError(
             f"X must have {len(columns)} column{'s' * (len(columns) != 1)}: {', '.join(columns)}",
-            "pass a matrix with one row a record, or a table with named columns",
+            "pass a matrix with one row per record, or a table with named columns",
         )
     return matrix
 

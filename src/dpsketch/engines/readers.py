@@ -67,7 +67,7 @@ def source_columns(path: Path, header: bool | None = None) -> tuple[list[tuple[s
     with _unnamed(path, file):
         if _is_csv(file) and header is None:
             raise SourceError(
-                f"{path}: nothing shows whether the first line of a CSV file names its columns",
+                f"{path}: it is unknown whether the first line of a CSV file names its columns",
                 "pass --header if it does, to print them; --no-header if it is a record",
             )
         if _is_csv(file) and not header:

@@ -107,7 +107,7 @@ class Ledger:
         this release as its cap: nothing more can be spent until its owner grants it.
         """
         if release.rate is not None and not lineage:
-            raise LedgerError("a release of a sample must say of which", "pass the raw sketch's lineage")
+            raise LedgerError("a release of a sample must state which sample", "pass the raw sketch's lineage")
         spend = secrets.token_hex(16)
         with self._entry() as (connection, entry):
             standing, changed = _room(connection, dataset, accounted, Attempt(release, lineage, partition, plan), spend)

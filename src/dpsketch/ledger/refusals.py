@@ -18,7 +18,7 @@ def check_release(attempt: Attempt, accounted: Accounted) -> None:
     if not release.budget.private:
         raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
     if release.budget.delta and not release.noises:
-        raise LedgerError("a release with delta must say its noise")
+        raise LedgerError("a release with delta must state its noise")
     if release.rate is not None and release.budget.rho is None and accounted[2] != ADD_REMOVE:
         raise LedgerError(f"sampling amplifies for the relation {ADD_REMOVE} only", "release without a rate")
 

@@ -134,7 +134,7 @@ def _quantiles(exact: Any, tails: list[Any]) -> list[Any]:
         start = exact.mpf(-NormalDist().inv_cdf(float(tail)))
         step = (_tail(exact, start) - tail) / exact.npdf(start)
         if abs(step) > exact.ldexp(1, -40):
-            raise AssertionError("the double-precision quantile is off")
+            raise AssertionError("the double-precision quantile is inaccurate")
         found.append(start + step)
     return found
 

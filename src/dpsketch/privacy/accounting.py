@@ -123,7 +123,7 @@ def release_rho(release: Release) -> Fraction:
     if release.noises:
         return Fraction(math.ceil(release.rho * _DECIMALS), _DECIMALS)
     if release.budget.delta:
-        raise BudgetError("a release with delta costs a rho that only its noise can tell")
+        raise BudgetError("the rho of a release with delta follows from its noise alone, which is not stated")
     return inner_budget(release.budget, release.rate)[0] ** 2 / 2
 
 

@@ -152,7 +152,7 @@ class Only:
     def from_dict(cls, facts: object) -> Only:
         if not isinstance(facts, Mapping) or not {"column", "value"} <= set(facts) <= {"column", "value", "snapshot"}:
             raise RecipeError(
-                "only has the parameters column, value and perhaps snapshot",
+                "only has the parameters column, value and, optionally, snapshot",
                 'write column = "region", value = "north"',
             )
         return cls(**facts)

@@ -53,7 +53,7 @@ class DensityClassifier(Model):
         present = np.flatnonzero((totals > STANDS_OUT * errors) & (totals > 0))
         if len(present) < 2:
             raise QueryError(
-                f"column '{self.target}' has fewer than two classes that stand out of the noise",
+                f"column '{self.target}' has fewer than two classes with significant counts",
                 "release with a larger epsilon, fewer counters or more rows",
             )
         self._finish(view.schema, bound, present, sums[present], variance, totals[present], errors[present])
@@ -84,7 +84,7 @@ class DensityClassifier(Model):
         """Probabilities of the classes, one column each. They are not calibrated, and a warning says so."""
         self._check_fitted()
         warnings.warn(
-            "DensityClassifier: probabilities are not calibrated: how far tables repeat one another is known roughly.\n"
+            "DensityClassifier: probabilities are not calibrated: the dependence between tables is uncertain.\n"
             "Hint: rely on the order of decision_function, or calibrate on public records whose classes are known",
             FitWarning,
             stacklevel=2,

@@ -105,7 +105,7 @@ class Classes:
         self._levels = np.flatnonzero((fit > STANDS_OUT * error) & (fit > 0))
         if len(self._levels) < 2:
             raise QueryError(
-                f"column '{column.name}' has fewer than two classes that stand out of the noise",
+                f"column '{column.name}' has fewer than two classes with significant shares",
                 "release with a larger epsilon, fewer columns or more rows",
             )
         self.labels: Labels = labels_array(labels_of(column)[self._levels].tolist())

@@ -102,7 +102,7 @@ class GridDensity(Model):
 
         self._check_fitted()
         if self._table is not None:
-            raise QueryError(f'method "{self.method}" is no distribution over cells', 'fit method="cells" or "heap"')
+            raise QueryError(f'method "{self.method}" is not a distribution over cells', 'fit method="cells" or "heap"')
         return sample(self._schema, CellRows(self._schema, self._model()), n, seed)
 
     def to_saved(self) -> Saved:

@@ -44,7 +44,7 @@ def fit_loss(
     """
     start = np.array(theta0, np.float64, ndmin=1)
     if start.ndim != 1 or not start.size or not np.isfinite(start).all():
-        raise QueryError("theta0 must be a list of finite numbers", "give one starting value a parameter")
+        raise QueryError("theta0 must be a list of finite numbers", "give one starting value per parameter")
     population = view.population
     names = known_columns(population, population.columns if columns is None else columns)
     fit = _minimised(loss, gradient, start, rows_of(names, population.points(0)), population.points(0))
@@ -78,7 +78,7 @@ def _minimised(loss: PerRow, gradient: PerRow | None, start: Floats, rows: Rows,
     if not np.isfinite(mean(start)):
         raise QueryError(
             "the loss is not finite where the search starts",
-            "start from other values of theta0, and say what missing values count: np.nan_to_num, or a weight of 0",
+            "start from other values of theta0, and handle missing values in the loss: np.nan_to_num, or a weight of 0",
         )
     with np.errstate(all="ignore"):
         found = minimize(mean, start, method="BFGS", jac="3-point" if gradient is None else slope)
@@ -97,6 +97,6 @@ def _called(name: str, function: PerRow, theta: Floats, rows: Rows, shape: tuple
     if found.shape != shape:
         raise QueryError(
             f"the {name} must return an array of shape {shape}, got {found.shape} instead",
-            "return one number a row and leave the mean to fit_loss" if len(shape) == 1 else "one row a row of `rows`",
+            "return one number per row and leave the mean to fit_loss" if len(shape) == 1 else "return one row per row",
         )
     return found

@@ -218,7 +218,7 @@ def _from_answers(view: View, names: tuple[str, ...], of: str) -> MomentMatrix:
     """Covariances as the view answers them, over records where both cells are present."""
     if not view.knows(names[:2]):
         raise QueryError(
-            "this release does not tell how columns vary together",
+            "this release has no covariances of columns",
             "release Recipe.pca(schema, …), or add Part(SecondMoments(means=True), share=0.5) to the recipe",
         )
     codes = [_code(view.schema.column(name)) for name in names]

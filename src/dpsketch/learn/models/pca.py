@@ -199,14 +199,14 @@ class PCA(Model):
         """
         if not self.converged_:
             warnings.warn(
-                "PCA: the fit did not come to its end; components may still change.\n"
+                "PCA: the fit did not converge; components may still change.\n"
                 "Hint: release SecondMoments, which needs no fit, or fewer components",
                 FitWarning,
                 stacklevel=3,
             )
         elif self.goodness_of_fit_ > GOOD_FIT + CHANCE / (len(self.mean_) * (len(self.mean_) + 1) / 2) ** 0.5:
             warnings.warn(
-                f"PCA: sums are off the fit by {self.goodness_of_fit_:.1f} times the variance of the noise.\n"
+                f"PCA: poor fit: squared residuals are {self.goodness_of_fit_:.1f} times the variance of the noise.\n"
                 "Hint: squares of projections miss what is not of low rank: release more of them, or SecondMoments; "
                 "covariances need records that the ball does not clip: raise its radius, or ask for second_moments",
                 FitWarning,
@@ -214,8 +214,8 @@ class PCA(Model):
             )
         elif length > MOST_LENGTH:
             warnings.warn(
-                f"PCA: records have a mean squared length of {length:.0%} of the ball's that clips them: many are "
-                "shortened, covariances are too small, and standard errors do not cover it.\n"
+                f"PCA: the mean squared length of records is {length:.0%} of the ball's squared radius: many are "
+                "clipped, covariances are biased downwards, and standard errors do not cover this.\n"
                 "Hint: release with a larger radius, or ask for of='second_moments', which are of clipped records",
                 FitWarning,
                 stacklevel=3,

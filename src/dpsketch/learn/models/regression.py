@@ -259,7 +259,7 @@ def _check_present(column: Column, population: Population) -> None:
     error = float(spread(shares[0], shares[1:])) if population.refits else population.noise
     if not shares[0] > STANDS_OUT * error:
         raise QueryError(
-            f"column '{column.name}' has no values that stand out of the noise: as far as the release tells, all are "
+            f"column '{column.name}' has no values with a significant share: as far as the release shows, all are "
             "missing",
             "choose another target, or release with a larger epsilon",
         )

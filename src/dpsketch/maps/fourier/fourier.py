@@ -195,7 +195,7 @@ def frequencies_length(owner: str, description: Frequencies, schema: Schema) -> 
     if description.structure == "hadamard" and dimension > hadamard.MOST_COLUMNS:
         raise RecipeError(
             f"{owner}: phases of Hadamard frequencies of {dimension} columns would lose precision: rounding would move"
-            f" them like an error of {hadamard.precision(dimension):.2f} steps in every code, whose own is at most 0.5",
+            f" them like an error of {hadamard.precision(dimension):.2f} steps in every code, beside the 0.5 of coding",
             f"name at most {hadamard.MOST_COLUMNS} columns, or pass structure='dense'",
         )
     return 2 * description.size

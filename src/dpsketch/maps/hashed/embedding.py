@@ -36,7 +36,7 @@ class Layer:
         check_whole("Embedding", "shift", self.shift, 0, _MOST_SHIFT)
         weights, bias = _table(self.weights), _table([self.bias])[0]
         if weights.ndim != 2 or not weights.size or bias.shape != (len(weights),):
-            raise RecipeError("Embedding: weights must be a matrix of whole numbers and bias have an entry a row of it")
+            raise RecipeError("Embedding: weights must be a matrix of whole numbers, with one entry of bias per row")
         if max(weights.max(), -int(weights.min())) >= 2**31 or max(bias.max(), -int(bias.min())) >= 2**62:
             raise RecipeError("Embedding: weights must fit 32 bits and biases 62 bits")
         longest = max(int(row.sum()) for row in np.abs(weights)) * HIGHEST + int(np.abs(bias).max())
@@ -64,7 +64,7 @@ class Embedding:
             raise RecipeError(f"Embedding: more than {MOST_NUMBERS} weights", "use fewer or smaller layers")
         for one, two in zip(self.layers, self.layers[1:], strict=False):
             if len(two.weights[0]) != len(one.weights):
-                raise RecipeError("Embedding: each layer must take as many numbers as the one before gives")
+                raise RecipeError("Embedding: the inputs of each layer must be the outputs of the one before")
 
     @classmethod
     def from_arrays(cls, layers: Sequence[tuple[ArrayLike, ArrayLike]]) -> Embedding:
@@ -82,7 +82,7 @@ class Embedding:
                 or not np.isfinite(real).all()
                 or not np.isfinite(added).all()
             ):
-                raise RecipeError("Embedding: each layer is a finite matrix and a bias with an entry a row of it")
+                raise RecipeError("Embedding: each layer is a finite matrix and a bias with one entry per row")
             if max(np.abs(real).max(initial=0), np.abs(added).max(initial=0)) > 2**16:
                 raise RecipeError("Embedding: weights must be at most 65536 in absolute value")
             weights = np.rint(real * _UNIT).astype(np.int64)
@@ -128,7 +128,7 @@ def embedding_from_dict(facts: object) -> Embedding:
     if isinstance(facts, Embedding):
         return facts
     if not isinstance(facts, Mapping) or set(facts) != {"layers"}:
-        raise RecipeError("Embedding: it has layers and nothing else", "make one with Embedding.from_arrays")
+        raise RecipeError("Embedding: an embedding has layers and nothing else", "make one with Embedding.from_arrays")
     return Embedding(facts["layers"])
 
 

@@ -147,7 +147,7 @@ def _bin_scales(spans: Mapping[str, float]) -> tuple[Floats, int]:
         if lost > 0.05 and lost > 0.1 * span:
             raise RecipeError(
                 f"Race: all columns together span {math.sqrt(total):.3g} bandwidths, so only {max(bits, 0)} bits are "
-                f"left below one, too few to keep column '{name}', which spans {span:.3g}",
+                f"left to resolve one, too few for column '{name}', which spans {span:.3g}",
                 "use a wider bandwidth or fewer columns",
             )
     return np.array(list(spans.values())) * 2.0**bits / SPAN, bits

@@ -137,14 +137,14 @@ class DensityPrediction(Prediction):
 
     def lines(self) -> list[str]:
         """The prediction as lines of text."""
-        lines = [f"at places with a mean kernel value of {self.density:g}"]
+        lines = [f"at points with a mean kernel value of {self.density:g}"]
         rows, width = (getattr(self.race, name) for name in ("rows", "width"))
         lines.append(f"hashed counters, {rows} rows of {width}: predicted relative error {self.race_error:.2%}")
         if self.table is None:
-            lines.append("a table: of up to three number columns and a kernel of distance only")
+            lines.append("a table: only for up to three number columns and a kernel of distance")
         else:
             bins = getattr(self.table, "bins", 0)
-            lines.append(f"a table, {bins} bins a column: predicted relative error {self.table_error:.2%}")
+            lines.append(f"a table, {bins} bins per column: predicted relative error {self.table_error:.2%}")
         return [*lines, f"better: {self.better}"]
 
     def cells(self) -> dict[str, str]:

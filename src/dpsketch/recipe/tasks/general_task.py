@@ -51,7 +51,7 @@ class General(Task):
         if len(columns) == 1:
             if frequencies:
                 raise RecipeError(
-                    "frequencies tell how columns go together, and this table has a single one",
+                    "frequencies measure dependences between columns, and this table has only one",
                     "leave out frequencies (--frequencies)",
                 )
             return [(Count(), 0.05), (Marginals(bins=marginal_bins(rows * 0.95 * epsilon)), 0.95)]

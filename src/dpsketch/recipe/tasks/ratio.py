@@ -94,7 +94,9 @@ class RatioPrediction(Prediction):
         for what, rates in (("features of each record", self.feature_rates), ("the rows", self.row_rates)):
             if rates is not None and rates[0] < 1:
                 free = "any fewer than all" if rates[1] == 1 else f"fewer than {_share(rates[1])}"
-                lines.append(f"{_share(rates[0])} of {what} would do; {free} cost more than a tenth more noise")
+                lines.append(
+                    f"{_share(rates[0])} of {what} would suffice; {free} would raise the noise by more than a tenth"
+                )
         return lines
 
 

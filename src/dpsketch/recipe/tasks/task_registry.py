@@ -82,9 +82,9 @@ def parse_task(text: str, option: str = "--for") -> tuple[Entry, str]:
     name, colon, value = (part.strip() for part in text.partition(":"))
     entry = entry_named(name, option)
     if colon and (entry.argument is None or not value):
-        raise RecipeError(f"{option} {text} has a colon that nothing belongs to", f"write {option} {name}")
+        raise RecipeError(f"{option} {text} has a colon but no argument that fits", f"write {option} {name}")
     if entry.argument is not None and not entry.optional and not value:
-        raise RecipeError(f"{option} {name} needs more", f"write {option} {name}:{entry.argument}")
+        raise RecipeError(f"{option} {name} needs an argument", f"write {option} {name}:{entry.argument}")
     return entry, value
 
 

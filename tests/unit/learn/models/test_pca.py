@@ -201,7 +201,7 @@ def test_covariances_of_records_that_a_ball_shortens_are_told() -> None:
 def test_what_a_release_does_not_tell_is_refused_by_name() -> None:
     with pytest.raises(QueryError, match=r"not the mean of 'x0'.*\nHint: release SecondMoments\(means=True\)"):
         dps.PCA(2).fit(view_of(dps.SecondMoments(radius=RADIUS)))
-    with pytest.raises(QueryError, match=r"does not tell how columns vary together\nHint: release Recipe.pca"):
+    with pytest.raises(QueryError, match=r"has no covariances of columns\nHint: release Recipe.pca"):
         dps.PCA(2).fit(view_of(dps.Histogram(bins=8)))
     view = view_of(WHOLE)
     with pytest.raises(QueryError, match="at most the number of columns, 5, got 6"):

@@ -63,8 +63,8 @@ class SketchModel(Model):
             self._settled(converged, decoded.interrupted, harm)
         else:
             _warn(
-                f"{type(self).__name__}: the fit leaves out {decoded.unexplained:.0%} of what tells clusters from a "
-                f"single one: sums are {decoded.quality:.1f} times as far from it as their noise explains.",
+                f"{type(self).__name__}: poor fit: {decoded.unexplained:.0%} of the cluster structure is "
+                f"unexplained (chi-squared {decoded.quality:.1f} per degree of freedom).",
                 "try more clusters or freer covariances; or release with a larger epsilon or more frequencies",
                 3,
             )
@@ -80,8 +80,8 @@ class SketchModel(Model):
             _warn(f"{name}: interrupted; this is the best fit so far.", "fit again for a better one")
         elif harm > MOST_HARM:
             _warn(
-                f"{name}: noise has moved the centres: squared distances to them are about {harm:.0%} larger by it.",
-                "ask for fewer clusters, or release with a larger epsilon; dpsketch plan --task says which",
+                f"{name}: noise has moved the centres, which raises squared distances to them by about {harm:.0%}.",
+                "ask for fewer clusters, or release with a larger epsilon; dpsketch plan --task shows which",
             )
         elif not converged:
             _warn(f"{name}: no two searches agree on the best fit.", "try another random_state, or fewer clusters")

@@ -127,7 +127,7 @@ class AnomalyScorer(Model):
         self._check_fitted()
         if self.offset_ is None:
             raise QueryError(
-                "this release tells the scores of rows but not how they are distributed, so there is no threshold",
+                "this release gives scores of rows but not their distribution, so there is no threshold",
                 "release by Recipe.anomaly, or compare score_samples with a threshold of your own",
             )
         return self.offset_

@@ -38,7 +38,7 @@ class Convolved:
         for name, axis, step in zip(table.columns, table.axes, steps, strict=True):
             if axis.binned and step > WIDEST_CELLS:
                 raise QueryError(
-                    f"cells of column '{name}' are {step:.3g} bandwidths wide, and up to {WIDEST_CELLS:g} can be told",
+                    f"cells of column '{name}' are {step:.3g} bandwidths wide, more than {WIDEST_CELLS:g}",
                     f"ask for a bandwidth {step / WIDEST_CELLS:.3g} times as wide, or release a table with more bins",
                 )
         self.columns, self.axes, self.variance = table.columns, table.axes, table.variance

@@ -70,7 +70,7 @@ def find_modes(
     model = KernelDensity(columns=columns).fit(view)
     names = tuple(model.feature_names_in_)
     if any(isinstance(view.schema.column(name), IdSet) for name in names):
-        raise QueryError("modes of sets of ids cannot be climbed", "ask KernelDensity at sets that you know")
+        raise QueryError("modes of sets of ids are not supported", "ask KernelDensity at sets that you know")
     generator = np.random.default_rng(random_state)
 
     def density(places: Floats) -> Floats:
