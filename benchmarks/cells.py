@@ -1,4 +1,4 @@
-"""Marginals and tables of pairs, one thread: cells a second, and against the same tables of a histogram."""
+"""Marginals and tables of pairs on one thread: cells per second, and compared with the same tables as a histogram."""
 
 from __future__ import annotations
 

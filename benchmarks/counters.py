@@ -1,4 +1,4 @@
-"""Hashed counters of real tables and graphs through the command line, and questions to them through Python."""
+"""Hashed counters of real tables and graphs through the command line, and queries of them through Python."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.jaccard import compare
 from benchmarks.power_law import EDGES, NODES, write_graph
 from benchmarks.timing import line
 
-TABLES = {"covtype": (500, 20.0, 5.0), "skin": (1000, 5.0, 2.0)}  # rows of the table, bandwidth, seconds to stay under
+TABLES = {"covtype": (500, 20.0, 5.0), "skin": (1000, 5.0, 2.0)}  # rows of the table, bandwidth, time limit in seconds
 LABELS = ("cover_type", "label")
 
 

@@ -1,4 +1,6 @@
-"""The Fourier kernel against NumPy and the matrix product alone, Hadamard against dense frequencies; one thread."""
+"""The Fourier kernel compared with NumPy and with the matrix product alone, Hadamard with dense frequencies; one
+thread.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def product_alone(points: np.ndarray, frequencies: np.ndarray, chunk: int) -> Ca
 def kernel(
     dimension: int, kind: type[dps.Fourier | dps.OneBitFourier] = dps.Fourier
 ) -> tuple[Callable[[], None], Callable[[int], float]]:
-    """Our kernel on one thread, and its wall time on several."""
+    """Time of our kernel on one thread, and its wall time on several."""
     columns = {f"c{j}": {"kind": "number", "lower": 0, "upper": 1} for j in range(dimension)}
     schema = dps.Schema.from_dict({"privacy": {"rows": RECORDS}, "columns": columns})
     bound = kind(size=SIZE, structure="dense").bind(schema)
@@ -66,7 +68,7 @@ def kernel(
 
 
 def structures(dimension: int, size: int, kind: type[dps.Fourier | dps.OneBitFourier] = dps.Fourier) -> float:
-    """How much faster Hadamard frequencies are than dense ones."""
+    """Speed-up of Hadamard frequencies over dense ones."""
     columns = {f"c{j}": {"kind": "number", "lower": 0, "upper": 1} for j in range(dimension)}
     schema = dps.Schema.from_dict({"columns": columns})
     codes = np.random.default_rng(1).integers(-32767, 32768, (dimension, 4096)).astype(np.int16)

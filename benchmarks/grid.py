@@ -1,4 +1,4 @@
-"""The density sketch against the same work in NumPy, one thread each."""
+"""The density sketch compared with the same work in NumPy, one thread each."""
 
 from __future__ import annotations
 

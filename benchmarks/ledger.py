@@ -35,7 +35,7 @@ create table commits (spend varchar primary key);
 
 
 def write_earlier(place: Path) -> None:
-    """A ledger of the version before, which is faster to write than spend by spend."""
+    """Write a ledger of the previous version, which is faster than writing spend by spend."""
     noise = {"mechanism": "discrete Laplace", "sensitivity": 14, "scale": "140000"}
     release = json.dumps({"budget": {"epsilon": 0.0001}, "noises": [noise] * 4})
     ids = [secrets.token_hex(16) for _ in range(SPENDS)]
@@ -50,7 +50,7 @@ def write_earlier(place: Path) -> None:
 
 
 def seconds(call: Callable[[], object], times: int = 1) -> float:
-    """The median."""
+    """The median time of a call."""
     taken = []
     for _ in range(times):
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Five million units of two rows, of which one counts: time, and memory for each kept row in a process of its own."""
+"""Five million units of two rows, of which one counts: time, and memory per kept row in a separate process."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Sketches:
 
 
 def fitted(model: Model, view: dps.View) -> tuple[Model, float]:
-    """The fit and its seconds of processor time; warnings are left to `goodness_of_fit_`."""
+    """The fit and its seconds of processor time; warnings are replaced by `goodness_of_fit_`."""
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dps.FitWarning)
@@ -52,7 +52,7 @@ def fitted(model: Model, view: dps.View) -> tuple[Model, float]:
 
 
 def recipe_text(recipe: dps.Recipe, view: dps.View) -> str:
-    """Sketch size, law and mechanism, as the library chose them."""
+    """Sketch size, frequency distribution and mechanism, as the library chose them."""
     sketch: Any = recipe.parts[1].map
     noises = view.released.parts[1].noises
     mechanism = noises[0].mechanism.value if noises else "no noise"
@@ -68,7 +68,9 @@ def error_of(points: Floats, centres: Floats) -> float:
 
 
 def best_error(points: Floats, count: int, seed: int, starts: Floats | None = None, most: int = 50_000) -> float:
-    """Of scikit-learn's k-means: ten starts, on `most` of the rows if there are more, then all rows from the best."""
+    """Error of scikit-learn's k-means: ten starts, on `most` of the rows if there are more, then all rows from the
+    best.
+    """
     from sklearn.cluster import KMeans
 
     some = points if len(points) <= most else np.random.default_rng(seed).permutation(points)[:most]

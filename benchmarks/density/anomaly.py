@@ -1,4 +1,4 @@
-"""Anomaly scores: AUC of anomalous test rows among normal ones, trained on normal rows alone."""
+"""Anomaly scores: AUC of anomalous test rows among normal ones, after training on normal rows alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classifiers: AUC of two classes, accuracy of more, on the splits that do not mislead."""
+"""Classifiers: AUC for two classes, accuracy for more, on splits without leakage."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _part(name: str) -> str:
 
 
 def figure(split: Split, scores: np.ndarray, named: bool = False) -> float:
-    """AUC of scores of the second class; or accuracy of labels, given by name or by their place in sorted order."""
+    """AUC of scores of the second class; or accuracy of labels, given by name or by their index in sorted order."""
     known = labels_of(split.test, split.target)
     classes = np.unique(labels_of(split.train, split.target))
     if len(classes) == 2:

@@ -1,5 +1,6 @@
-"""Jaccard densities of neighbour sets: Σ|estimate − exact| / Σ exact over 500 random nodes with neighbours. One
-neighbour list is protected, not a node.
+"""Jaccard densities of neighbour sets: Σ|estimate − exact| / Σ exact over 500 random nodes with neighbours.
+
+One neighbour list is protected, not a node.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ def run(options: Options, say: Say) -> None:
 
 
 def run_large(options: Options, say: Say) -> None:
-    """Not run by default: takes minutes and gigabytes. `python -m benchmarks.power_law FILE` writes the same graph."""
+    """Run the large graph. It takes minutes and gigabytes, so it is not run by default.
+
+    `python -m benchmarks.power_law FILE` writes the same graph.
+    """
     nodes, edges = (50_000, 1_000_000) if options.quick else (NODES, EDGES)
     say(f"== a large graph: seeded power law, {nodes:,} nodes, {edges:,} edges")
     with tempfile.TemporaryDirectory() as folder:

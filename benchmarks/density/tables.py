@@ -1,5 +1,7 @@
-"""The study's tables: rows, public schemas, and the splits that EXPERIMENTS defines. Bounds are those of the schema
-files; where the study derives a column (a projection, a logarithm, a clamp) its bounds are stated here.
+"""The study's tables: rows, public schemas, and the splits that EXPERIMENTS defines.
+
+Bounds are those of the schema files; where the study derives a column (a projection, a logarithm, a clamp) its bounds
+are stated here.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from dpsketch.schema.schema import Schema
 
 TEST_SHARE = 0.2
 DIGIT_COLUMNS, DIGIT_BOUND = 50, 1.0
-DIGIT_SEED = 5  # of the matrix with which goals were set; between matrices, accuracies differ by three points
+DIGIT_SEED = 5  # seed of the matrix with which goals were set; accuracies differ by three points between matrices
 _PIXELS = 784
 
 
@@ -50,7 +52,7 @@ def table_of(name: str) -> pa.Table:
 
 
 def schema_of(name: str, columns: Sequence[str] | None = None, rows: int | None = None) -> Schema:
-    """A schema file's facts about some columns; `rows` where the study sketches only a part of the table."""
+    """The facts of a schema file about some columns; `rows` where the study sketches only a part of the table."""
     facts = Schema.load(DATA / "schemas" / f"{name}.toml").to_dict()
     if columns is not None:
         facts["columns"] = {column: facts["columns"][column] for column in columns}
@@ -60,13 +62,13 @@ def schema_of(name: str, columns: Sequence[str] | None = None, rows: int | None 
 
 
 def public_rows(rows: int) -> int:
-    """The order of magnitude that a curator would declare: two digits."""
+    """The order of magnitude that a curator would declare, to two digits."""
     step = 10 ** max(len(str(rows)) - 2, 0)
     return max(round(rows / step) * step, 1)
 
 
 def unit_features(schema: Schema, columns: Sequence[str], table: pa.Table) -> Floats:
-    """Between 0 and 1 by the declared bounds; one feature a label; missing cells in the middle."""
+    """Features scaled to 0 … 1 by the declared bounds, one per label; missing cells at the midpoint."""
     frame = Frame.read(schema, columns, table)
     found = []
     for name in columns:
@@ -83,7 +85,7 @@ def labels_of(table: pa.Table, target: str) -> np.ndarray:
 
 
 def distinct(table: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
-    """Without rows that repeat another in these columns, or in all, in the order of their first appearance."""
+    """The table without duplicates in these columns, or in all, in the order of first appearance."""
     numbered = table.append_column("_place", pa.array(np.arange(len(table))))
     names = table.column_names if columns is None else list(columns)
     first = numbered.group_by(names, use_threads=False).aggregate([("_place", "min")])
@@ -91,7 +93,7 @@ def distinct(table: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def random_split(table: pa.Table, seed: int, share: float = TEST_SHARE) -> tuple[pa.Table, pa.Table]:
-    """Training rows, and a share of test rows."""
+    """Training rows, and a fraction of test rows."""
     order = np.random.default_rng([seed, 1]).permutation(len(table))
     cut = round(share * len(table))
     return table.take(order[cut:]), table.take(order[:cut])
@@ -106,7 +108,7 @@ def classification(name: str, seed: int) -> Split:
     table = table_of(name)
     if name in ("occupancy", "cod_rna"):
         if name == "cod_rna":
-            table = distinct(table, columns)  # a row of both parts stays in the first, to train
+            table = distinct(table, columns)  # a row in both parts stays in the first, for training
         of_train = pc.equal(table["split"], "train")
         train, test = table.filter(of_train), table.filter(pc.invert(of_train))
     elif name == "skin":
@@ -200,7 +202,7 @@ def digit_schema(rows: int, label: bool = True) -> Schema:
 
 
 def _by_colour(table: pa.Table, seed: int) -> tuple[pa.Table, pa.Table]:
-    """No colour in both parts: random rows would find most test colours among the training ones."""
+    """A split without a colour in both parts: with random rows, most test colours would be among the training ones."""
     colours = [table[name].to_numpy().astype(np.int64) for name in ("blue", "green", "red")]
     key = (colours[0] << 16) + (colours[1] << 8) + colours[2]
     each, place = np.unique(key, return_inverse=True)

@@ -59,13 +59,13 @@ def _random_column(rng: np.random.Generator) -> tuple[list[Any], Column, bool]:
         column = SCALARS[str(rng.choice(list(SCALARS)))](rows)
     for _ in range(rng.integers(0, 3)):
         if isinstance(column, pa.ExtensionArray):
-            break  # Arrow itself aborts when it validates what holds extensions of dictionaries
+            break  # Arrow itself aborts when it validates extensions of dictionaries
         if isinstance(column, pa.Array):
             wrap = (run_ends, wrapped, dictionary)[rng.integers(3)]
             try:
                 column = wrap(column)
             except (pa.ArrowException, TypeError):
-                break  # a nesting that Arrow itself has not
+                break  # a nesting that Arrow itself lacks
     return rows, column, nested
 
 
@@ -100,7 +100,7 @@ def _ids(column: Column, kind: str) -> list[Any]:
 
 
 def _damage(rng: np.random.Generator, column: Column) -> None:
-    """Overwrite some bytes of the column's buffers where they are: Arrow refuses to build such arrays."""
+    """Overwrite some bytes of the column's buffers in place: Arrow refuses to build such arrays."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     buffers = [buffer for chunk in chunks for buffer in _buffers(chunk) if buffer is not None and buffer.size]
     for _ in range(rng.integers(1, 4) if buffers else 0):

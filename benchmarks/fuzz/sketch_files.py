@@ -1,4 +1,4 @@
-"""Damaged and lying sketch files: refused with the library's own error, or answered."""
+"""Damaged and forged sketch files: refused with the library's own error, or answered."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BUDGETS = (dps.Budget(8.0), dps.Budget(8.0, 1e-6), dps.Budget(rho=8.0))
 
 
 def run_one(rng: np.random.Generator, folder: Path) -> None:
-    """Make one file and use it as an analyst would."""
+    """Create one file and use it as an analyst would."""
     kind, path = int(rng.integers(len(PARTS))), folder / "fuzzed.sketch"
     good = honest(kind)
     content = damaged(rng, good) if rng.random() < 0.3 else lying(rng, good, folder)
@@ -48,7 +48,7 @@ def run_one(rng: np.random.Generator, folder: Path) -> None:
 
 
 def use(view: dps.View, rng: np.random.Generator) -> None:
-    """Show and ask, and now and then fit."""
+    """Show and query, and occasionally fit."""
     text = attempt(lambda: statement_text(view.statement))
     if not isinstance(text, DpsketchError) and not text.replace("\n", "").isprintable():
         raise ValueError(f"a statement that a terminal obeys: {text!r}")
@@ -96,7 +96,7 @@ def honest(kind: int) -> bytes:
 
 
 def lying(rng: np.random.Generator, good: bytes, folder: Path) -> bytes:
-    """A file whose digest, and often whose fingerprints, are right: inner checks must find what is wrong."""
+    """A forged file with a correct digest and often correct fingerprints: inner checks must detect it."""
     path = folder / "good.sketch"
     path.write_bytes(good)
     contents, header = file.read(path, "released"), file.read_header(path)
@@ -119,7 +119,7 @@ def lying(rng: np.random.Generator, good: bytes, folder: Path) -> bytes:
 
 
 def _agree(header: Any, sums: list[np.ndarray]) -> None:
-    """Put lengths and fingerprints right where a changed schema or recipe still makes maps."""
+    """Correct lengths and fingerprints where a changed schema or recipe still has valid maps."""
     from dpsketch.sketch.container import INVALID
 
     try:

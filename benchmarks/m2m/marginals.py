@@ -1,4 +1,4 @@
-"""Baseline: the whole budget on marginals, columns taken as independent."""
+"""Baseline: the whole budget on marginals, with columns assumed independent."""
 
 from __future__ import annotations
 

@@ -70,7 +70,9 @@ class Ours:
         return np.array([[self._expected(one, two) for one in centred] for two in centred])
 
     def _expected(self, *centred: tuple[Column, float]) -> float:
-        """Of the product of columns on the scale of their bounds, each less a centre, where all are present."""
+        """Expectation of the product of columns on the scale of their bounds, each minus a centre, where all are
+        present.
+        """
         values = [_scaled(column, centre) for column, centre in centred]
         present = [_present(column) for column, _ in centred]
         found = self._view.best(present, lambda chosen: chosen.expectation(*values) / chosen.share())

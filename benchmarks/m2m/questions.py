@@ -28,8 +28,9 @@ Question = tuple[Condition, ...]
 
 
 def draw_questions(table: Table, generator: np.random.Generator, at_quantiles: bool) -> list[Question]:
-    """≤ or ≥ at a data quantile from U(.05, .95) or, for the second set, at a point uniform in the bounds; categories:
-    = a value drawn by frequency.
+    """≤ or ≥ at a data quantile from U(.05, .95) or, for the second set, at a point uniform in the bounds.
+
+    Categories have = with a value drawn by frequency.
     """
     return [
         tuple(
@@ -52,19 +53,19 @@ def _draw(table: Table, place: int, generator: np.random.Generator, at_quantiles
 
 
 def _quantile(known: Floats, share: float) -> float:
-    """Of values in order, with the usual interpolation; equal neighbours give their value exactly."""
+    """Quantile of sorted values, with the usual interpolation; equal neighbours give their value exactly."""
     place = share * (len(known) - 1)
     below, above = known[int(place)], known[min(int(place) + 1, len(known) - 1)]
     return float(below + (place - int(place)) * (above - below))
 
 
 def where(question: Question) -> str:
-    """As a condition for a view."""
+    """The question as a condition for a view."""
     return " AND ".join(condition.written for condition in question)
 
 
 def shares(rows: Floats, questions: Sequence[Question], weights: Floats | None = None) -> Floats:
-    """The share of the rows, or the sum of their weights, that meets each conjunction."""
+    """The fraction of the rows, or the sum of their weights, that satisfies each conjunction."""
     columns = np.ascontiguousarray(rows.T)
     found = np.empty(len(questions))
     for place, question in enumerate(questions):

@@ -1,4 +1,4 @@
-"""The figures of one run: what is true of a table, and how far a method's answers are off."""
+"""The figures of one run: true values of a table, and the errors of a method's answers."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from benchmarks.compressive.tables import made_up
+from benchmarks.compressive.tables import simulated_mixture
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import dpsketch as dps
@@ -117,7 +117,7 @@ def view_of(table: pa.Table, columns: Any, epsilon: float, clusters: int) -> dps
 
 def mixture_view(kind: str, clusters: int, dimension: int, rows: int, epsilon: float) -> dps.View:
     generator = np.random.default_rng(5)
-    mixture = made_up(kind, clusters, dimension, generator)
+    mixture = simulated_mixture(kind, clusters, dimension, generator)
     points = np.clip(mixture.drawn(rows, generator), mixture.low, mixture.high)
     columns = {f"c{j}": {"kind": "number", "lower": mixture.low, "upper": mixture.high} for j in range(dimension)}
     return view_of(pa.table({f"c{j}": points[:, j] for j in range(dimension)}), columns, epsilon, clusters)
