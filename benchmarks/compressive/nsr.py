@@ -113,7 +113,7 @@ def predicted_and_measured(case: Case, seed: int, runs: int) -> tuple[float, flo
             drawn = points[random.integers(0, POOL, case.rows)] if case.reference == POPULATION else points
             raw = dps.accumulate(_table(drawn), schema, recipe)
         released = dps.release(raw, budget, dps.Ledger("sqlite://"), "pool", case.mechanism)
-        part = released.parts[noise.place]
+        part = released.parts[noise.part_index]
         rows = noise.kept(case.rows)
         for each in released.parts:
             if isinstance(each.map, BoundCount):

@@ -73,11 +73,11 @@ class Audit:
 
     def __str__(self) -> str:
         name = "rho" if self.budget.rho is not None else "epsilon"
-        found = f"{self.draws} releases prove that {name} is at least {self.lower_bound:.3f}"
+        evidence = f"{self.draws} releases prove that {name} is at least {self.lower_bound:.3f}"
         verdict = "VIOLATED: the releases reveal more than they claim" if self.violated else "consistent with the claim"
         if self.lower_bound == 0:
             verdict = "too few draws to tell"
-        return f"Claimed {self.budget}; {found}, with confidence {self.confidence:.2%}: {verdict}."
+        return f"Claimed {self.budget}; {evidence}, with confidence {self.confidence:.2%}: {verdict}."
 
 
 def audit(recipe: Recipe, schema: Schema, budget: Budget, draws: int = 100_000, mechanism: str = "auto") -> Audit:
@@ -91,7 +91,7 @@ def audit(recipe: Recipe, schema: Schema, budget: Budget, draws: int = 100_000, 
         raise BudgetError("there is nothing to audit without privacy", "pass a finite epsilon, or rho")
     schema = replace(schema, rows=declared_rows(schema, recipe.rows or schema.rows or 100))
     maps = shown(recipe.bind(schema))
-    if sum(bound.size for bound in maps) > _MOST_SIZE:
+    if sum(feature_map.size for feature_map in maps) > _MOST_SIZE:
         raise RecipeError(
             f"an audit draws whole releases, of at most {_MOST_SIZE} sums",
             "audit the recipe with smaller sizes: the noise follows from them by the same rule",
@@ -115,22 +115,22 @@ class _World:
 
     @property
     def secret(self) -> bool:
-        return any(bound.secret for bound in self.maps)
+        return any(feature_map.secret for feature_map in self.maps)
 
     @cached_property
     def known(self) -> list[tuple[float, list[Sums]]]:
         """The sums that the attacker considers, with weights; for masked maps, some random examples of them."""
-        found = []
+        weighted = []
         for share, unit in self.units:
             examples = _CANDIDATES if self.secret and unit is not None else 1
-            found += [(float(share) / examples, _sums(self.maps, unit)) for _ in range(examples)]
-        return found
+            weighted += [(float(share) / examples, _sums(self.maps, unit)) for _ in range(examples)]
+        return weighted
 
     def draws(self, count: int, stream: Stream) -> Iterator[list[Sums]]:
         """Exact sums of `count` tables, with fresh masks and a fresh sample."""
         fixed = [_sums(self.maps, unit) for _, unit in self.units]
-        for place in self._chosen(count, stream):
-            yield _sums(self.maps, self.units[place][1]) if self.secret else fixed[place]
+        for index in self._chosen(count, stream):
+            yield _sums(self.maps, self.units[index][1]) if self.secret else fixed[index]
 
     def _chosen(self, count: int, stream: Stream) -> list[int]:
         """The unit in each table: the first with its probability, which `kept_rows` draws, else the second."""
@@ -142,10 +142,10 @@ class _World:
 
 
 def _sums(maps: Sequence[BoundMap], unit: Records | None) -> list[Sums]:
-    sums = [empty_sums(bound, 1) for bound in maps]
+    sums = [empty_sums(feature_map, 1) for feature_map in maps]
     if unit is not None:
-        for bound, part in zip(maps, sums, strict=True):
-            bound.accumulate(replace(unit, secret=Keystream()) if bound.secret else unit, part)
+        for feature_map, part in zip(maps, sums, strict=True):
+            feature_map.accumulate(replace(unit, secret=Keystream()) if feature_map.secret else unit, part)
     return sums
 
 
@@ -208,11 +208,11 @@ def _sets(schema: Schema, random: np.random.Generator) -> dict[str, IdSets]:
 def _cost(event: Release, maps: Sequence[BoundMap], one: list[Sums], two: list[Sums]) -> float:
     """Distance between the sums of two tables, in scales of the noises: larger means easier to distinguish."""
     total = 0.0
-    for noise, bound, a, b in zip(event.noises, maps, one, two, strict=True):
+    for noise, feature_map, a, b in zip(event.noises, maps, one, two, strict=True):
         if noise.sensitivity == 0:
             total += _IMPOSSIBLE * bool((a != b).any())
         else:
-            length = MECHANISMS[noise.mechanism].length((a - b).astype(np.float64)[None], bound.groups)
+            length = MECHANISMS[noise.mechanism].length((a - b).astype(np.float64)[None], feature_map.groups)
             total += float(length[0]) / float(noise.scale)
     return total
 
@@ -222,7 +222,7 @@ def _scores(world: _World, worlds: tuple[_World, _World], event: Release, draws:
     scores = []
     for start in range(0, draws, _CHUNK):
         count = min(_CHUNK, draws - start)
-        noisy = [np.empty((count, bound.size)) for bound in world.maps]
+        noisy = [np.empty((count, feature_map.size)) for feature_map in world.maps]
         for draw, exact in enumerate(world.draws(count, stream)):
             for rows, sums in zip(noisy, noisy_sums(event, world.maps, exact, stream), strict=True):
                 rows[draw] = sums
@@ -233,19 +233,19 @@ def _scores(world: _World, worlds: tuple[_World, _World], event: Release, draws:
 
 def _log_density(event: Release, world: _World, noisy: Sequence[Floats]) -> Floats:
     """Log density of the noisy sums, one row per release, up to a constant."""
-    found = [log(share) + _log_densities(event, world.maps, noisy, sums) for share, sums in world.known]
-    density: Floats = np.logaddexp.reduce(found)
+    terms = [log(share) + _log_densities(event, world.maps, noisy, sums) for share, sums in world.known]
+    density: Floats = np.logaddexp.reduce(terms)
     return density
 
 
 def _log_densities(event: Release, maps: Sequence[BoundMap], noisy: Sequence[Floats], exact: Sequence[Sums]) -> Floats:
     """Log density of the noises that explain the noisy sums, one row per release, up to a constant."""
     total = np.zeros(len(noisy[0]))
-    for noise, bound, rows, sums in zip(event.noises, maps, noisy, exact, strict=True):
+    for noise, feature_map, rows, sums in zip(event.noises, maps, noisy, exact, strict=True):
         if noise.sensitivity == 0:  # no noise was added, so any other sums are impossible
             total -= _IMPOSSIBLE * (rows != sums).any(axis=1)
             continue
-        total += MECHANISMS[noise.mechanism].log_density(rows - sums, bound.groups, float(noise.scale))
+        total += MECHANISMS[noise.mechanism].log_density(rows - sums, feature_map.groups, float(noise.scale))
     return total
 
 
@@ -407,5 +407,5 @@ def _declare(facts: dict[str, Any], columns: dict[str, dict[str, Any]]) -> None:
     for name in (*(facts.get("columns") or ()), *paired, *(facts.get("hints") or ())):
         columns.setdefault(name, number)
     if facts.get("weight"):
-        labels = [str(place) for place in range(max(len(facts.get("weights") or ()) - 1, 1))]
+        labels = [str(index) for index in range(max(len(facts.get("weights") or ()) - 1, 1))]
         columns[facts["weight"]] = {"kind": "category", "values": labels} if facts.get("weights") else number

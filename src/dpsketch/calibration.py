@@ -140,31 +140,31 @@ def matches(noise: Noise, limit: Sensitivity, body: Body | None, certified: bool
     return (999 if certified else 1000) * wanted <= 1000 * noise.sensitivity
 
 
-def noise_variance(noise: Noise, bound: BoundMap) -> float:
+def noise_variance(noise: Noise, feature_map: BoundMap) -> float:
     """Variance of each sum. For second moments under ball noise, that of the squares, which is the largest."""
-    return float(np.max(noise_variances(noise, bound)))
+    return float(np.max(noise_variances(noise, feature_map)))
 
 
-def noise_variances(noise: Noise, bound: BoundMap) -> Floats:
+def noise_variances(noise: Noise, feature_map: BoundMap) -> Floats:
     """Variance of each sum in a group of the map; a single number where all are equal."""
-    return np.asarray(0.0 if noise.sensitivity == 0 else _variances(noise, bound.size // bound.groups))
+    return np.asarray(0.0 if noise.sensitivity == 0 else _variances(noise, feature_map.size // feature_map.groups))
 
 
 def _variances(noise: Noise, size: int) -> float | Floats:
     return sum_variances(noise.mechanism, size, float(noise.scale))
 
 
-def noise_reach(noise: Noise, bound: BoundMap) -> Fraction:
+def noise_reach(noise: Noise, feature_map: BoundMap) -> Fraction:
     """A bound that the noise of a sum exceeds with a probability below 10^-40."""
-    return noise.scale * MECHANISMS[noise.mechanism].reach(bound.size // bound.groups)
+    return noise.scale * MECHANISMS[noise.mechanism].reach(feature_map.size // feature_map.groups)
 
 
 def _mixed(parts: Sequence[PartFacts], epsilon: Fraction, delta: Fraction, gaussian: Sequence[int]) -> list[Noise]:
     """Gaussian noise on the parts with these indices, with their shares of ε and all of δ; pure noise on the others."""
-    shares = sum((parts[place].share for place in gaussian), Fraction(0))
+    shares = sum((parts[index].share for index in gaussian), Fraction(0))
     return [
-        part.gaussian(shares * epsilon, delta, shares) if place in gaussian else part.pure(epsilon)
-        for place, part in enumerate(parts)
+        part.gaussian(shares * epsilon, delta, shares) if index in gaussian else part.pure(epsilon)
+        for index, part in enumerate(parts)
     ]
 
 
@@ -172,14 +172,14 @@ def _least_noise(parts: Sequence[PartFacts], epsilon: Fraction, delta: Fraction)
     """The best choice when parts become Gaussian in decreasing order of their gain."""
     pure = [part.pure(epsilon) for part in parts]
     every = _mixed(parts, epsilon, delta, range(len(parts)))
-    active = [place for place, part in enumerate(parts) if part.share]
+    active = [index for index, part in enumerate(parts) if part.share]
 
-    def gain(place: int) -> float:
-        return parts[place].mean_variance(pure[place]) / parts[place].mean_variance(every[place])
+    def gain(index: int) -> float:
+        return parts[index].mean_variance(pure[index]) / parts[index].mean_variance(every[index])
 
     order = sorted(active, key=gain, reverse=True)
     choices = [pure] + [_mixed(parts, epsilon, delta, order[:count]) for count in range(1, len(order) + 1)]
-    return min(choices, key=lambda noises: sum(log(parts[place].mean_variance(noises[place])) for place in active))
+    return min(choices, key=lambda noises: sum(log(parts[index].mean_variance(noises[index])) for index in active))
 
 
 def unit_variance(budget: Budget) -> float:

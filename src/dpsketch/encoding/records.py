@@ -29,8 +29,8 @@ class IdSets:
         """The sets of the given rows, in their order."""
         lengths = np.diff(self.offsets)[rows]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        places = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], lengths)
-        return IdSets(offsets, self.ids[places])
+        indices = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], lengths)
+        return IdSets(offsets, self.ids[indices])
 
 
 @dataclass(frozen=True)

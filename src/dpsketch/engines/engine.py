@@ -250,8 +250,8 @@ class Pass:
         if only is not None:
             if only.column in self.schema.constant_per_unit:
                 selection.drop(ids.take(only.places_elsewhere(self.schema, records)))
-            places = only.places(self.schema, records)
-            ids, records = ids.take(places), records.take(places)
+            selected = only.places(self.schema, records)
+            ids, records = ids.take(selected), records.take(selected)
         selection.add(ids, records)
 
     def _unit_ids(self, batch: pa.RecordBatch) -> Cells:

@@ -71,8 +71,8 @@ def fit_embedding(
 def _scaled(matrices: list[Floats], biases: list[Floats], points: Floats) -> Embedding:
     """Rescale layers so that nearly all numbers between them lie in −1 … 1, as fixed point requires."""
     layers, before, values = [], 1.0, points
-    for place, (matrix, bias) in enumerate(zip(matrices, biases, strict=True)):
-        values = (np.maximum(values, 0.0) if place else values) @ matrix + bias
+    for index, (matrix, bias) in enumerate(zip(matrices, biases, strict=True)):
+        values = (np.maximum(values, 0.0) if index else values) @ matrix + bias
         scale = max(float(np.percentile(np.abs(values), _KEPT)), 1e-6)
         layers.append((matrix.T * (before / scale), bias / scale))
         before = scale

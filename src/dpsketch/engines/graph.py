@@ -100,10 +100,10 @@ def _spill(sources: NDArray[np.uint64], targets: NDArray[np.uint64], nodes: int,
     """Append each pair to the file of its source."""
     inside = sources < nodes
     pairs = sources[inside] << np.uint64(32) | targets[inside]
-    place = ((sources[inside] * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(56)).astype(np.uint8) % FILES
-    order = np.argsort(place, kind="stable")
+    buckets = ((sources[inside] * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(56)).astype(np.uint8) % FILES
+    order = np.argsort(buckets, kind="stable")
     pairs = pairs[order]
-    edges = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=FILES))])
+    edges = np.concatenate([[0], np.cumsum(np.bincount(buckets, minlength=FILES))])
     for file, start, stop in zip(files, edges[:-1], edges[1:], strict=True):
         with _needs_scratch():
             file.write(pairs[start:stop].data)

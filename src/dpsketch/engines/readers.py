@@ -71,7 +71,7 @@ def source_columns(path: Path, header: bool | None = None) -> tuple[list[tuple[s
                 "pass --header if it does, to print them; --no-header if it is a record",
             )
         if _is_csv(file) and not header:
-            layout = Csv(columns=tuple(f"column_{place + 1}" for place in range(len(csv.header(file)))))
+            layout = Csv(columns=tuple(f"column_{index + 1}" for index in range(len(csv.header(file)))))
         columns = _file_columns(path, file, layout)
         _check_distinct(path, [name for name, _ in columns])
         return columns, layout
@@ -79,10 +79,10 @@ def source_columns(path: Path, header: bool | None = None) -> tuple[list[tuple[s
 
 def _check_distinct(path: Path, names: Sequence[str]) -> None:
     first: dict[str, int] = {}
-    for place, name in enumerate(names):
-        if first.setdefault(name, place) != place:
+    for index, name in enumerate(names):
+        if first.setdefault(name, index) != index:
             raise SourceError(
-                f"{path}: columns {first[name] + 1} and {place + 1} have the same name", "give each column its own name"
+                f"{path}: columns {first[name] + 1} and {index + 1} have the same name", "give each column its own name"
             )
 
 
@@ -120,7 +120,7 @@ def data_files(path: Path) -> list[Path]:
 
 def _refuse_lakes(path: Path, entries: Sequence[Path]) -> None:
     """Refuse tables whose log decides which of their files and rows are still valid: we do not read the log."""
-    starts = [place.resolve() for place in (path, *entries) if place == path or place.is_symlink()]
+    starts = [folder.resolve() for folder in (path, *entries) if folder == path or folder.is_symlink()]
     above = [folder / name for start in starts for folder in (start, *start.parents) for name in _LAKES]
     for entry in [*above, *entries]:
         if entry.name in _LAKES and next(entry.parent.glob(_LAKES[entry.name][1]), None) is not None:
@@ -206,13 +206,13 @@ def _parquet_batches(path: Path, wanted: Sequence[str], progress: Progress) -> I
             progress(seen / rows)
 
 
-def _check_columns(place: str, names: Sequence[str], wanted: Sequence[str], hint: str | None = None) -> None:
+def _check_columns(source: str, names: Sequence[str], wanted: Sequence[str], hint: str | None = None) -> None:
     """Refuse a table without the wanted columns, before any record is read. `hint` replaces names that may be cells."""
     for name in wanted:
         if name not in names:
-            raise SourceError(f"{place} has no column '{name}'", hint or nearest(name, list(names)))
+            raise SourceError(f"{source} has no column '{name}'", hint or nearest(name, list(names)))
         if list(names).count(name) > 1:
-            raise SourceError(f"{place} has several columns '{name}'", "give each column its own name")
+            raise SourceError(f"{source} has several columns '{name}'", "give each column its own name")
 
 
 def _objects(source: Any, wanted: Sequence[str], sets: Collection[str]) -> Iterator[pa.RecordBatch]:

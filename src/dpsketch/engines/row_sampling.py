@@ -43,8 +43,8 @@ class Reservoir:
         words = self._secret.words(2 * len(records)).astype(np.uint64)
         keys = (words[0::2] << np.uint64(32)) | words[1::2]
         if self._full:  # the kept keys are sorted: a row whose key is not below the last one is dropped
-            places = np.flatnonzero(keys < self._keys[0][-1])
-            keys, records = keys[places], records.take(places)
+            indices = np.flatnonzero(keys < self._keys[0][-1])
+            keys, records = keys[indices], records.take(indices)
         self._keys.append(keys)
         self._records.append(records)
         self._waiting += len(keys)

@@ -72,9 +72,9 @@ class UnitSelection:
     def _spread(self, ids: Cells, keys: NDArray[np.uint64]) -> Iterator[tuple[_Bucket, NDArray[np.int64]]]:
         """Yield the rows that have a unit, by bucket."""
         present = np.flatnonzero(~ids.read(is_null))
-        places = (keys[present] % np.uint64(_BUCKETS)).astype(np.uint8)
-        order = np.argsort(places, kind="stable")
-        edges = np.cumsum(np.bincount(places, minlength=_BUCKETS))[:-1]
+        buckets = (keys[present] % np.uint64(_BUCKETS)).astype(np.uint8)
+        order = np.argsort(buckets, kind="stable")
+        edges = np.cumsum(np.bincount(buckets, minlength=_BUCKETS))[:-1]
         for bucket, rows in zip(self._buckets, np.split(present[order], edges), strict=True):
             if len(rows):
                 yield bucket, rows

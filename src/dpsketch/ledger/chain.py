@@ -129,13 +129,13 @@ def _rows_by_entry(connection: sa.Connection, after: int, last: int) -> Iterator
     """Yield the texts of all rows of each entry after the given one, in order, in constant memory."""
     for start in range(after + 1, last + 1, _AT_ONCE):
         stop = min(start + _AT_ONCE, last + 1)
-        found: dict[int, list[str]] = {number: [] for number in range(start, stop)}
+        texts: dict[int, list[str]] = {number: [] for number in range(start, stop)}
         for table in CHAINED:
             rows = sa.select(table).where(table.c.entry >= start, table.c.entry < stop)
-            place = list(table.columns).index(table.c.entry)
+            index = list(table.columns).index(table.c.entry)
             for row in connection.execute(rows):
-                found[row[place]].append(_text(table, row))
-        yield from found.items()
+                texts[row[index]].append(_text(table, row))
+        yield from texts.items()
 
 
 def _text(table: sa.Table, values: Iterable[Any]) -> str:

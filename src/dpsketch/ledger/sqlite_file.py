@@ -60,42 +60,42 @@ def has_write_ahead_log(engine: sa.Engine, turn_on: bool = False) -> bool:
     return bool(mode == "wal")
 
 
-def check_file(place: str) -> bool:
+def check_file(path: str) -> bool:
     """Whether there is a file to open. Refuses a file that is no ledger, and to replace a ledger that is missing."""
-    if place.startswith("file:"):
+    if path.startswith("file:"):
         raise LedgerError("a ledger's file is named by its path, not by a URI", "pass --ledger ledger.db")
-    if os.path.islink(place) and not os.path.exists(place):
+    if os.path.islink(path) and not os.path.exists(path):
         raise LedgerError(
-            f"{place} is a link to a file that does not exist",
+            f"{path} is a link to a file that does not exist",
             "restore or mount what it points to, or remove the link for a new ledger",
         )
-    if not os.path.exists(place):
-        left = next((rest for rest in (f"{place}-wal", f"{place}-journal") if os.path.lexists(rest)), None)
-        if left is not None and not os.path.exists(place):  # and no other process has just created one
+    if not os.path.exists(path):
+        left = next((rest for rest in (f"{path}-wal", f"{path}-journal") if os.path.lexists(rest)), None)
+        if left is not None and not os.path.exists(path):  # and no other process has just created one
             raise LedgerError(
-                f"there is no ledger {place}, but {left} is left of one",
+                f"there is no ledger {path}, but {left} is left of one",
                 "it may hold spends: put the ledger back beside it, or remove it for a new ledger",
             )
         return left is not None
-    if os.path.isfile(place) and os.path.getsize(place) == 0:
-        raise not_a_ledger(place)
+    if os.path.isfile(path) and os.path.getsize(path) == 0:
+        raise not_a_ledger(path)
     return True
 
 
-def not_a_ledger(place: str) -> LedgerError:
+def not_a_ledger(path: str) -> LedgerError:
     return LedgerError(
-        f"{place} exists but is not a ledger",
+        f"{path} exists but is not a ledger",
         "restore it from a backup if it was one; remove it if the ledger is meant to be new",
     )
 
 
-def make_file(place: str, content: bytes) -> None:
+def make_file(path: str, content: bytes) -> None:
     """Write a new ledger, for its owner alone: it will hold values of partitions and ids of inputs.
 
     The file gets its name only once it is complete, and never replaces another file. If two processes create one at the
     same time, one of them wins, and both continue with the same ledger.
     """
-    folder, name = os.path.split(os.path.abspath(place))
+    folder, name = os.path.split(os.path.abspath(path))
     try:
         number, draft = tempfile.mkstemp(prefix=f".{name}.", suffix=".new", dir=folder)  # mode 0600
     except OSError as error:
@@ -105,7 +105,7 @@ def make_file(place: str, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        _name(draft, place)
+        _name(draft, path)
     except OSError as error:
         raise _not_made(error) from None
     finally:
@@ -116,14 +116,14 @@ def make_file(place: str, content: bytes) -> None:
             os.fsync(opened)
 
 
-def _name(draft: str, place: str) -> None:
+def _name(draft: str, path: str) -> None:
     try:
-        os.link(draft, place)
+        os.link(draft, path)
     except FileExistsError:
         pass
     except OSError:  # a file system without hard links
-        if not os.path.lexists(place):
-            os.rename(draft, place)
+        if not os.path.lexists(path):
+            os.rename(draft, path)
 
 
 def _not_made(error: OSError) -> LedgerError:
@@ -131,14 +131,14 @@ def _not_made(error: OSError) -> LedgerError:
 
 
 @contextmanager
-def in_line(place: str, patience: float) -> Iterator[None]:
+def in_line(path: str, patience: float) -> Iterator[None]:
     """Wait in line behind earlier writers.
 
     SQLite serialises writers but leaves them to guess when to retry, so that with many of them some would never get a
     turn. The lock is on the folder, because closing another descriptor of the file itself would end SQLite's locks.
     Where a folder cannot be locked, nobody waits here.
     """
-    with _opened(os.path.dirname(os.path.realpath(place))) as folder:
+    with _opened(os.path.dirname(os.path.realpath(path))) as folder:
         if fcntl is not None and folder is not None:
             with suppress(OSError):
                 _lock(folder, patience)

@@ -206,13 +206,13 @@ def _address(text: str) -> sa.URL:
 
 def _secrets(text: str, url: sa.URL) -> list[str]:
     """The strings that no message may show: the password as decoded and as written."""
-    found = [str(url.password or "")]
+    secrets = [str(url.password or "")]
     if url.password:
-        found.append(text.partition("://")[2].rpartition("@")[0].partition(":")[2])
+        secrets.append(text.partition("://")[2].rpartition("@")[0].partition(":")[2])
     for name, value in url.query.items():
         if "pass" in name:
-            found += [value] if isinstance(value, str) else list(value)
-    return sorted({secret for secret in found if secret}, key=len, reverse=True)
+            secrets += [value] if isinstance(value, str) else list(value)
+    return sorted({secret for secret in secrets if secret}, key=len, reverse=True)
 
 
 def _is_current(connection: sa.Connection) -> bool:

@@ -40,11 +40,11 @@ def upgrade(connection: sa.Connection, version: str | None, target: str = VERSIO
 
 def _add_totals(connection: sa.Connection) -> None:
     """Write the totals of all datasets, each in its own entry, because opening a ledger reads whole entries."""
-    found: Totals = {}
+    by_key: Totals = {}
     for name, relation in connection.execute(sa.select(datasets.c.name, datasets.c.relation)).all():
         made = read_spends(connection, name)
-        found |= totals_of(name, relation or ADD_REMOVE, made, read_plans(connection, name, made))
-    numbered = enumerate(found.items(), newest_row(connection) + 1)
+        by_key |= totals_of(name, relation or ADD_REMOVE, made, read_plans(connection, name, made))
+    numbered = enumerate(by_key.items(), newest_row(connection) + 1)
     rows = [{"key": key, "entry": number, "value": json.dumps(value)} for number, (key, value) in numbered]
     if rows:
         connection.execute(totals.insert(), rows)

@@ -46,8 +46,8 @@ def disc_noise(pairs: int, scale: Fraction, stream: Stream) -> NDArray[np.int64]
         candidate = 0
         while True:
             candidate, filled, count = fill_discs(words, candidate, rough, noise, filled, undecided)
-            for place, source in undecided[:count].tolist():
-                noise[place] = _Coordinate.of(words[source]).resolved(radius, stream)
+            for index, source in undecided[:count].tolist():
+                noise[index] = _Coordinate.of(words[source]).resolved(radius, stream)
             if candidate == candidates or filled == pairs:
                 break
             point = [_Coordinate.of(word) for word in words[2 * candidate : 2 * candidate + 2]]
@@ -75,8 +75,8 @@ def cube_noise(size: int, scale: Fraction, stream: Stream) -> NDArray[np.int64]:
         part = noise[start : start + _CHUNK]
         words = stream.words(2 * part.size).view(np.uint64)
         count = fill_cube(words, rough, part, undecided)
-        for place in undecided[:count].tolist():
-            part[place] = _Coordinate.of(words[place]).resolved(radius, stream)
+        for index in undecided[:count].tolist():
+            part[index] = _Coordinate.of(words[index]).resolved(radius, stream)
         words.fill(0)  # whoever knows the words can subtract the noise
     return noise
 
@@ -216,9 +216,9 @@ class _Coordinate:
     def resolved(self, radius: Number, stream: Stream) -> int:
         """The radius times this coordinate, rounded. Draws as many bits as that takes."""
         while True:
-            found = radius.interval().times(Interval(self.drawn, self.drawn + 1, self.bits)).rounded()
-            if found is not None:
-                return wrapped(-found if self.negative else found)
+            entry = radius.interval().times(Interval(self.drawn, self.drawn + 1, self.bits)).rounded()
+            if entry is not None:
+                return wrapped(-entry if self.negative else entry)
             self.extend(stream)
             radius.refine(self.bits, stream)
 

@@ -95,15 +95,15 @@ def quantile_table() -> QuantileTable:
                 widths.append(width)
                 middles.append((CELLS + cell + exact.mpf(1) / 2) * width)
         quantiles = _quantiles(exact, [*middles, middles[-1] * (1 - exact.mpf(1) / CELLS)])
-        for place, (middle, width) in enumerate(zip(quantiles[:-1], widths, strict=True)):
-            octave, cell = divmod(place, CELLS)
+        for index, (middle, width) in enumerate(zip(quantiles[:-1], widths, strict=True)):
+            octave, cell = divmod(index, CELLS)
             row = octave * CELLS + CELLS - 1 - cell
             density = exact.npdf(middle)
             coefficients[row, 0] = float(middle)
             for n in range(1, TERMS):
                 derivative = (-1) ** n * _value(polynomials[n - 1], middle) / density**n
                 coefficients[row, n] = float(derivative * width**n / factorial(n))
-            outer = quantiles[place + 1]
+            outer = quantiles[index + 1]
             bound = _value(polynomials[TERMS - 1], outer) / exact.npdf(outer) ** TERMS
             if bound * (width / 2) ** TERMS / factorial(TERMS) > _MOST_REMAINDER:
                 raise AssertionError("the remainder of the table's polynomials is too large")
@@ -129,14 +129,14 @@ def _value(polynomial: list[int], z: Any) -> Any:
 
 def _quantiles(exact: Any, tails: list[Any]) -> list[Any]:
     """Upper quantiles. One Newton step from double precision leaves an error below z·step², far below 2^-70."""
-    found = []
+    quantiles = []
     for tail in tails:
         start = exact.mpf(-NormalDist().inv_cdf(float(tail)))
         step = (_tail(exact, start) - tail) / exact.npdf(start)
         if abs(step) > exact.ldexp(1, -40):
             raise AssertionError("the double-precision quantile is inaccurate")
-        found.append(start + step)
-    return found
+        quantiles.append(start + step)
+    return quantiles
 
 
 def _tail(exact: Any, z: Any) -> Any:

@@ -116,7 +116,7 @@ def _kernel_sources(package: Path) -> dict[Path, bytes]:
         path = waiting.pop()
         if path not in needed:
             needed.add(path)
-            names = {name for found in _IMPORT.findall(contents[path]) for name in _modules(*found)}
+            names = {name for imported in _IMPORT.findall(contents[path]) for name in _modules(*imported)}
             waiting += [homes[name] for name in names & homes.keys()]
     return {path: content for path, content in contents.items() if path in needed}
 

@@ -20,13 +20,13 @@ def project_groups(values: Floats, groups: NDArray[np.int64], totals: Floats) ->
     before = np.cumsum(sizes) - sizes
     sums = np.cumsum(ordered)
     sums -= (sums - ordered)[before[own]]
-    place = np.arange(len(own)) - before[own] + 1
-    lowered = (sums - totals[own]) / place
+    rank = np.arange(len(own)) - before[own] + 1
+    lowered = (sums - totals[own]) / rank
     last = np.zeros(len(totals), np.int64)
     np.maximum.at(last, own[ordered > lowered], np.flatnonzero(ordered > lowered))
     threshold = np.zeros(len(totals))
     filled = sizes > 0
     threshold[filled] = lowered[np.maximum(last, before)[filled]]
-    found = np.maximum(values - threshold[groups], 0.0)
-    found[totals[groups] <= 0] = 0.0
-    return found
+    projected = np.maximum(values - threshold[groups], 0.0)
+    projected[totals[groups] <= 0] = 0.0
+    return projected

@@ -73,16 +73,16 @@ def _composed(
     delta: Fraction,
 ) -> Fraction:
     """The smaller of the sum of the ε, if the sum of the δ allows it, and the ε from the distribution of losses."""
-    found = []
+    candidates = []
     if closed_epsilon is not None and closed_delta <= delta:
-        found.append(closed_epsilon)
+        candidates.append(closed_epsilon)
     if delta > 0 and (pairs or mu_squared):
         epsilon = _loss_epsilon(pairs, mu_squared, delta)
         if math.isfinite(epsilon):
-            found.append(Fraction(math.ceil(epsilon * _LOSS_DECIMALS) + 1, _LOSS_DECIMALS))
-    if not found:
+            candidates.append(Fraction(math.ceil(epsilon * _LOSS_DECIMALS) + 1, _LOSS_DECIMALS))
+    if not candidates:
         raise BudgetError(f"these releases have no finite epsilon at delta {float(delta):g}", "choose a larger delta")
-    return min(found)
+    return min(candidates)
 
 
 def _loss_epsilon(pairs: Counter[tuple[Fraction, Fraction]], mu_squared: Fraction, delta: Fraction) -> float:

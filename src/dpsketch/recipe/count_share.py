@@ -27,12 +27,12 @@ def count_share(schema: Schema, rows: int, budget: Budget, frequencies: int) -> 
     if schema.relation is Relation.REPLACE_ONE or not budget.private:
         return LEAST_COUNT_SHARE
     unit = ((schema.rows_per_unit or 1) / rows) ** 2
-    found: list[tuple[float, float]] = []
+    ratios: list[tuple[float, float]] = []
     for count, sums, squares in count_and_sums(budget, frequencies):
         share = 1 - sums_share(count * unit, 1.0, sums * unit, squares)
         power = 1 if squares else 2
-        found.append(((1 + count * unit / share**power) * (1 + sums * unit / (1 - share) ** power), share))
-    return max(round(min(found)[1], 4), LEAST_COUNT_SHARE)
+        ratios.append(((1 + count * unit / share**power) * (1 + sums * unit / (1 - share) ** power), share))
+    return max(round(min(ratios)[1], 4), LEAST_COUNT_SHARE)
 
 
 def sums_share(count: float, rest: float, noise: float, squares: bool = False) -> float:

@@ -54,12 +54,12 @@ class SumsNoise:
     def __init__(self, schema: Schema, recipe: Recipe, mechanism: str = "auto") -> None:
         self.schema, self.recipe, self._mechanism = schema, recipe, mechanism
         self.maps = recipe.bind(schema)
-        places = [place for place, bound in enumerate(self.maps) if not bound.only_counts]
-        if not places:
+        indices = [index for index, feature_map in enumerate(self.maps) if not feature_map.only_counts]
+        if not indices:
             raise RecipeError("this recipe holds nothing but counts", "add a part, such as Part(Fourier(), share=0.9)")
-        self.place = places[0]
-        self.map = self.maps[self.place]
-        self._count = next((i for i, bound in enumerate(self.maps) if bound.only_counts), None)
+        self.part_index = indices[0]
+        self.map = self.maps[self.part_index]
+        self._count = next((i for i, feature_map in enumerate(self.maps) if feature_map.only_counts), None)
         core, self.rate = self.map.core, self.map.rate
         self.energy = core.record_sensitivity(Relation.ADD_REMOVE).l2_squared / core.grid**2
 
@@ -67,8 +67,8 @@ class SumsNoise:
         """The noise of the sums, and that of the count."""
         if not budget.private:
             raise BudgetError("a plan is for private releases", "pass a finite epsilon")
-        found = calibrated(self.schema, self.recipe, self.maps, budget, self._mechanism).noises
-        return found[self.place], None if self._count is None else found[self._count]
+        noises = calibrated(self.schema, self.recipe, self.maps, budget, self._mechanism).noises
+        return noises[self.part_index], None if self._count is None else noises[self._count]
 
     def mechanism(self, budget: Budget) -> Mechanism:
         return self.noises(budget)[0].mechanism

@@ -20,12 +20,12 @@ def calibrated(
     """The noise of every part of a recipe, such that all parts together keep the budget: `calibration.calibrate`."""
     parts = [
         PartFacts(
-            bound.size // bound.groups,
-            part_sensitivity(schema, recipe, bound),
-            part_body(schema, recipe, bound),
+            feature_map.size // feature_map.groups,
+            part_sensitivity(schema, recipe, feature_map),
+            part_body(schema, recipe, feature_map),
             part.exact_share,
         )
-        for part, bound in zip(recipe.parts, shown(maps), strict=True)
+        for part, feature_map in zip(recipe.parts, shown(maps), strict=True)
     ]
     return calibrate(parts, budget, amplifying_rate(schema, recipe), mechanism)
 
@@ -35,7 +35,7 @@ def shown(maps: Sequence[BoundMap]) -> tuple[BoundMap, ...]:
 
     A map itself always states the sensitivity of all its sums.
     """
-    return tuple(bound.shown() for bound in maps)
+    return tuple(feature_map.shown() for feature_map in maps)
 
 
 def amplifying_rate(schema: Schema, recipe: Recipe) -> Fraction | None:
@@ -48,15 +48,15 @@ def amplifying_rate(schema: Schema, recipe: Recipe) -> Fraction | None:
     return sampling.exact_rate
 
 
-def part_sensitivity(schema: Schema, recipe: Recipe, bound: BoundMap) -> Sensitivity:
+def part_sensitivity(schema: Schema, recipe: Recipe, feature_map: BoundMap) -> Sensitivity:
     """Exact sensitivity of a part for this schema's unit and relation, on the whole table or a part of it."""
-    bounds = [bound.sensitivity(relation, schema.rows_per_unit) for relation in _relations(schema, recipe)]
+    bounds = [feature_map.sensitivity(relation, schema.rows_per_unit) for relation in _relations(schema, recipe)]
     return Sensitivity(max(each.l1 for each in bounds), max(each.l2_squared for each in bounds))
 
 
-def part_body(schema: Schema, recipe: Recipe, bound: BoundMap) -> Body | None:
+def part_body(schema: Schema, recipe: Recipe, feature_map: BoundMap) -> Body | None:
     """The body that contains a part's differences for this schema's unit and relation, if its map has one."""
-    bodies = [bound.body(relation, schema.rows_per_unit) for relation in _relations(schema, recipe)]
+    bodies = [feature_map.body(relation, schema.rows_per_unit) for relation in _relations(schema, recipe)]
     return max((body for body in bodies if body is not None), key=lambda body: body.radius, default=None)
 
 
@@ -83,6 +83,11 @@ def promised(schema: Schema, recipe: Recipe, maps: Sequence[BoundMap], release: 
     if release.budget.rho is not None and any(noise.epsilon not in (None, 0) for noise in release.noises):
         return False
     return all(
-        matches(noise, part_sensitivity(schema, recipe, bound), part_body(schema, recipe, bound), bound.certified)
-        for noise, bound in zip(release.noises, maps, strict=True)
+        matches(
+            noise,
+            part_sensitivity(schema, recipe, feature_map),
+            part_body(schema, recipe, feature_map),
+            feature_map.certified,
+        )
+        for noise, feature_map in zip(release.noises, maps, strict=True)
     )

@@ -214,24 +214,24 @@ class Recipe(TaskRecipes):
             )
         if self.only is not None:
             self.only.level(schema)
-        bound = []
+        maps = []
         check_work([part.map for part in self.parts], schema)
         for part in self.parts:
             with named_errors(part.map):
-                bound.append(part.map.bind(schema))
-        for each in bound:
+                maps.append(part.map.bind(schema))
+        for each in maps:
             if each.grouped_by is not None and each.core.pending:
                 raise RecipeError("Grouped: pairs that a release pools cannot be grouped", "give groups, not pool")
-            if isinstance(each, BoundPairs) and each.description.pool and each.marginals_in(bound) is None:
+            if isinstance(each, BoundPairs) and each.description.pool and each.marginals_in(maps) is None:
                 raise RecipeError(
                     "Pairs: pool needs Marginals of the same columns with as many bins, or a fraction of them",
                     f"add Part(Marginals(bins={each.description.bins}), share=0.4) to the recipe, or leave out pool",
                 )
-        return tuple(bound)
+        return tuple(maps)
 
     def settled(self, maps: Sequence[BoundMap]) -> Recipe:
         """This recipe with the choices that its maps made when they were bound, as a sketch stores it."""
-        parts = [Part(bound.description, part.share) for part, bound in zip(self.parts, maps, strict=True)]
+        parts = [Part(feature_map.description, part.share) for part, feature_map in zip(self.parts, maps, strict=True)]
         return Recipe(parts, self.rows, self.sampling, self.only)
 
     def to_dict(self) -> dict[str, Any]:

@@ -256,7 +256,7 @@ def test_lists_are_released_for_graphs(folder: Path) -> None:
             "--for must be one of general, clusters, pca, density, anomaly, synthetic",
         ),
         (["--for", "classify"], "--for classify needs an argument"),
-        (["--for", "anomaly:3"], "nothing belongs to"),
+        (["--for", "anomaly:3"], "no argument that fits"),
         (["--for", "density:wide"], "a bandwidth must be a number"),
         (["--for", "pca:many"], "components must be a whole number"),
         (["--for", "graph", "--columns", "a"], "--columns is not for graphs"),

@@ -106,8 +106,8 @@ class Embedding:
     def __call__(self, numbers: Codes) -> Codes:
         """Embed records (matrix columns)."""
         values = numbers.astype(np.int64)
-        for place, layer in enumerate(self.layers):
-            if place:
+        for index, layer in enumerate(self.layers):
+            if index:
                 values = np.maximum(values, 0)
             values = _whole_product(np.array(layer.weights, np.int64), values) + np.array(layer.bias)[:, None]
             if layer.shift:

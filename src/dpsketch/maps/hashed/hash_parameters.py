@@ -128,7 +128,7 @@ def bandwidth_spans(columns: Sequence[str], family: Euclidean, schema: Schema) -
 
 
 def _output_spans(embedding: Embedding, family: Euclidean) -> dict[str, float]:
-    return {f"output {place}": 1.0 / family.bandwidth for place in range(embedding.outputs)}
+    return {f"output {index}": 1.0 / family.bandwidth for index in range(embedding.outputs)}
 
 
 def _bin_scales(spans: Mapping[str, float]) -> tuple[Floats, int]:

@@ -192,13 +192,13 @@ class BoundRace(BoundTable):
         self.grid = 1 if self._weigh is None else self._weigh.grid
         self.factors = factors
         self.projected = tuple(
-            Projection(factor, schema, description, PublicStream(f"race projections {place}", description.seed))
-            for place, factor in enumerate(factors)
+            Projection(factor, schema, description, PublicStream(f"race projections {index}", description.seed))
+            for index, factor in enumerate(factors)
             if not isinstance(factor.hash, MinHash)
         )
         self.minhashed = tuple(
-            Permutations(factor, description.rows, PublicStream(f"race permutations {place}", description.seed))
-            for place, factor in enumerate(factors)
+            Permutations(factor, description.rows, PublicStream(f"race permutations {index}", description.seed))
+            for index, factor in enumerate(factors)
             if isinstance(factor.hash, MinHash)
         )
         words = PublicStream("race salts", description.seed).words(self.rows)

@@ -44,25 +44,25 @@ def _layers(
     """
     inner: list[tuple[int, float, float]] = []  # column, weight, bias
     outer: list[tuple[dict[int, float], float]] = []  # weights by inner unit, bias
-    for place, name in enumerate(columns):
+    for index, name in enumerate(columns):
         column = schema.column(name)
         if isinstance(column, Category):
             steps = range(1, column.levels)  # step l is 0 up to label l − 1 and 1 from label l on
             start = len(inner)
-            inner += [(place, (column.levels - 1) / 2, (column.levels - 1) / 2 - (step - 1)) for step in steps]
+            inner += [(index, (column.levels - 1) / 2, (column.levels - 1) / 2 - (step - 1)) for step in steps]
             for label in range(column.levels):
                 weights = {start + step - 1: sign for step, sign in ((label, 1.0), (label + 1, -1.0)) if step in steps}
                 outer.append((weights, float(label == 0)))
         elif isinstance(column, Boolean):
             outer.append(({len(inner): 1.0}, 0.0))
-            inner.append((place, 0.5, 0.5))
+            inner.append((index, 0.5, 0.5))
         else:
             for slope, middle in slopes:
                 outer.append(({len(inner): 2.0}, -1.0))
-                inner.append((place, slope / 2, (1 - slope * middle) / 2))
+                inner.append((index, slope / 2, (1 - slope * middle) / 2))
     first = np.zeros((len(inner), len(columns)))
-    for unit, (place, weight, _) in enumerate(inner):
-        first[unit, place] = weight
+    for unit, (index, weight, _) in enumerate(inner):
+        first[unit, index] = weight
     second = np.zeros((len(outer), len(inner)))
     for unit, (weights, _) in enumerate(outer):
         second[unit, list(weights)] = list(weights.values())

@@ -135,16 +135,16 @@ def ratio_prediction(task: str, k: int, budget: Budget, recipe: Recipe, planned:
     )
 
 
-def best_sums_share(found: SumsNoise, budget: Budget, rows: int) -> float:
+def best_sums_share(sums: SumsNoise, budget: Budget, rows: int) -> float:
     """γ* for this recipe's sums and count, from their actual noise; 1 without a noisy count."""
-    part = found.recipe.parts[found.place].share
-    counts = [each.share for each in found.recipe.parts if isinstance(each.map, Count)]
-    ratio = found.at(budget, rows)
+    part = sums.recipe.parts[sums.part_index].share
+    counts = [each.share for each in sums.recipe.parts if isinstance(each.map, Count)]
+    ratio = sums.at(budget, rows)
     if not counts or not ratio.count:
         return 1.0
     every, squares = (
         part + counts[0],
-        all(noise is not None and noise.epsilon is None for noise in found.noises(budget)),
+        all(noise is not None and noise.epsilon is None for noise in sums.noises(budget)),
     )
     power = 1 if squares else 2
     rest = ratio.total - ratio.count + 1
@@ -158,33 +158,33 @@ def _rows_needed(sums: Sums, budget: Budget) -> int | None:
     return None if rows is None else max(rows, least_rows)
 
 
-def sums_size(found: SumsNoise) -> int:
+def sums_size(sums: SumsNoise) -> int:
     """Number of frequencies or directions where the map has them, else of sums."""
-    description = found.recipe.parts[found.place].map
+    description = sums.recipe.parts[sums.part_index].map
     size = getattr(description, "size", None)
-    return size if isinstance(size, int) else found.map.size
+    return size if isinstance(size, int) else sums.map.size
 
 
-def _feature_samples(found: SumsNoise) -> Callable[[float], SumsNoise | None]:
-    part = found.recipe.parts[found.place]
+def _feature_samples(sums: SumsNoise) -> Callable[[float], SumsNoise | None]:
+    part = sums.recipe.parts[sums.part_index]
 
     def sampled(rate: float) -> SumsNoise | None:
         size = getattr(part.map, "size", 0)
         if not 1 / rate <= size <= MOST_BLOCKS:
             return None
         masked = Subsampled(part.map, round(size * rate), "uniform")
-        parts = list(found.recipe.parts)
-        parts[found.place] = replace(part, map=masked)
-        recipe = found.recipe
-        return SumsNoise(found.schema, Recipe(parts, recipe.rows, recipe.sampling, recipe.only))
+        parts = list(sums.recipe.parts)
+        parts[sums.part_index] = replace(part, map=masked)
+        recipe = sums.recipe
+        return SumsNoise(sums.schema, Recipe(parts, recipe.rows, recipe.sampling, recipe.only))
 
     return sampled
 
 
-def _row_samples(found: SumsNoise) -> Callable[[float], SumsNoise | None]:
+def _row_samples(sums: SumsNoise) -> Callable[[float], SumsNoise | None]:
     def sampled(rate: float) -> SumsNoise | None:
-        recipe = found.recipe
-        return SumsNoise(found.schema, Recipe(recipe.parts, recipe.rows, RowSampling(rate), recipe.only))
+        recipe = sums.recipe
+        return SumsNoise(sums.schema, Recipe(recipe.parts, recipe.rows, RowSampling(rate), recipe.only))
 
     return sampled
 
@@ -195,8 +195,8 @@ def _rates(
     """The smallest of 1, ½, ¼, … that keeps the ratio below its limit, and that lets it grow by at most a tenth."""
     able = free = 1.0
     for halving in range(1, _HALVINGS + 1):
-        found = sampled(0.5**halving)
-        total = np.inf if found is None else found.at(budget, rows).total
+        noise = sampled(0.5**halving)
+        total = np.inf if noise is None else noise.at(budget, rows).total
         if total > limit:
             break
         able = 0.5**halving
