@@ -20,9 +20,9 @@ def main() -> None:
     codes = np.random.default_rng(4).normal(0, 9000, (COLUMNS, RECORDS)).clip(-32767, 32767).astype(np.int16)
 
     def work(map_: FeatureMap) -> Callable[[], None]:
-        bound = map_.bind(schema)
-        sums = np.zeros(bound.size, np.int64)
-        return lambda: bound.accumulate(Records(codes), sums)
+        feature_map = map_.bind(schema)
+        sums = np.zeros(feature_map.size, np.int64)
+        return lambda: feature_map.accumulate(Records(codes), sums)
 
     for name, ours, theirs, cells, goal in (
         ("marginals", dps.Marginals(), dps.Histogram(), COLUMNS, 50),

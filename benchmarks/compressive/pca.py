@@ -238,7 +238,7 @@ def _draw(curves: dict[tuple[str, float, str], list[float]], path: Path) -> None
 
 
 def _names(count: int) -> tuple[str, ...]:
-    return tuple(f"x{place}" for place in range(count))
+    return tuple(f"x{index}" for index in range(count))
 
 
 def _schema(count: int, bound: float, rows: int) -> Schema:
@@ -247,4 +247,4 @@ def _schema(count: int, bound: float, rows: int) -> Schema:
 
 
 def _table(numbers: Floats) -> pa.Table:
-    return pa.table({name: numbers[:, place] for place, name in enumerate(_names(numbers.shape[1]))})
+    return pa.table({name: numbers[:, index] for index, name in enumerate(_names(numbers.shape[1]))})

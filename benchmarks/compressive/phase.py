@@ -76,12 +76,12 @@ def lines(folder: Path, seed: int, fit: Fit, runs: int = 3, rows: int = 10_000) 
     for i, times in enumerate(SIZES):
         size = round(times * K * COLUMNS)
         for j, ratio in enumerate(RATIOS):
-            found = []
+            run_errors = []
             for each in tables:
                 epsilon = each.epsilon(size, ratio)
                 if epsilon is not None:
-                    found.append(each.error(fit(each.released(size, dps.Budget(epsilon)), K)))
-            errors[i, j] = np.median(found) if found else np.nan
+                    run_errors.append(each.error(fit(each.released(size, dps.Budget(epsilon)), K)))
+            errors[i, j] = np.median(run_errors) if run_errors else np.nan
         yield f"  m={size:4} ({times:g} kd): " + "  ".join(
             f"{ratio:g}: {error:.3f}" for ratio, error in zip(RATIOS, errors[i], strict=True)
         )

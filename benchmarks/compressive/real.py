@@ -88,5 +88,5 @@ def _table(real: Real, options: Options, say: Say) -> None:
 def _diffprivlib(points: Floats, clusters: int, epsilon: float, options: Options, least: float) -> list[float]:
     settings = {"epsilon": epsilon, "clusters": clusters, "seeds": [options.seed + run for run in range(options.runs)]}
     script = "benchmarks.compressive.diffprivlib_script"
-    found, _ = environments.run_script("diffprivlib", script, {"points": points}, settings)
-    return [error_of(points, centres) / least for centres in found["centres"]]
+    output, _ = environments.run_script("diffprivlib", script, {"points": points}, settings)
+    return [error_of(points, centres) / least for centres in output["centres"]]

@@ -74,10 +74,10 @@ def best_error(points: Floats, count: int, seed: int, starts: Floats | None = No
     from sklearn.cluster import KMeans
 
     some = points if len(points) <= most else np.random.default_rng(seed).permutation(points)[:most]
-    found = [KMeans(count, n_init=10, random_state=seed).fit(some)]
+    fits = [KMeans(count, n_init=10, random_state=seed).fit(some)]
     if starts is not None:
-        found.append(KMeans(count, init=starts, n_init=1).fit(some))
-    best = min(found, key=lambda each: each.inertia_)
+        fits.append(KMeans(count, init=starts, n_init=1).fit(some))
+    best = min(fits, key=lambda each: each.inertia_)
     if len(some) < len(points):
         best = KMeans(count, init=best.cluster_centers_, n_init=1).fit(points)
     return float(best.inertia_)
@@ -86,5 +86,5 @@ def best_error(points: Floats, count: int, seed: int, starts: Floats | None = No
 def mini_batch_error(points: Floats, count: int, seed: int) -> float:
     from sklearn.cluster import MiniBatchKMeans
 
-    found = MiniBatchKMeans(count, n_init=3, random_state=seed).fit(points)
-    return error_of(points, found.cluster_centers_)
+    fit = MiniBatchKMeans(count, n_init=3, random_state=seed).fit(points)
+    return error_of(points, fit.cluster_centers_)

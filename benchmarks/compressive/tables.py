@@ -30,9 +30,9 @@ class Mixture:
     def score(self, points: Floats) -> float:
         """Mean log likelihood."""
         logs = np.empty((len(points), len(self.weights)))
-        for place, (centre, deviation) in enumerate(zip(self.centres, self.deviations, strict=True)):
+        for index, (centre, deviation) in enumerate(zip(self.centres, self.deviations, strict=True)):
             standard = (points - centre) / deviation
-            logs[:, place] = -0.5 * (standard**2).sum(1) - np.log(deviation).sum() + np.log(self.weights[place])
+            logs[:, index] = -0.5 * (standard**2).sum(1) - np.log(deviation).sum() + np.log(self.weights[index])
         return float(np.logaddexp.reduce(logs, axis=1).mean() - 0.5 * points.shape[1] * np.log(2 * np.pi))
 
 

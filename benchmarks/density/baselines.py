@@ -26,8 +26,8 @@ def logistic(features: Floats, labels: np.ndarray, test: Floats, seed: int) -> n
 
     some = np.random.default_rng(seed).permutation(len(features))[:MOST_ROWS]
     model = LogisticRegression(C=100.0, max_iter=500).fit(2 * features[some] - 1, labels[some])
-    found = model.decision_function(2 * test - 1) if len(model.classes_) == 2 else model.predict(2 * test - 1)
-    return np.asarray(found)
+    scores = model.decision_function(2 * test - 1) if len(model.classes_) == 2 else model.predict(2 * test - 1)
+    return np.asarray(scores)
 
 
 def noisy_least_squares(
@@ -54,8 +54,8 @@ def noisy_least_squares(
 
 def least_squares(features: Floats, target: Floats, test: Floats) -> Floats:
     """Predictions of least squares, not private."""
-    found = np.linalg.lstsq(_with_one(features), target, rcond=None)[0]
-    return np.asarray(_with_one(test) @ found)
+    slopes = np.linalg.lstsq(_with_one(features), target, rcond=None)[0]
+    return np.asarray(_with_one(test) @ slopes)
 
 
 def ada_ssp(features: Floats, target: Floats, test: Floats, epsilon: float, delta: float, seed: int) -> Floats:
@@ -120,11 +120,11 @@ def independent_marginals(
 
 def two_way_distance(real: np.ndarray, drawn: np.ndarray) -> float:
     """Mean total variation distance of the 2-way tables of bins."""
-    found = []
+    distances = []
     for i, j in combinations(range(real.shape[1]), 2):
         shares = [np.bincount(each[:, i] * BINS + each[:, j], minlength=BINS**2) / len(each) for each in (real, drawn)]
-        found.append(0.5 * np.abs(shares[0] - shares[1]).sum())
-    return float(np.mean(found))
+        distances.append(0.5 * np.abs(shares[0] - shares[1]).sum())
+    return float(np.mean(distances))
 
 
 def on_simplex(counts: Floats) -> Floats:

@@ -85,9 +85,9 @@ def _graph(
             sets = [matrix.indices[matrix.indptr[q] : matrix.indptr[q + 1]] for q in asked]
             view.kernel_sum([sets[0]])
             start = time.process_time()
-            found = np.asarray(view.kernel_sum(sets).value)
+            estimate = np.asarray(view.kernel_sum(sets).value)
             seconds.append((time.process_time() - start) / len(sets))
-            errors.append(float(np.abs(found - truth).sum() / truth.sum()))
+            errors.append(float(np.abs(estimate - truth).sum() / truth.sum()))
             del view
         goal = GOAL if (name, epsilon, delta, rows) == ("Slashdot", 1.0, DELTA, ROWS) else None
         say(at_most(f"  ours R={rows} {budget_text(epsilon, delta)}", errors, goal))

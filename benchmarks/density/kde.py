@@ -101,11 +101,11 @@ def _hashed(case: Case) -> Scorer:
     )
 
 
-def error_of(name: str, found: Floats, exact: Floats) -> float:
+def error_of(name: str, estimate: Floats, exact: Floats) -> float:
     """Relative error: mean over queries or, for salaries, in L2 over the grid."""
     if "salaries" in name or "payroll" in name:
-        return float(np.linalg.norm(found - exact) / np.linalg.norm(exact))
-    return float(np.mean(np.abs(found - exact) / exact))
+        return float(np.linalg.norm(estimate - exact) / np.linalg.norm(exact))
+    return float(np.mean(np.abs(estimate - exact) / exact))
 
 
 def _problem(case: Case, seed: int) -> Problem:

@@ -31,13 +31,13 @@ def exact_sums(points: Floats, queries: Floats, width: float) -> Floats:
     path = CACHE / f"kernel-sums-{key.hexdigest()[:32]}.npy"
     if path.exists():
         return np.asarray(np.load(path, allow_pickle=False))
-    found = _brute_force(rows, counts, queries, width)
+    sums = _brute_force(rows, counts, queries, width)
     CACHE.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     with temporary.open("wb") as file:
-        np.save(file, found)
+        np.save(file, sums)
     temporary.replace(path)
-    return found
+    return sums
 
 
 def _brute_force(rows: Floats, counts: np.ndarray, queries: Floats, width: float) -> Floats:
@@ -47,11 +47,11 @@ def _brute_force(rows: Floats, counts: np.ndarray, queries: Floats, width: float
     roots = np.linspace(0.0, farthest**0.25, _STEPS + 1)
     table = np.append(dps.Euclidean(bandwidth=1.0).kernel(roots**4), 0.0)
     scaled = np.ascontiguousarray((rows / width).T, np.float32)
-    found = np.empty(len(queries))
+    sums = np.empty(len(queries))
     for start in range(0, len(queries), _QUERIES):
         block = np.ascontiguousarray(queries[start : start + _QUERIES] / width, np.float32)
-        _sums(scaled, counts.astype(np.float64), block, table, _STEPS / roots[-1], found[start : start + _QUERIES])
-    return found
+        _sums(scaled, counts.astype(np.float64), block, table, _STEPS / roots[-1], sums[start : start + _QUERIES])
+    return sums
 
 
 @numba.njit(nogil=True, fastmath=True)

@@ -133,15 +133,15 @@ def hashed_predictions(passes: Passes, split: Split, budget: dps.Budget) -> Scor
     return Scored(np.asarray(values), None, recipe_text(view), passes.seconds | {"fit": seconds})
 
 
-def anomaly_scores(passes: Passes, found: Anomalies, budget: dps.Budget) -> Scored:
+def anomaly_scores(passes: Passes, task: Anomalies, budget: dps.Budget) -> Scored:
     """Scores that are higher for rows less similar to the training rows."""
     needs("AnomalyScorer")
-    recipe = _ready("anomaly", found.schema, rows=found.schema.rows, budget=budget, columns=found.columns)
+    recipe = _ready("anomaly", task.schema, rows=task.schema.rows, budget=budget, columns=task.columns)
     view = passes.view(recipe, budget)
     model, seconds = _fitted(dps.AnomalyScorer(), view)
     start = time.process_time()
-    values = -model.score_samples(mapping_of(found.test))
-    took = passes.seconds | {"fit": seconds, "query": (time.process_time() - start) / len(found.test)}
+    values = -model.score_samples(mapping_of(task.test))
+    took = passes.seconds | {"fit": seconds, "query": (time.process_time() - start) / len(task.test)}
     return Scored(values, None, recipe_text(view), took)
 
 
@@ -180,9 +180,9 @@ def recipe_text(view: dps.View) -> str:
     return "; ".join(parts)
 
 
-def right_labels(split: Split, found: Any) -> Floats:
+def right_labels(split: Split, predicted: Any) -> Floats:
     """Which test rows got the right label, whatever type the labels have."""
-    return np.asarray([str(a) == str(b) for a, b in zip(found, labels_of(split.test, split.target), strict=True)])
+    return np.asarray([str(a) == str(b) for a, b in zip(predicted, labels_of(split.test, split.target), strict=True)])
 
 
 def _fitted(model: Any, view: dps.View) -> tuple[Any, float]:

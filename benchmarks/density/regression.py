@@ -54,10 +54,10 @@ def _table(name: str, options: Options, say: Say) -> None:
             scored = ours.predictions(passes[run], splits[run], budget)
             return error_of(splits[run], scored.values), scored
 
-        found = attempted(f"ours {text}", say, partial(once, budget=dps.Budget(epsilon, delta)), options.runs)
-        if found:
+        figures = attempted(f"ours {text}", say, partial(once, budget=dps.Budget(epsilon, delta)), options.runs)
+        if figures:
             goal = GOALS.get(name) if (epsilon, delta) == (1.0, DELTA) else None
-            say(at_most(f"  ours {text}", found, goal))
+            say(at_most(f"  ours {text}", figures, goal))
             first, second = two_releases(epsilon, delta)
             values = [error_of(split, ours.tightened_predictions(split, first, second).values) for split in splits]
             say(at_most(f"  ours {text}, in two releases: {first} for bounds, {second}", values, goal))

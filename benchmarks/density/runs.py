@@ -19,13 +19,13 @@ def attempted(name: str, say: Say, run: Callable[[int], tuple[float, Scored]], r
     figures, scored = [], []
     for seed in range(runs):
         try:
-            figure, found = run(seed)
+            figure, result = run(seed)
         except (NotThere, DpsketchError) as error:
             fact = error.fact if isinstance(error, DpsketchError) else str(error)
             say(f"  {name}: MISSING: {fact}")
             return []
         figures.append(figure)
-        scored.append(found)
+        scored.append(result)
     say(f"    {name}: {scored[0].how}; {spent(scored)}")
     return figures
 

@@ -70,14 +70,14 @@ def public_rows(rows: int) -> int:
 def unit_features(schema: Schema, columns: Sequence[str], table: pa.Table) -> Floats:
     """Features scaled to 0 … 1 by the declared bounds, one per label; missing cells at the midpoint."""
     frame = Frame.read(schema, columns, table)
-    found = []
+    parts = []
     for name in columns:
         column, codes = schema.column(name), frame.codes(name)
         if isinstance(column, Category):
-            found.append((frame.levels(name)[:, None] == np.arange(column.levels)).astype(np.float64))
+            parts.append((frame.levels(name)[:, None] == np.arange(column.levels)).astype(np.float64))
         else:
-            found.append(np.where(codes >= LOWEST, (codes.astype(np.float64) - LOWEST) / SPAN, 0.5)[:, None])
-    return np.hstack(found)
+            parts.append(np.where(codes >= LOWEST, (codes.astype(np.float64) - LOWEST) / SPAN, 0.5)[:, None])
+    return np.hstack(parts)
 
 
 def labels_of(table: pa.Table, target: str) -> np.ndarray:
@@ -123,7 +123,7 @@ def regression(name: str, seed: int) -> Split:
         file, target = "gas_drift_partial", "log_ppmv"
         table = table_of(file)
         table = table.append_column(target, pa.array(np.log(table["concentration_ppmv"].to_numpy())))
-        columns = [f"f{place}" for place in range(1, 129)]
+        columns = [f"f{index}" for index in range(1, 129)]
         facts = schema_of(file, columns).to_dict()
         facts["columns"][target] = {"kind": "number", "lower": 0.0, "upper": float(np.log(1000.0))}
     else:
@@ -189,13 +189,13 @@ def digits(split: str) -> pa.Table:
     pixels = table["pixels"].combine_chunks().flatten().to_numpy().reshape(-1, _PIXELS) / 255.0
     matrix = np.random.default_rng(DIGIT_SEED).normal(size=(_PIXELS, DIGIT_COLUMNS)) / np.sqrt(_PIXELS)
     numbers = pixels @ matrix
-    columns = {f"x{place}": numbers[:, place] for place in range(DIGIT_COLUMNS)}
+    columns = {f"x{index}": numbers[:, index] for index in range(DIGIT_COLUMNS)}
     return pa.table(columns | {"label": table["label"]})
 
 
 def digit_schema(rows: int, label: bool = True) -> Schema:
     column = {"kind": "number", "lower": -DIGIT_BOUND, "upper": DIGIT_BOUND}
-    columns: dict[str, dict[str, object]] = {f"x{place}": dict(column) for place in range(DIGIT_COLUMNS)}
+    columns: dict[str, dict[str, object]] = {f"x{index}": dict(column) for index in range(DIGIT_COLUMNS)}
     if label:
         columns["label"] = {"kind": "category", "values": list(range(10))}
     return dps.Schema.from_dict({"privacy": {"rows": public_rows(rows)}, "columns": columns})
@@ -205,7 +205,7 @@ def _by_colour(table: pa.Table, seed: int) -> tuple[pa.Table, pa.Table]:
     """A split without a colour in both parts: with random rows, most test colours would be among the training ones."""
     colours = [table[name].to_numpy().astype(np.int64) for name in ("blue", "green", "red")]
     key = (colours[0] << 16) + (colours[1] << 8) + colours[2]
-    each, place = np.unique(key, return_inverse=True)
+    each, index = np.unique(key, return_inverse=True)
     held = np.zeros(len(each), bool)
     held[np.random.default_rng([seed, 3]).permutation(len(each))[: round(TEST_SHARE * len(each))]] = True
-    return table.filter(pa.array(~held[place])), table.filter(pa.array(held[place]))
+    return table.filter(pa.array(~held[index])), table.filter(pa.array(held[index]))

@@ -51,9 +51,9 @@ def _lines(rng: np.random.Generator, path: Path) -> None:
     path.write_bytes(b"\n".join(lines))
     together = _read(rng, path, Csv(columns=NAMES))
     alone: Rows = []
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         # A byte order mark counts only at the beginning of the file; the last line may lack its line break.
-        path.write_bytes(b"\n" * min(place, 1) + line)
+        path.write_bytes(b"\n" * min(index, 1) + line)
         rows = _read(rng, path, Csv(columns=NAMES))
         assert len(rows) == (0 if line in (b"", b"\r") else 1), "a line is a row"
         alone += rows
@@ -102,7 +102,7 @@ def _read(rng: np.random.Generator, path: Path, layout: Csv) -> Rows:
 
 
 def _bytes(rng: np.random.Generator, most: int = 20) -> bytes:
-    return b"".join(PIECES[place] for place in rng.integers(0, len(PIECES), rng.integers(0, most)))
+    return b"".join(PIECES[index] for index in rng.integers(0, len(PIECES), rng.integers(0, most)))
 
 
 def _text(rng: np.random.Generator) -> str:

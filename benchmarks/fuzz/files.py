@@ -78,8 +78,8 @@ def damaged(rng: np.random.Generator, content: bytes) -> bytes:
     kind, start = rng.integers(5), int(rng.integers(len(content)))
     stop = min(len(content), start + int(rng.integers(1, 200)))
     if kind == 0:
-        for place in rng.integers(8 * len(content), size=rng.integers(1, 5)).tolist():
-            changed[place // 8] ^= 1 << place % 8
+        for index in rng.integers(8 * len(content), size=rng.integers(1, 5)).tolist():
+            changed[index // 8] ^= 1 << index % 8
     elif kind == 1:
         del changed[start:]
     elif kind == 2:

@@ -77,8 +77,8 @@ def lying(rng: np.random.Generator, good: bytes, folder: Path) -> bytes:
     """A forged file with a correct digest."""
     path = folder / "good.model"
     path.write_bytes(good)
-    found = container.checked(path, "model")
-    header, tensors = found.header, {name: place.load() for name, place in found.places().items()}
+    contents = container.checked(path, "model")
+    header, tensors = contents.header, {name: place.load() for name, place in contents.places().items()}
     choice = rng.integers(4)
     if choice == 0:
         header = lie(rng, header)

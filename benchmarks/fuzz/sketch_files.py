@@ -64,8 +64,8 @@ def use(view: dps.View, rng: np.random.Generator) -> None:
         lambda: view.sample(10),
         lambda: view.kernel_sum({"x": [0.5], "y": [3]}, group="a" if rng.random() < 0.5 else None),
     )
-    for place in rng.permutation(len(questions))[:3]:
-        attempt(questions[place])
+    for index in rng.permutation(len(questions))[:3]:
+        attempt(questions[index])
     models = (
         lambda: dps.KMeans(2).fit(view),
         lambda: dps.PCA(1).fit(view),
@@ -109,11 +109,11 @@ def lying(rng: np.random.Generator, good: bytes, folder: Path) -> bytes:
     elif choice == 2:
         header["schema"] = lie(rng, header["schema"])
     if choice == 3 or rng.random() < 0.2:
-        place = rng.integers(len(sums))
-        sums[place] = distorted(rng, sums[place])
+        index = rng.integers(len(sums))
+        sums[index] = distorted(rng, sums[index])
     attempt(lambda: _agree(header, sums))
     try:
-        return sealed(header, {f"part.{place}": each for place, each in enumerate(sums)})
+        return sealed(header, {f"part.{index}": each for index, each in enumerate(sums)})
     except (ValueError, TypeError):  # JSON cannot hold it
         return good
 
@@ -127,12 +127,12 @@ def _agree(header: Any, sums: list[np.ndarray]) -> None:
         lengths = [part.map.length(schema) for part in recipe.parts]
         if sum(lengths) > 10**6:
             return
-        header["fingerprints"] = [bound.fingerprint() for bound in recipe.bind(schema)]
-        for place, length in enumerate(lengths):
-            if place >= len(sums):
+        header["fingerprints"] = [feature_map.fingerprint() for feature_map in recipe.bind(schema)]
+        for index, length in enumerate(lengths):
+            if index >= len(sums):
                 sums.append(np.zeros(length, np.int64))
-            elif sums[place].ndim == 1:
-                sums[place] = np.resize(sums[place], length)
+            elif sums[index].ndim == 1:
+                sums[index] = np.resize(sums[index], length)
         del sums[len(lengths) :]
     except INVALID:
         return

@@ -33,8 +33,8 @@ def concentrated(epsilon: float, delta: float) -> float:
 
 def closure(workload: Sequence[Clique]) -> list[Clique]:
     """Every non-empty subset of a marginal of the workload, small ones first."""
-    found = {part for clique in workload for size in range(1, len(clique) + 1) for part in combinations(clique, size)}
-    return sorted(found, key=lambda clique: (len(clique), clique))
+    cliques = {part for clique in workload for size in range(1, len(clique) + 1) for part in combinations(clique, size)}
+    return sorted(cliques, key=lambda clique: (len(clique), clique))
 
 
 def weights(candidates: Sequence[Clique], workload: Sequence[Clique]) -> dict[Clique, float]:

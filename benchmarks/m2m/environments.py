@@ -43,8 +43,8 @@ def run_script(
         done = run_limited([str(interpreter(environment)), "-m", module, folder], seconds, variables)
         if done.returncode:
             raise RuntimeError(f"{module} failed:\n{done.stderr[-3000:]}")
-        with np.load(Path(folder) / "output.npz") as found:
-            output = dict(found)
+        with np.load(Path(folder) / "output.npz") as arrays_file:
+            output = dict(arrays_file)
         return output, json.loads((Path(folder) / "report.json").read_text())
 
 

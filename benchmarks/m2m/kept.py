@@ -36,11 +36,11 @@ def entry(task: Task, runs: list[dict[str, float]]) -> Entry:
 
 def read(path: Path) -> dict[Key, Entry]:
     """The stored entries; none if there is no such file yet."""
-    found: dict[Key, Entry] = {}
+    entries: dict[Key, Entry] = {}
     for each in json.loads(path.read_text()) if path.exists() else []:
         key = (each.pop("table"), each.pop("method"), float(each.pop("epsilon")), float(each.pop("delta")))
-        found[key] = Entry(**each)
-    return found
+        entries[key] = Entry(**each)
+    return entries
 
 
 def write(path: Path, entries: Mapping[Key, Entry]) -> None:

@@ -61,8 +61,8 @@ def projected(model: Any, clique: Clique) -> Any:
     """A marginal of the model, without compilation, because each is needed once."""
     if model.marginals.supports(clique):
         return np.asarray(model.marginals.project(clique).datavector())
-    found = marginal_oracles.variable_elimination.__wrapped__(model.potentials, clique, float(model.total))
-    return np.asarray(found.datavector())
+    marginal = marginal_oracles.variable_elimination.__wrapped__(model.potentials, clique, float(model.total))
+    return np.asarray(marginal.datavector())
 
 
 def mst(table: Cells, options: dict[str, Any], rng: np.random.Generator) -> tuple[Any, dict[str, Any]]:

@@ -133,8 +133,8 @@ def graphical(task: Task, table: Table, rng: np.random.Generator) -> tuple[Answe
     limit = PATIENCE * task.limits.seconds
     output, report = environments.run_script("mbi", "benchmarks.m2m.mbi_script", arrays, options, limit)
     rows = cells.values(output["cells"], rng)
-    found = Points(table, rows, np.full(len(rows), 1 / len(rows)), report["seconds"])
-    return found, {"rounds": report["rounds"], "cut": float(report.get("cut", False)), "total": report["seconds"]}
+    points = Points(table, rows, np.full(len(rows), 1 / len(rows)), report["seconds"])
+    return points, {"rounds": report["rounds"], "cut": float(report.get("cut", False)), "total": report["seconds"]}
 
 
 def diffprivlib(table: Table, epsilon: float, rng: np.random.Generator) -> float:

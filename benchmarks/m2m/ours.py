@@ -75,8 +75,8 @@ class Ours:
         """
         values = [_scaled(column, centre) for column, centre in centred]
         present = [_present(column) for column, _ in centred]
-        found = self._view.best(present, lambda chosen: chosen.expectation(*values) / chosen.share())
-        return float(found.estimate.value[0])
+        result = self._view.best(present, lambda chosen: chosen.expectation(*values) / chosen.share())
+        return float(result.estimate.value[0])
 
     def cdf(self, points: Floats) -> Floats:
         return np.array([self._view.cdf(c.name, [c.unscale(point) for point in points]).value for c in self._numeric])
@@ -99,10 +99,10 @@ class Ours:
                 dps.LinearRegression(target.name).fit(self._view, uncertainty=False).score(test, test[target.name]),
             )
         try:
-            found = dps.LogisticRegression(target.name).fit(self._view, uncertainty=False)
+            result = dps.LogisticRegression(target.name).fit(self._view, uncertainty=False)
         except QueryError:
             return REFUSED
-        chances = found.decision_function(test)
+        chances = result.decision_function(test)
         return auc(self.table.test[:, self.table.label], chances)
 
 

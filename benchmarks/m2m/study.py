@@ -18,8 +18,8 @@ CDF_POINTS = 20
 FIGURES = ("means", "cov", "cdf", "3-way", "3-way-u", "coverage", "model", "seconds", "total")
 
 
-def relative(found: Floats, true: Floats) -> float:
-    return float(np.mean(np.abs(found - true) / np.abs(true)))
+def relative(estimate: Floats, true: Floats) -> float:
+    return float(np.mean(np.abs(estimate - true) / np.abs(true)))
 
 
 class Study:
