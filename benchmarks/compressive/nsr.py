@@ -133,8 +133,8 @@ def lines(folder: Path, seed: int, runs: int = 100) -> Iterator[str]:
         points.append((predicted, measured, case.name))
         worst = max(worst, abs(off))
         met = "PASS" if abs(off) <= GOAL else "SHORT"
-        yield f"  {case.name:44} {predicted:.3e} / {measured:.3e}, off by {100 * off:+.1f} %, goal ≤ 10 %: {met}"
-    yield f"  worst of {len(CASES)}: off by {100 * worst:.1f} %"
+        yield f"  {case.name:44} {predicted:.3e} / {measured:.3e}, error {100 * off:+.1f} %, goal ≤ 10 %: {met}"
+    yield f"  worst of {len(CASES)}: error {100 * worst:.1f} %"
     _draw_points(points, folder / "nsr.png")
     yield from _shares(folder)
     _figure_6(folder / "figure6.png")

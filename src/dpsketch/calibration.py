@@ -29,10 +29,10 @@ _NOTHING = Noise(Mechanism.LAPLACE, 0, Fraction(0))
 
 @dataclass(frozen=True)
 class PartFacts:
-    """What the noise of a part depends on.
+    """Inputs for the noise of a part.
 
-    This is the number of its sums (in one group), its sensitivity and body for the unit and relation, and its share of
-    the budget.
+    These are the number of its sums (in one group), its sensitivity and body for the unit and relation, and its share
+    of the budget.
     """
 
     size: int
@@ -227,8 +227,11 @@ def affordable(variance: float, budget: Budget, *, share: float = 1.0, together:
 
 
 def count_and_sums(budget: Budget, frequencies: int) -> list[tuple[float, float, bool]]:
-    """For every pair of noises that a release may choose: variance of a count, noise energy of m Fourier sums over m,
-    and whether shares divide the squared L2 budget (else ε). Each has the whole budget.
+    """Variance of a count and noise energy of m Fourier sums over m, for every pair of noises that a release may
+    choose.
+
+    Each has the whole budget. The last entry of a pair is true where shares divide the squared L2 budget, false where
+    they divide ε.
     """
     if budget.rho is not None:
         return [(0.5 / budget.rho, frequencies / budget.rho, True)]

@@ -1,4 +1,4 @@
-"""What every engine shares: one pass over a table, whatever machines or threads do the work.
+"""Engines and passes: one pass over a table, whatever machines or threads do the work.
 
 An engine reads a source in any batches, folds them into partial sums wherever it likes (`Pass.partial`) and merges
 those in any order (`PartialSums.merge`). The sums are the same bytes for every engine.
@@ -47,7 +47,7 @@ WHOLE = Share(0, 1)
 
 
 class Engine(Protocol):
-    """How a pass is distributed. `Local` is an example."""
+    """Distributes a pass over machines or threads. `Local` is an example."""
 
     def run(self, one_pass: Pass, source: Any, progress: Progress) -> PartialSums:
         """The sums of the whole source; `progress` receives the fraction of it that was read."""

@@ -60,8 +60,7 @@ def holds_csv(path: Path) -> bool:
 def source_columns(path: Path, header: bool | None = None) -> tuple[list[tuple[str, pa.DataType]], Csv]:
     """Names and stored types of the columns, and the layout of a CSV file. No value is read.
 
-    `header` tells whether the first line of a CSV file contains column names. This cannot be inferred: it may be a
-    record.
+    `header` is true if the first line of a CSV file contains column names. This cannot be inferred: it may be a record.
     """
     file, layout = data_files(path)[0], _WITH_HEADER
     with _unnamed(path, file):

@@ -1,4 +1,4 @@
-"""What a dataset may spend and has spent, as read from the ledger."""
+"""Accounts: the cap and the spends of a dataset, as read from the ledger."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Accounted = tuple[str, int, str]  # unit, its maximum number of rows, relation
 
 @dataclass(frozen=True)
 class Cap:
-    """What a dataset may spend, or has left: Σε with Σδ, or Σρ. The other kind is None."""
+    """A cap, or what is left of it: Σε with Σδ, or Σρ. The other kind is None."""
 
     epsilon: Fraction | None
     delta: Fraction

@@ -185,7 +185,7 @@ class Ledger:
         return plan
 
     def standing(self, dataset: str) -> Standing | None:
-        """What a dataset may spend and has spent; None if it is new to the ledger."""
+        """The cap and the total spent of a dataset; None if it is new to the ledger."""
         with self._store.reading() as connection:
             return read_standing(connection, RunningTotals(connection), dataset)
 

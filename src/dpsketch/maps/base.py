@@ -193,9 +193,7 @@ class BoundMap(ABC):
         return self
 
     def shown_as(self, other: BoundMap) -> BoundMap:
-        """What a release publishes of this pending map if it chooses as was chosen for `other`, another
-        release's map.
-        """
+        """The published part of this pending map, if a release makes the choices of `other`, another release's map."""
         raise RecipeError(f"map {self.description.name} leaves nothing to a release to choose")
 
     def sums_shown(self, sums: Sums, shown: BoundMap) -> Sums:
@@ -297,7 +295,7 @@ class BoundTable(BoundMap):
 
     @abstractmethod
     def prepare(self, records: Records) -> Any:
-        """What all rows need of the records, computed once."""
+        """Compute what all rows need of the records."""
 
     @abstractmethod
     def accumulate_rows(self, prepared: Any, sums: Sums, first: int, last: int) -> None:

@@ -214,7 +214,7 @@ class _Coordinate:
         self.drawn, self.bits = extended(self.drawn, stream), self.bits + BLOCK
 
     def resolved(self, radius: Number, stream: Stream) -> int:
-        """The radius times this coordinate, rounded. Draws as many bits as that takes."""
+        """The radius times this coordinate, rounded. Draws bits until they decide it."""
         while True:
             entry = radius.interval().times(Interval(self.drawn, self.drawn + 1, self.bits)).rounded()
             if entry is not None:

@@ -1,4 +1,4 @@
-"""How the noise of each mechanism is drawn, one row per mechanism. Only `sketch.release` and audits may call it.
+"""Samplers of the noise mechanisms, one row per mechanism. Only `sketch.release` and audits may call them.
 
 `privacy.mechanisms` holds what is known about the noise without drawing it; a test keeps the two tables consistent.
 """

@@ -224,7 +224,7 @@ class Recipe(TaskRecipes):
                 raise RecipeError("Grouped: pairs that a release pools cannot be grouped", "give groups, not pool")
             if isinstance(each, BoundPairs) and each.description.pool and each.marginals_in(maps) is None:
                 raise RecipeError(
-                    "Pairs: pool needs Marginals of the same columns with as many bins, or a fraction of them",
+                    "Pairs: pool needs Marginals of the same columns with the same number of bins, or a fraction of it",
                     f"add Part(Marginals(bins={each.description.bins}), share=0.4) to the recipe, or leave out pool",
                 )
         return tuple(maps)

@@ -68,8 +68,8 @@ def slope(odds: LogOdds, totals: Floats, covariance: float | None) -> float:
 
 
 def separation(odds: LogOdds, totals: Floats) -> tuple[float, float]:
-    """For one table: difference of the mean score between a class's records and others, and the variance within a
-    class.
+    """Difference of a class's mean score between its records and others, and the variance within classes, for one
+    table.
     """
     prior = totals / totals.sum()
     difference = within = 0.0

@@ -1,4 +1,4 @@
-"""What all models of a release share: parameters, checks, reading of X, and printing."""
+"""The base of all models of a release: parameters, checks, reading of X, and printing."""
 
 from __future__ import annotations
 

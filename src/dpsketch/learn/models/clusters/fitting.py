@@ -1,4 +1,4 @@
-"""What k-means and mixtures share: checks before a fit, and warnings after it."""
+"""The base of k-means and mixtures: checks before a fit, and warnings after it."""
 
 from __future__ import annotations
 
