@@ -339,7 +339,7 @@ def check_work(maps: Sequence[FeatureMap], schema: Schema) -> None:
     if work > most:
         raise RecipeError(
             f"the parameters of {', '.join(dict.fromkeys(each.name for each in maps if each.work(schema)))} on "
-            f"{len(schema.columns)} columns would take disproportionately long to draw for this number of sums",
+            f"{len(schema.columns)} columns would take too long to draw for this number of sums",
             "name fewer columns, use fewer parts, or Hadamard directions",
         )
 
