@@ -1,4 +1,4 @@
-"""`make bench`: every figure beside its goal. Measured in one process, as ratios where possible."""
+"""`make bench`: every figure beside its goal, measured in one process, as ratios where possible."""
 
 import os
 

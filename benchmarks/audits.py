@@ -1,7 +1,8 @@
-"""Attacks on every map, with every noise, between both kinds of neighbours: `make audit`.
+"""Attacks on every map, with every noise, for both neighbouring relations: `make audit`.
 
-A case is sharp if two neighbouring tables attain the sensitivity that the noise is made for: there an attack with
-enough draws must come close to the budget, or it would prove nothing. The others say why they are not.
+A case is sharp if two neighbouring tables attain the sensitivity for which the noise is calibrated. There, an attack
+with enough draws must come close to the budget, or it would prove nothing. The other cases state why they are not
+sharp.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ NOT_SHARP = {
 
 @dataclass(frozen=True)
 class Case:
-    """One attack. `loose` says why the worst tables do not attain the sensitivity, or is empty."""
+    """One attack. `loose` is the reason why the worst tables do not attain the sensitivity, or empty."""
 
     name: str
     recipe: dps.Recipe

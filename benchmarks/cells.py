@@ -1,4 +1,4 @@
-"""Marginals and tables of pairs, one thread: cells a second, and against the same tables of a histogram."""
+"""Marginals and tables of pairs on one thread: cells per second, and compared with the same tables as a histogram."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def main() -> None:
     codes = np.random.default_rng(4).normal(0, 9000, (COLUMNS, RECORDS)).clip(-32767, 32767).astype(np.int16)
 
     def work(map_: FeatureMap) -> Callable[[], None]:
-        bound = map_.bind(schema)
-        sums = np.zeros(bound.size, np.int64)
-        return lambda: bound.accumulate(Records(codes), sums)
+        feature_map = map_.bind(schema)
+        sums = np.zeros(feature_map.size, np.int64)
+        return lambda: feature_map.accumulate(Records(codes), sums)
 
     for name, ours, theirs, cells, goal in (
         ("marginals", dps.Marginals(), dps.Histogram(), COLUMNS, 50),

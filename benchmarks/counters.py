@@ -1,4 +1,4 @@
-"""Hashed counters of real tables and graphs through the command line, and questions to them through Python."""
+"""Hashed counters of real tables and graphs through the command line, and queries of them through Python."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.jaccard import compare
 from benchmarks.power_law import EDGES, NODES, write_graph
 from benchmarks.timing import line
 
-TABLES = {"covtype": (500, 20.0, 5.0), "skin": (1000, 5.0, 2.0)}  # rows of the table, bandwidth, seconds to stay under
+TABLES = {"covtype": (500, 20.0, 5.0), "skin": (1000, 5.0, 2.0)}  # rows of the table, bandwidth, time limit in seconds
 LABELS = ("cover_type", "label")
 
 
@@ -74,9 +74,9 @@ def graphs(folder: Path) -> None:
     title = "Slashdot R=2000 W=100k"
     print(f"{title}: {seconds:.1f} s from the edge list to the file")
     line(f"{title}: peak memory", peak, "GiB", 2.5, at_most=True)
-    found = [compare(slashdot(), 82_168, folder / "slashdot.sketch", seed) for seed in range(3)]
-    line(f"{title}: error over 500 nodes, worst of 3", 100 * max(f[0] for f in found), "%", 3, at_most=True)
-    line(f"{title}: a single query", 1e6 * min(f[1] for f in found), "µs", 200, at_most=True)
+    results = [compare(slashdot(), 82_168, folder / "slashdot.sketch", seed) for seed in range(3)]
+    line(f"{title}: error over 500 nodes, worst of 3", 100 * max(f[0] for f in results), "%", 3, at_most=True)
+    line(f"{title}: a single query", 1e6 * min(f[1] for f in results), "µs", 200, at_most=True)
     write_graph(folder / "edges.parquet")
     words = ["graph", "edges.parquet", "--nodes", str(NODES), "--repetitions", "200", "--epsilon", "1"]
     seconds, peak = run(folder, *words, "--ledger", "ledger.db", "-o", "edges.sketch")

@@ -1,4 +1,6 @@
-"""The Fourier kernel against NumPy and the matrix product alone, Hadamard against dense frequencies; one thread."""
+"""The Fourier kernel compared with NumPy and with the matrix product alone, Hadamard with dense frequencies; one
+thread.
+"""
 
 from __future__ import annotations
 
@@ -46,15 +48,15 @@ def product_alone(points: np.ndarray, frequencies: np.ndarray, chunk: int) -> Ca
 def kernel(
     dimension: int, kind: type[dps.Fourier | dps.OneBitFourier] = dps.Fourier
 ) -> tuple[Callable[[], None], Callable[[int], float]]:
-    """Our kernel on one thread, and its wall time on several."""
+    """Time of our kernel on one thread, and its wall time on several."""
     columns = {f"c{j}": {"kind": "number", "lower": 0, "upper": 1} for j in range(dimension)}
     schema = dps.Schema.from_dict({"privacy": {"rows": RECORDS}, "columns": columns})
-    bound = kind(size=SIZE, structure="dense").bind(schema)
+    feature_map = kind(size=SIZE, structure="dense").bind(schema)
     codes = np.random.default_rng(1).integers(-32767, 32768, (dimension, RECORDS)).astype(np.int16)
     halves = [np.ascontiguousarray(codes[:, part::2]) for part in range(2)]
 
     def run(part: np.ndarray = codes) -> None:
-        bound.accumulate(Records(part), np.zeros(bound.size, np.int64))
+        feature_map.accumulate(Records(part), np.zeros(feature_map.size, np.int64))
 
     def wall(threads: int) -> float:
         with ThreadPoolExecutor(threads) as pool:
@@ -66,14 +68,14 @@ def kernel(
 
 
 def structures(dimension: int, size: int, kind: type[dps.Fourier | dps.OneBitFourier] = dps.Fourier) -> float:
-    """How much faster Hadamard frequencies are than dense ones."""
+    """Speed-up of Hadamard frequencies over dense ones."""
     columns = {f"c{j}": {"kind": "number", "lower": 0, "upper": 1} for j in range(dimension)}
     schema = dps.Schema.from_dict({"columns": columns})
     codes = np.random.default_rng(1).integers(-32767, 32768, (dimension, 4096)).astype(np.int16)
 
     def work(structure: str) -> Callable[[], None]:
-        bound = kind(size=size, structure=structure).bind(schema)
-        return lambda: bound.accumulate(Records(codes), np.zeros(bound.size, np.int64))
+        feature_map = kind(size=size, structure=structure).bind(schema)
+        return lambda: feature_map.accumulate(Records(codes), np.zeros(feature_map.size, np.int64))
 
     dense, structured = best_together(work("dense"), work("hadamard"), repeats=5)
     return dense / structured

@@ -1,4 +1,4 @@
-"""The density sketch against the same work in NumPy, one thread each."""
+"""The density sketch compared with the same work in NumPy, one thread each."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ RECORDS, COLUMNS, ROWS = 1_000_000, 5, 5
 
 def main() -> None:
     columns = {f"c{j}": {"kind": "number", "lower": 0, "upper": 1} for j in range(COLUMNS)}
-    bound = dps.Grid(rows=ROWS).bind(dps.Schema.from_dict({"privacy": {"rows": RECORDS}, "columns": columns}))
+    feature_map = dps.Grid(rows=ROWS).bind(dps.Schema.from_dict({"privacy": {"rows": RECORDS}, "columns": columns}))
     codes = np.random.default_rng(4).normal(0, 9000, (COLUMNS, RECORDS)).clip(-32767, 32767).astype(np.int16)
 
     def ours() -> np.ndarray:
-        sums = np.zeros(bound.size, np.int64)
-        bound.accumulate(Records(codes), sums)
+        sums = np.zeros(feature_map.size, np.int64)
+        feature_map.accumulate(Records(codes), sums)
         return sums
 
     def numpy() -> np.ndarray:
-        index, sign = bound.counters(bound.cells(codes, 5), 0)
-        return np.bincount(index.ravel(), sign.ravel(), bound.size).astype(np.int64)
+        index, sign = feature_map.counters(feature_map.cells(codes, 5), 0)
+        return np.bincount(index.ravel(), sign.ravel(), feature_map.size).astype(np.int64)
 
     assert (ours() == numpy()).all()
     mine, theirs = best_together(ours, numpy, repeats=3)

@@ -1,4 +1,6 @@
-"""A table of 10^8 counters from records to a question, and one of 2·10^8 from records to a release: time and memory."""
+"""Time and memory of a table of 10^8 counters from records to an answer, and one of 2·10^8 from records
+to a release.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def make(width: int, path: str) -> None:
 
 
 def ask(path: str) -> None:
-    """Open a file and ask it."""
+    """Open a file and query it."""
     view = _timed("open", lambda: dps.open(path))
     _timed("count", view.count)
     _timed("read every counter", lambda: int(view.released.parts[1].sums.sum(dtype=np.int64)))
@@ -61,7 +63,7 @@ def main() -> None:
 
 
 def _child(*arguments: str) -> float:
-    """Run a step in a process of its own, print its times and return its peak memory in GiB."""
+    """Run a step in a separate process, print its times and return its peak memory in GiB."""
     command = [sys.executable, "-m", "benchmarks.large", *arguments]
     *times, peak = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")[:-1]
     print("large table: " + ", ".join(times))

@@ -34,12 +34,12 @@ create table commits (spend varchar primary key);
 """  # noqa: E501
 
 
-def write_earlier(place: Path) -> None:
-    """A ledger of the version before, which is faster to write than spend by spend."""
+def write_earlier(path: Path) -> None:
+    """Write a ledger of the previous version, which is faster than writing spend by spend."""
     noise = {"mechanism": "discrete Laplace", "sensitivity": 14, "scale": "140000"}
     release = json.dumps({"budget": {"epsilon": 0.0001}, "noises": [noise] * 4})
     ids = [secrets.token_hex(16) for _ in range(SPENDS)]
-    with sqlite3.connect(place) as connection:
+    with sqlite3.connect(path) as connection:
         connection.executescript(EARLIER)
         rows = ((one, "a", release, json.dumps([secrets.token_hex(16)]), "2026-11-17T12:00:00+00:00") for one in ids)
         connection.executemany(
@@ -50,7 +50,7 @@ def write_earlier(place: Path) -> None:
 
 
 def seconds(call: Callable[[], object], times: int = 1) -> float:
-    """The median."""
+    """The median time of a call."""
     taken = []
     for _ in range(times):
         start = time.perf_counter()
@@ -72,20 +72,20 @@ def refuse(ledger: Ledger) -> None:
 
 
 def long_ledger(folder: Path) -> None:
-    place = folder / "long.db"
-    write_earlier(place)
-    print(f"upgrade of a ledger with {SPENDS:,} spends: {seconds(lambda: Ledger(place)):.1f} s")
-    ledger = Ledger(place)
+    path = folder / "long.db"
+    write_earlier(path)
+    print(f"upgrade of a ledger with {SPENDS:,} spends: {seconds(lambda: Ledger(path)):.1f} s")
+    ledger = Ledger(path)
     line(f"reserve after {SPENDS:,} spends", 1000 * seconds(lambda: reserve(ledger), 21), "ms", 50, at_most=True)
     line(f"refusal after {SPENDS:,} spends", 1000 * seconds(lambda: refuse(ledger), 21), "ms", 50, at_most=True)
-    line("opening it, which checks its newest entries", seconds(lambda: Ledger(place), 3), "s", 0.5, at_most=True)
+    line("opening it, which checks its newest entries", seconds(lambda: Ledger(path), 3), "s", 0.5, at_most=True)
     print(f"`ledger verify` of all of it: {seconds(ledger.verify):.1f} s")
 
 
-def client(place: Path, gate: int, answer: int) -> None:
+def client(path: Path, gate: int, answer: int) -> None:
     os.read(gate, 1)
     start = time.perf_counter()
-    ledger = Ledger(place)
+    ledger = Ledger(path)
     times = [time.perf_counter() - start]
     for _ in range(TRIES):
         start = time.perf_counter()
@@ -95,8 +95,8 @@ def client(place: Path, gate: int, answer: int) -> None:
 
 
 def many_processes(folder: Path) -> None:
-    place = folder / "shared.db"
-    Ledger(place).grant("a", Budget(100.0))
+    path = folder / "shared.db"
+    Ledger(path).grant("a", Budget(100.0))
     (gate, opener), (answers, answer) = os.pipe(), os.pipe()
     children = []
     for _ in range(PROCESSES):
@@ -105,7 +105,7 @@ def many_processes(folder: Path) -> None:
             code = 1
             try:
                 os.close(opener)
-                client(place, gate, answer)
+                client(path, gate, answer)
                 code = 0
             finally:
                 os._exit(code)

@@ -1,4 +1,4 @@
-"""Samples a second on one core of every noise, and of discrete Laplace against OpenDP's vector mechanism."""
+"""Samples per second on one core of every noise, and of discrete Laplace compared with OpenDP's vector mechanism."""
 
 from __future__ import annotations
 

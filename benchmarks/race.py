@@ -1,4 +1,4 @@
-"""Hashed counters against the same work in NumPy, one thread each."""
+"""Hashed counters compared with the same work in NumPy, one thread each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CASES = {(3, 1000): (5.0, 65_536), (54, 500): (2.2, 65_536)}
 
 
 def numpy_race(points: np.ndarray, directions: np.ndarray, offsets: np.ndarray, chunk: int) -> Callable[[], np.ndarray]:
-    """Projection (1/σ folded in), floor, remainder and one bincount of int32 places in chunks of rows."""
+    """Projection (1/σ folded in), floor, remainder and one bincount of int32 indices in chunks of rows."""
     rows = directions.shape[1]
     first = np.arange(rows, dtype=np.int32) * WIDTH
     projected = np.empty((chunk, rows), np.float32)
@@ -41,7 +41,7 @@ def numpy_race(points: np.ndarray, directions: np.ndarray, offsets: np.ndarray, 
 
 
 def numpy_minhash(sets: IdSets, seeds: np.ndarray, width: int) -> Callable[[], np.ndarray]:
-    """Hash every id, take each set's least with `minimum.reduceat`, mix, and count, one repetition after another."""
+    """Hash every id, take each set's minimum with `minimum.reduceat`, mix, and count, one repetition after another."""
     element = (sets.ids.astype(np.uint32) + np.uint32(1)) * np.uint32(0x9E3779B1)
     starts = sets.offsets[:-1]
     hashed, shifted = np.empty_like(element), np.empty_like(element)

@@ -1,4 +1,4 @@
-"""CPU time of one thread, best of several runs: ratios of two of these survive a noisy machine."""
+"""CPU time of one thread, best of several runs: ratios of two such times are robust on a noisy machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def best_together(*works: Callable[[], object], repeats: int = 7) -> list[float]:
-    """Least CPU seconds of each work, run in turns so that all meet the same machine."""
+    """Smallest CPU seconds of each job, run in turns so that all see the same machine."""
     for work in works:
         work()
     best = [float("inf")] * len(works)

@@ -1,4 +1,4 @@
-"""Five million units of two rows, of which one counts: time, and memory for each kept row in a process of its own."""
+"""Five million units of two rows, of which one counts: time, and memory per kept row in a separate process."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def batches() -> Iterator[pa.RecordBatch]:
     for start in range(0, 2 * UNITS, BATCH):
         ids = pa.array(np.arange(start, min(start + BATCH, 2 * UNITS)) * 7919 % UNITS)
         cells = rng.integers(0, 10, (COLUMNS, len(ids)))
-        yield pa.record_batch({"id": ids, **{f"x{place}": pa.array(row) for place, row in enumerate(cells)}})
+        yield pa.record_batch({"id": ids, **{f"x{index}": pa.array(row) for index, row in enumerate(cells)}})
 
 
 def measure() -> None:
     """Print seconds and bytes."""
     privacy = {"rows": 2 * UNITS, "unit": "id", "unit_kind": "integer", "max_rows_per_unit": 1}
-    columns = {f"x{place}": {"kind": "integer", "lower": 0, "upper": 9} for place in range(COLUMNS)}
+    columns = {f"x{index}": {"kind": "integer", "lower": 0, "upper": 9} for index in range(COLUMNS)}
     schema = dps.Schema.from_dict({"privacy": privacy, "columns": columns})
     recipe = dps.Recipe([dps.Part(dps.Count(), 1.0)])
     dps.accumulate(next(batches()), schema, recipe)

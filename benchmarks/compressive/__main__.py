@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one run of a few cases")
     parser.add_argument("--parts", nargs="*", choices=tuple(PARTS))
     parser.add_argument("--runs", type=int, help="with fresh noise, of every case")
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31), help="of made-up tables and baselines")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31), help="of simulated tables and baselines")
     parser.add_argument("--skip", nargs="*", default=[], choices=("diffprivlib",))
     given = parser.parse_args()
     if "diffprivlib" not in given.skip and not environments.installed("diffprivlib"):

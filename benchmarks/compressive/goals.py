@@ -1,4 +1,4 @@
-"""Goals, and lines that say whether they are met: by the median of fresh runs, with the worst beside it."""
+"""Goals, and lines that state whether they are met: by the median of fresh runs, with the worst beside it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def verdict(met: bool) -> str:
 
 
 def at_most(name: str, values: Sequence[float], bound: float | None = None, worst: float | None = None) -> str:
-    """`name median (worst)`, against a bound of the median and perhaps one of the worst."""
+    """`name median (worst)`, with a bound on the median and optionally one on the worst."""
     median, most = float(np.median(values)), float(np.max(values))
     shown = f"{name} {median:.4f} ({most:.4f})"
     if bound is None:

@@ -1,4 +1,4 @@
-"""The noise-to-signal ratio as predicted and as measured, and the paper's figures 6 and 7 with our noises."""
+"""The predicted and the measured noise-to-signal ratio, and the paper's figures 6 and 7 with our noises."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FOURIER = dps.Fourier(size=64, radii=(2.0, 30.0))
 
 @dataclass(frozen=True)
 class Case:
-    """One way to release a table of `rows` rows: the pool, or against the population, draws from it."""
+    """One way to release a table of `rows` rows: the pool itself or, relative to the population, draws from it."""
 
     name: str
     map: Any
@@ -108,12 +108,12 @@ def predicted_and_measured(case: Case, seed: int, runs: int) -> tuple[float, flo
     fixed = case.sampling is None and noise.rate == 1 and case.reference == RECORDS
     raw = dps.accumulate(table, schema, recipe) if fixed else None
     found = []
-    for _ in range(runs if fixed else 3 * runs):  # draws and samples of rows vary in few directions, and more
+    for _ in range(runs if fixed else 3 * runs):  # draws and samples of rows vary in few directions, and need more runs
         if raw is None or not fixed:
             drawn = points[random.integers(0, POOL, case.rows)] if case.reference == POPULATION else points
             raw = dps.accumulate(_table(drawn), schema, recipe)
         released = dps.release(raw, budget, dps.Ledger("sqlite://"), "pool", case.mechanism)
-        part = released.parts[noise.place]
+        part = released.parts[noise.part_index]
         rows = noise.kept(case.rows)
         for each in released.parts:
             if isinstance(each.map, BoundCount):
@@ -124,7 +124,7 @@ def predicted_and_measured(case: Case, seed: int, runs: int) -> tuple[float, flo
 
 
 def lines(folder: Path, seed: int, runs: int = 100) -> Iterator[str]:
-    """Every case's line with PASS or SHORT, the figures drawn on the way."""
+    """Every case's line with PASS or SHORT; also draws the figures."""
     yield f"noise-to-signal ratios, {runs} releases each, predicted / measured"
     points, worst = [], 0.0
     for case in CASES:
@@ -133,8 +133,8 @@ def lines(folder: Path, seed: int, runs: int = 100) -> Iterator[str]:
         points.append((predicted, measured, case.name))
         worst = max(worst, abs(off))
         met = "PASS" if abs(off) <= GOAL else "SHORT"
-        yield f"  {case.name:44} {predicted:.3e} / {measured:.3e}, off by {100 * off:+.1f} %, goal ≤ 10 %: {met}"
-    yield f"  worst of {len(CASES)}: off by {100 * worst:.1f} %"
+        yield f"  {case.name:44} {predicted:.3e} / {measured:.3e}, error {100 * off:+.1f} %, goal ≤ 10 %: {met}"
+    yield f"  worst of {len(CASES)}: error {100 * worst:.1f} %"
     _draw_points(points, folder / "nsr.png")
     yield from _shares(folder)
     _figure_6(folder / "figure6.png")
@@ -164,7 +164,7 @@ def _shares(folder: Path) -> Iterator[str]:
 
 
 def _regions(folder: Path) -> Iterator[str]:
-    """Acceptable rows and ε beside the paper's rule n >= √2000·kd/ε, which leaves the constants of the noise out."""
+    """Acceptable rows and ε beside the paper's rule n >= √2000·kd/ε, which omits the constants of the noise."""
     schema = made_up_columns(8)
     for rows in (10**4, 10**5, 10**6):
         plan = CLUSTERS.predict(schema, n_clusters=4, rows=rows, budget=dps.Budget(1.0))
@@ -176,7 +176,7 @@ def _regions(folder: Path) -> Iterator[str]:
 
 
 def _figure_6(path: Path) -> None:
-    """The additive noise's part of the ratio over ε for several rates of row sampling, relative to m³/n²‖z‖²."""
+    """Plot the ratio's part from additive noise over ε for several rates of row sampling, relative to m³/n²‖z‖²."""
     import matplotlib.pyplot as plt
 
     schema, epsilons = made_up_columns(10), np.geomspace(1e-3, 10, 40)
@@ -196,7 +196,7 @@ def _figure_6(path: Path) -> None:
 
 
 def _figure_7(path: Path) -> None:
-    """The whole ratio over the share of features × rows, m = 10³, n = 10⁴."""
+    """Plot the whole ratio over the share of features × rows, m = 10³, n = 10⁴."""
     import matplotlib.pyplot as plt
 
     schema, size, rows = made_up_columns(10), 1024, 10**4
@@ -257,6 +257,6 @@ def _table(points: Floats) -> pa.Table:
 
 
 def _features(schema: Schema, noise: SumsNoise, table: pa.Table) -> Floats:
-    """Of every record, without masks."""
+    """Features of every record, without masks."""
     bound = noise.map
     return np.asarray(bound.features(encode(schema, table.combine_chunks().to_batches()[0]))) / noise.rate

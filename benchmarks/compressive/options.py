@@ -1,4 +1,4 @@
-"""What every part of the study gets."""
+"""The options of every part of the study."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Say = Callable[[str], None]
 @dataclass(frozen=True)
 class Options:
     runs: int
-    seed: int  # of made-up tables and baselines; noise cannot be seeded
+    seed: int  # of simulated tables and baselines; noise cannot be seeded
     quick: bool
     results: Path
     skip: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""Principal components: variance that private ones capture, as a share of what exact ones do.
+"""Principal components: variance captured by private components, relative to that of exact ones.
 
-Of uncentred second moments of rows clipped to the declared ball, as EXPERIMENTS defines it; and, without a goal, of
-covariances, and with the map that the recipe did not choose.
+The components are of uncentred second moments of rows clipped to the declared ball, as EXPERIMENTS defines it; and,
+without a goal, of covariances, and with the map that the recipe did not choose.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dpsketch.schema.schema import Schema
 
 DELTA = 1e-6
 COMPONENTS = 5
-RELEASES = 5  # for each run, of a real table: medians of five releases of mnist-20 differ by 0.004
+RELEASES = 5  # for each run on a real table: medians of five releases of mnist-20 differ by 0.004
 EPSILONS = (1.0, 0.1, 0.01)
 GOALS = {
     ("synthetic", 0.1, 0.0): 0.999,
@@ -43,7 +43,7 @@ TABLES = ("synthetic", "mnist-20", "mnist-20, ball 2", "gas-128")
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A table, its public facts, and the radius of the declared ball in half-widths; None: nothing is clipped."""
+    """A table, its public facts, and the radius of the declared ball in half-widths (None: nothing is clipped)."""
 
     name: str
     schema: Schema
@@ -112,7 +112,7 @@ class Found:
 
 
 def run(data: Data, epsilon: float, delta: float, runs: int, of: str = "second_moments", other: bool = False) -> Found:
-    """`other`: the map that the recipe did not choose."""
+    """Release and fit. `other` takes the map that the recipe did not choose."""
     budget = dps.Budget(epsilon, delta)
     rows = data.schema.rows
     recipe = Recipe.pca(
@@ -140,7 +140,7 @@ def run(data: Data, epsilon: float, delta: float, runs: int, of: str = "second_m
 
 
 def lines(folder: Path, seed: int, runs: int = 5) -> Iterator[str]:
-    """Every figure, those with a goal with PASS or SHORT, by the median; and the plot."""
+    """Every figure, with PASS or SHORT by the median where it has a goal; also draws the plot."""
     yield (
         f"PCA, {COMPONENTS} components, captured variance median (worst) of {runs} runs: of fresh rows (synthetic), or "
         f"of {RELEASES} releases (the map not chosen: of one)"
@@ -203,7 +203,7 @@ def _verdict(goal: float | None, shares: Sequence[float]) -> str:
 
 
 def _other(recipe: Recipe) -> Recipe:
-    """Squares of projections for second moments, or the reverse, with the rest as it is."""
+    """The recipe with squares of projections in place of second moments, or the reverse."""
     place = next(i for i, part in enumerate(recipe.parts) if not isinstance(part.map, dps.Count))
     part = recipe.parts[place]
     found: Any = part.map
@@ -238,7 +238,7 @@ def _draw(curves: dict[tuple[str, float, str], list[float]], path: Path) -> None
 
 
 def _names(count: int) -> tuple[str, ...]:
-    return tuple(f"x{place}" for place in range(count))
+    return tuple(f"x{index}" for index in range(count))
 
 
 def _schema(count: int, bound: float, rows: int) -> Schema:
@@ -247,4 +247,4 @@ def _schema(count: int, bound: float, rows: int) -> Schema:
 
 
 def _table(numbers: Floats) -> pa.Table:
-    return pa.table({name: numbers[:, place] for place, name in enumerate(_names(numbers.shape[1]))})
+    return pa.table({name: numbers[:, index] for index, name in enumerate(_names(numbers.shape[1]))})

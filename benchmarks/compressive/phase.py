@@ -1,6 +1,6 @@
 """Figures 4, 5 and 8 of the paper: the error of clusters over the noise-to-signal ratio and the sketch size.
 
-The ratio is set by ε: the one with which the planner predicts it. Errors are relative to those of Lloyd's algorithm.
+The ratio is set through ε, chosen so that the planner predicts it. Errors are relative to those of Lloyd's algorithm.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Clusters:
         return dps.View(dps.release(self._raw[size], budget, dps.Ledger("sqlite://"), "clusters"))
 
     def epsilon(self, size: int, ratio: float) -> float | None:
-        """With which the planner predicts this ratio, for the strength of this table's signal."""
+        """The ε at which the planner predicts this ratio, for the strength of this table's signal."""
         noise = SumsNoise(self.schema, self.recipe(size))
         records = encode(self.schema, self.table.combine_chunks().to_batches()[0])
         clean = noise.map.features(records.take(np.arange(min(len(records), 20_000)))).mean(axis=0)
@@ -69,19 +69,19 @@ class Clusters:
 
 
 def lines(folder: Path, seed: int, fit: Fit, runs: int = 3, rows: int = 10_000) -> Iterator[str]:
-    """Errors by size and ratio, whether the phase transition at m = 2kd shows, and the figures."""
+    """Errors by size and ratio, whether the phase transition at m = 2kd is visible, and the figures."""
     tables = [Clusters(rows, seed + each) for each in range(runs)]
     yield f"k-means k={K} d={COLUMNS} n={rows}: relative error over m/kd and the ratio, median of {runs}"
     errors = np.full((len(SIZES), len(RATIOS)), np.nan)
     for i, times in enumerate(SIZES):
         size = round(times * K * COLUMNS)
         for j, ratio in enumerate(RATIOS):
-            found = []
+            run_errors = []
             for each in tables:
                 epsilon = each.epsilon(size, ratio)
                 if epsilon is not None:
-                    found.append(each.error(fit(each.released(size, dps.Budget(epsilon)), K)))
-            errors[i, j] = np.median(found) if found else np.nan
+                    run_errors.append(each.error(fit(each.released(size, dps.Budget(epsilon)), K)))
+            errors[i, j] = np.median(run_errors) if run_errors else np.nan
         yield f"  m={size:4} ({times:g} kd): " + "  ".join(
             f"{ratio:g}: {error:.3f}" for ratio, error in zip(RATIOS, errors[i], strict=True)
         )

@@ -1,4 +1,4 @@
-"""k-means of real tables, with the bounds of their schema files, beside diffprivlib and MiniBatchKMeans."""
+"""k-means of real tables, with the bounds of their schema files, compared with diffprivlib and MiniBatchKMeans."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Real:
     name: str
     columns: tuple[str, ...] | None  # None: all numbers of the schema
     clusters: int
-    goals: dict[float, float]  # of relative errors at pure ε
+    goals: dict[float, float]  # goals for relative errors at pure ε
 
 
 TABLES = {
@@ -66,7 +66,7 @@ def _table(real: Real, options: Options, say: Say) -> None:
         goal = None if delta else real.goals.get(epsilon)
         say(at_most(f"  ours {budget_text(epsilon, delta)}", errors, goal))
         fit = f"{model._atoms.count} atoms, goodness of fit {np.median(qualities):.2f}, "
-        if np.isnan(qualities).all():  # nothing was fitted to sums
+        if np.isnan(qualities).all():  # no sums were fitted
             fit = ""
         say(f"    {recipe_text(recipe, view)}, {fit}{np.median(seconds):.1f} s")
         if len(names) > MOST_TABLE_COLUMNS:
@@ -88,5 +88,5 @@ def _table(real: Real, options: Options, say: Say) -> None:
 def _diffprivlib(points: Floats, clusters: int, epsilon: float, options: Options, least: float) -> list[float]:
     settings = {"epsilon": epsilon, "clusters": clusters, "seeds": [options.seed + run for run in range(options.runs)]}
     script = "benchmarks.compressive.diffprivlib_script"
-    found, _ = environments.run_script("diffprivlib", script, {"points": points}, settings)
-    return [error_of(points, centres) / least for centres in found["centres"]]
+    output, _ = environments.run_script("diffprivlib", script, {"points": points}, settings)
+    return [error_of(points, centres) / least for centres in output["centres"]]

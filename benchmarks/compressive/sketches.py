@@ -43,7 +43,7 @@ class Sketches:
 
 
 def fitted(model: Model, view: dps.View) -> tuple[Model, float]:
-    """The fit and its seconds of processor time; warnings are left to `goodness_of_fit_`."""
+    """The fit and its seconds of processor time; warnings are replaced by `goodness_of_fit_`."""
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dps.FitWarning)
@@ -52,7 +52,7 @@ def fitted(model: Model, view: dps.View) -> tuple[Model, float]:
 
 
 def recipe_text(recipe: dps.Recipe, view: dps.View) -> str:
-    """Sketch size, law and mechanism, as the library chose them."""
+    """Sketch size, frequency distribution and mechanism, as the library chose them."""
     sketch: Any = recipe.parts[1].map
     noises = view.released.parts[1].noises
     mechanism = noises[0].mechanism.value if noises else "no noise"
@@ -68,14 +68,16 @@ def error_of(points: Floats, centres: Floats) -> float:
 
 
 def best_error(points: Floats, count: int, seed: int, starts: Floats | None = None, most: int = 50_000) -> float:
-    """Of scikit-learn's k-means: ten starts, on `most` of the rows if there are more, then all rows from the best."""
+    """Error of scikit-learn's k-means: ten starts, on `most` of the rows if there are more, then all rows from the
+    best.
+    """
     from sklearn.cluster import KMeans
 
     some = points if len(points) <= most else np.random.default_rng(seed).permutation(points)[:most]
-    found = [KMeans(count, n_init=10, random_state=seed).fit(some)]
+    fits = [KMeans(count, n_init=10, random_state=seed).fit(some)]
     if starts is not None:
-        found.append(KMeans(count, init=starts, n_init=1).fit(some))
-    best = min(found, key=lambda each: each.inertia_)
+        fits.append(KMeans(count, init=starts, n_init=1).fit(some))
+    best = min(fits, key=lambda each: each.inertia_)
     if len(some) < len(points):
         best = KMeans(count, init=best.cluster_centers_, n_init=1).fit(points)
     return float(best.inertia_)
@@ -84,5 +86,5 @@ def best_error(points: Floats, count: int, seed: int, starts: Floats | None = No
 def mini_batch_error(points: Floats, count: int, seed: int) -> float:
     from sklearn.cluster import MiniBatchKMeans
 
-    found = MiniBatchKMeans(count, n_init=3, random_state=seed).fit(points)
-    return error_of(points, found.cluster_centers_)
+    fit = MiniBatchKMeans(count, n_init=3, random_state=seed).fit(points)
+    return error_of(points, fit.cluster_centers_)

@@ -1,4 +1,4 @@
-"""Sketching speed: a million rows of ten columns with 1000 frequencies, the case that pycle takes 38 s for."""
+"""Sketching speed: a million rows of ten columns with 1000 frequencies, for which pycle takes 38 s."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""k-means and Gaussian mixtures of made-up tables: every kind of mixture, several budgets."""
+"""k-means and Gaussian mixtures of simulated tables: every kind of mixture, several budgets."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from benchmarks.compressive.sketches import (
     recipe_text,
     table_of,
 )
-from benchmarks.compressive.tables import ROWS, Mixture, made_up
+from benchmarks.compressive.tables import ROWS, Mixture, simulated_mixture
 
 BUDGETS = ((1.0, 0.0), (0.1, 0.0), (0.01, 0.0), (0.01, 1e-6))
 SIZES = {10: 10, 4: 8}  # columns by clusters
 KINDS = ("isotropic", "diagonal", "unbalanced", "0.01", "0.03", "0.1")
-# Relative errors: median, and worst where one is asked for.
+# Relative errors: median, and worst where there is a goal for it.
 ERRORS = {
     (10, 1.0, 0.0): (1.002, None),
     (10, 0.1, 0.0): (1.002, None),
@@ -35,11 +35,12 @@ ERRORS = {
     (4, 0.01, 0.0): (1.005, None),
 }
 GAPS = {1.0: 0.002, 0.1: 0.006}  # nats, isotropic, by pure ε
-SECONDS = {4: 0.5, 10: 4.0}  # of processor time, isotropic, by number of clusters
+SECONDS = {4: 0.5, 10: 4.0}  # seconds of processor time, isotropic, by number of clusters
 SHAPES = {"isotropic": ("spherical",), "diagonal": ("diag",), "unbalanced": ("spherical",)}
-MORE_SHAPES = {"isotropic": ("diag", "full"), "diagonal": ("full",)}  # of few clusters: they take long
+MORE_SHAPES = {"isotropic": ("diag", "full"), "diagonal": ("full",)}  # only for few clusters: they take long
 HELD_OUT = 100_000
-# Of isotropic clusters, as measured before by others' programs (RESEARCH, "Clusters, mixtures, PCA"): not run here.
+# Errors for isotropic clusters measured earlier with others' programs (RESEARCH, "Clusters, mixtures, PCA"): not run
+# here.
 QUOTED = {
     10: (
         "pycle, bounds and scale from the data, m=200: 1.004 at ε=0.1, 1.262 at ε=0.01",
@@ -50,7 +51,7 @@ QUOTED = {
 
 
 def run(clusters: int, options: Options, say: Say) -> None:
-    say("== made-up mixtures, 1e6 rows: SSE relative to scikit-learn's k-means; gap in nats; median (worst)")
+    say("== simulated mixtures, 1e6 rows: SSE relative to scikit-learn's k-means; gap in nats; median (worst)")
     for kind in KINDS[:1] if options.quick else KINDS:
         _study(kind, clusters, SIZES[clusters], options, say)
         for line in QUOTED[clusters] if kind == "isotropic" else ():
@@ -64,7 +65,7 @@ def _study(kind: str, clusters: int, dimension: int, options: Options, say: Say)
     mini: list[float] = []
     for run_ in range(options.runs):
         generator = np.random.default_rng([options.seed, run_, clusters])
-        mixture = made_up(kind, clusters, dimension, generator)
+        mixture = simulated_mixture(kind, clusters, dimension, generator)
         points = np.clip(mixture.drawn(ROWS, generator), mixture.low, mixture.high)
         least = best_error(points, clusters, options.seed + run_, mixture.centres)
         mini.append(mini_batch_error(points, clusters, options.seed + run_) / least)

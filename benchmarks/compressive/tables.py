@@ -1,4 +1,4 @@
-"""Made-up mixtures: real samples of known Gaussian components."""
+"""Simulated mixtures: samples of known Gaussian components."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from dpsketch.numerics.arrays import Floats
 
 ROWS = 1_000_000
-BOUND = 8.0  # of isotropic, diagonal and unbalanced mixtures: ± so much
+BOUND = 8.0  # bounds ± this of isotropic, diagonal and unbalanced mixtures
 LEAST_WEIGHT = 0.02
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Components with a standard deviation a column, inside declared bounds."""
+    """Components with one standard deviation per column, inside declared bounds."""
 
     weights: Floats
     centres: Floats
@@ -30,14 +30,14 @@ class Mixture:
     def score(self, points: Floats) -> float:
         """Mean log likelihood."""
         logs = np.empty((len(points), len(self.weights)))
-        for place, (centre, deviation) in enumerate(zip(self.centres, self.deviations, strict=True)):
+        for index, (centre, deviation) in enumerate(zip(self.centres, self.deviations, strict=True)):
             standard = (points - centre) / deviation
-            logs[:, place] = -0.5 * (standard**2).sum(1) - np.log(deviation).sum() + np.log(self.weights[place])
+            logs[:, index] = -0.5 * (standard**2).sum(1) - np.log(deviation).sum() + np.log(self.weights[index])
         return float(np.logaddexp.reduce(logs, axis=1).mean() - 0.5 * points.shape[1] * np.log(2 * np.pi))
 
 
-def made_up(kind: str, clusters: int, dimension: int, generator: np.random.Generator) -> Mixture:
-    """`kind` is isotropic, diagonal, unbalanced, or a width such as 0.03."""
+def simulated_mixture(kind: str, clusters: int, dimension: int, generator: np.random.Generator) -> Mixture:
+    """Simulate a mixture. `kind` is isotropic, diagonal, unbalanced, or a width such as 0.03."""
     shape, weights = (clusters, dimension), np.full(clusters, 1 / clusters)
     if kind[0].isdigit():
         centres = generator.uniform(0.2, 0.8, shape)

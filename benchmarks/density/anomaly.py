@@ -1,4 +1,4 @@
-"""Anomaly scores: AUC of anomalous test rows among normal ones, trained on normal rows alone."""
+"""Anomaly scores: AUC of anomalous test rows among normal ones, after training on normal rows alone."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def run(options: Options, say: Say) -> None:
 
 
 def _table(name: str, options: Options, say: Say) -> None:
-    found = [anomalies(name, options.seed + run) for run in range(options.runs)]
-    say(f"{name}: {len(found[0].train)} rows to train, {np.mean(found[0].anomalous):.1%} of test rows anomalous")
+    tasks = [anomalies(name, options.seed + run) for run in range(options.runs)]
+    say(f"{name}: {len(tasks[0].train)} rows to train, {np.mean(tasks[0].anomalous):.1%} of test rows anomalous")
     forest = []
-    for run, each in enumerate(found):
+    for run, each in enumerate(tasks):
         train, test = (unit_features(each.schema, each.columns, table) for table in (each.train, each.test))
         forest.append(roc_auc_score(each.anomalous, baselines.isolation_forest(train, test, options.seed + run)))
     say(at_least("  isolation forest, not private", forest))
-    passes = [ours.Passes(each.train, each.schema) for each in found]
+    passes = [ours.Passes(each.train, each.schema) for each in tasks]
     for epsilon, delta in BUDGETS[:1] if options.quick else BUDGETS:
         text = budget_text(epsilon, delta)
 
         def once(run: int, budget: dps.Budget) -> tuple[float, ours.Scored]:
-            scored = ours.anomaly_scores(passes[run], found[run], budget)
-            return float(roc_auc_score(found[run].anomalous, scored.values)), scored
+            scored = ours.anomaly_scores(passes[run], tasks[run], budget)
+            return float(roc_auc_score(tasks[run].anomalous, scored.values)), scored
 
         figures = attempted(f"ours {text}", say, partial(once, budget=dps.Budget(epsilon, delta)), options.runs)
         if figures:

@@ -1,5 +1,7 @@
-"""What ours stands beside: models without privacy, and private ones by other ways. Features lie in [0, 1] by public
-bounds; noise is drawn from the run's seed, for studies only, and calibrated for adding or removing a row.
+"""Baselines: models without privacy, and private ones by other methods.
+
+Features lie in [0, 1] by public bounds. Noise is drawn from the run's seed, for studies only, and calibrated for adding
+or removing a row.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dpsketch.privacy.analytic_gaussian import gaussian_deviation
 BINS = 32
 MOST_CELLS = 1 << 22
 MOST_ROWS = 100_000  # of logistic regressions, a random part of larger tables, for time
-_FAILURE = 0.05  # of AdaSSP's bound of its noise's norm
+_FAILURE = 0.05  # failure probability of AdaSSP's bound on the norm of its noise
 
 
 def logistic(features: Floats, labels: np.ndarray, test: Floats, seed: int) -> np.ndarray:
@@ -24,8 +26,8 @@ def logistic(features: Floats, labels: np.ndarray, test: Floats, seed: int) -> n
 
     some = np.random.default_rng(seed).permutation(len(features))[:MOST_ROWS]
     model = LogisticRegression(C=100.0, max_iter=500).fit(2 * features[some] - 1, labels[some])
-    found = model.decision_function(2 * test - 1) if len(model.classes_) == 2 else model.predict(2 * test - 1)
-    return np.asarray(found)
+    scores = model.decision_function(2 * test - 1) if len(model.classes_) == 2 else model.predict(2 * test - 1)
+    return np.asarray(scores)
 
 
 def noisy_least_squares(
@@ -33,7 +35,7 @@ def noisy_least_squares(
 ) -> Floats:
     """Predictions of every target by ridge regression on noisy second moments.
 
-    `one_hot`: one of the targets is 1 and the others 0; else each lies in [-1, 1].
+    With `one_hot`, one of the targets is 1 and the others are 0; else each lies in [-1, 1].
     """
     generator = np.random.default_rng([seed, 11])
     rows = _with_one(features)
@@ -51,14 +53,16 @@ def noisy_least_squares(
 
 
 def least_squares(features: Floats, target: Floats, test: Floats) -> Floats:
-    """Not private."""
-    found = np.linalg.lstsq(_with_one(features), target, rcond=None)[0]
-    return np.asarray(_with_one(test) @ found)
+    """Predictions of least squares, not private."""
+    slopes = np.linalg.lstsq(_with_one(features), target, rcond=None)[0]
+    return np.asarray(_with_one(test) @ slopes)
 
 
 def ada_ssp(features: Floats, target: Floats, test: Floats, epsilon: float, delta: float, seed: int) -> Floats:
-    """AdaSSP (Wang 2018, algorithm 2) for a target in [-1, 1], its three releases calibrated together: Gaussian noises
-    of equal ratio to their sensitivities compose to one with √3 of it (analytic Gaussian mechanism).
+    """AdaSSP (Wang 2018, algorithm 2) for a target in [-1, 1], with its three releases calibrated together.
+
+    Gaussian noises of equal ratio to their sensitivities compose to one with √3 times the ratio (analytic Gaussian
+    mechanism).
     """
     generator = np.random.default_rng([seed, 12])
     rows = _with_one(features)
@@ -76,7 +80,7 @@ def ada_ssp(features: Floats, target: Floats, test: Floats, epsilon: float, delt
 
 
 def isolation_forest(features: Floats, test: Floats, seed: int) -> Floats:
-    """Not private: higher for stranger rows."""
+    """Not private: higher for more anomalous rows."""
     from sklearn.ensemble import IsolationForest
 
     return np.asarray(-IsolationForest(random_state=seed).fit(features).score_samples(test))
@@ -89,7 +93,7 @@ def bins_of(features: Floats) -> np.ndarray:
 def noisy_histogram(
     bins: np.ndarray, epsilon: float, delta: float, count: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """Bins of `count` rows drawn from a noisy table of all columns, projected onto the simplex."""
+    """Bins of `count` rows drawn from a noisy table of all columns, projected on the simplex."""
     shape = (BINS,) * bins.shape[1]
     table = np.bincount(np.ravel_multi_index(tuple(bins.T), shape), minlength=int(np.prod(shape))).astype(np.float64)
     deviation = gaussian_deviation(Fraction(epsilon), Fraction(delta), 1) if delta else np.sqrt(2) / epsilon
@@ -101,11 +105,11 @@ def noisy_histogram(
 def independent_marginals(
     bins: np.ndarray, epsilon: float, delta: float, count: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """Every column by itself, from its own noisy histogram with an equal part of the budget."""
+    """Bins drawn independently by column, from noisy histograms with equal parts of the budget."""
     columns = bins.shape[1]
     drawn = []
     for column in bins.T:
-        if delta:  # Gaussian noises of equal ratio compose to one with √d of it
+        if delta:  # Gaussian noises of equal ratio compose to one with √d times the ratio
             deviation = gaussian_deviation(Fraction(epsilon), Fraction(delta), columns)
         else:
             deviation = np.sqrt(2) * columns / epsilon
@@ -116,15 +120,15 @@ def independent_marginals(
 
 def two_way_distance(real: np.ndarray, drawn: np.ndarray) -> float:
     """Mean total variation distance of the 2-way tables of bins."""
-    found = []
+    distances = []
     for i, j in combinations(range(real.shape[1]), 2):
         shares = [np.bincount(each[:, i] * BINS + each[:, j], minlength=BINS**2) / len(each) for each in (real, drawn)]
-        found.append(0.5 * np.abs(shares[0] - shares[1]).sum())
-    return float(np.mean(found))
+        distances.append(0.5 * np.abs(shares[0] - shares[1]).sum())
+    return float(np.mean(distances))
 
 
 def on_simplex(counts: Floats) -> Floats:
-    """The nearest shares of their total: all reduced by the same, and none below zero."""
+    """Shares by projection of the counts on the simplex."""
     total = max(float(counts.sum()), 1.0)
     ordered = np.sort(counts)[::-1]
     shift = (np.cumsum(ordered) - total) / np.arange(1, len(counts) + 1)

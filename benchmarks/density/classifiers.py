@@ -1,4 +1,4 @@
-"""Classifiers: AUC of two classes, accuracy of more, on the splits that do not mislead."""
+"""Classifiers: AUC for two classes, accuracy for more, on splits without leakage."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def _table(name: str, options: Options, say: Say) -> None:
             scored = ours.class_scores(passes[run], splits[run], budget)
             return figure(splits[run], scored.values, named=True), scored
 
-        found = attempted(f"ours {text}", say, partial(once, budget=dps.Budget(epsilon, delta)), options.runs)
-        if found:
+        figures = attempted(f"ours {text}", say, partial(once, budget=dps.Budget(epsilon, delta)), options.runs)
+        if figures:
             goal = GOALS.get(name) if (epsilon, delta) == (1.0, DELTA) else None
-            say(at_least(f"  ours {text}", found, goal))
+            say(at_least(f"  ours {text}", figures, goal))
         if name in HASHED and (epsilon, delta) == (1.0, DELTA):
             hashed = [
                 figure(split, ours.hashed_predictions(each, split, dps.Budget(epsilon, delta)).values)
@@ -81,8 +81,8 @@ def _diffprivlib(
     for run, (train, test) in enumerate(features):
         arrays = {"features": train, "target": labels[run], "test": test}
         settings = {"epsilon": epsilon, "seed": options.seed + run, "most_rows": baselines.MOST_ROWS}
-        found, _ = environments.run_script("diffprivlib", "benchmarks.density.diffprivlib_script", arrays, settings)
-        for name, scores in found.items():
+        output, _ = environments.run_script("diffprivlib", "benchmarks.density.diffprivlib_script", arrays, settings)
+        for name, scores in output.items():
             figures.setdefault(name, []).append(figure(splits[run], scores))
     for name, values in figures.items():
         say(at_least(f"  diffprivlib {name}{_part(name)} {budget_text(epsilon, 0.0)}", values))
@@ -93,7 +93,7 @@ def _part(name: str) -> str:
 
 
 def figure(split: Split, scores: np.ndarray, named: bool = False) -> float:
-    """AUC of scores of the second class; or accuracy of labels, given by name or by their place in sorted order."""
+    """AUC of scores of the second class; or accuracy of labels, given by name or by their index in sorted order."""
     known = labels_of(split.test, split.target)
     classes = np.unique(labels_of(split.train, split.target))
     if len(classes) == 2:

@@ -1,7 +1,7 @@
 """diffprivlib's classifiers: runs in its own environment.
 
 Reads input.npz (features, target, test) and options.json, writes output.npz (scores of the second of two classes, or
-labels, one row a model) and report.json. Features lie in [0, 1]: bounds and norms are public.
+labels, one row per model) and report.json. Features lie in [0, 1]: bounds and norms are public.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Goals, and lines that say whether they are met: by the mean of fresh runs, with the worst beside it."""
+"""Goals, and lines that state whether they are met: by the mean of fresh runs, with the worst beside it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["at_least", "at_most", "budget_text", "shown"]
 
 
 def at_most(name: str, values: Sequence[float], bound: float | None = None) -> str:
-    """`name mean (worst)`, against a bound of the mean."""
+    """`name mean (worst)`, with a bound on the mean."""
     mean = float(np.mean(values))
     text = f"{name} {shown(mean)} ({shown(max(values))})"
     return text if bound is None else f"{text}, goal ≤ {bound:g}: {verdict(mean <= bound)}"
@@ -25,5 +25,5 @@ def at_least(name: str, values: Sequence[float], bound: float | None = None) -> 
 
 
 def shown(value: float) -> str:
-    """Four places, more for small numbers."""
+    """The value with four decimal places, or more for small numbers."""
     return f"{value:.4f}" if abs(value) >= 0.01 else f"{value:.2g}"

@@ -1,5 +1,6 @@
-"""Jaccard densities of neighbour sets: Σ|estimate − exact| / Σ exact over 500 random nodes with neighbours. One
-neighbour list is protected, not a node.
+"""Jaccard densities of neighbour sets: Σ|estimate − exact| / Σ exact over 500 random nodes with neighbours.
+
+One neighbour list is protected, not a node.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ def run(options: Options, say: Say) -> None:
 
 
 def run_large(options: Options, say: Say) -> None:
-    """Not run by default: takes minutes and gigabytes. `python -m benchmarks.power_law FILE` writes the same graph."""
+    """Run the large graph. It takes minutes and gigabytes, so it is not run by default.
+
+    `python -m benchmarks.power_law FILE` writes the same graph.
+    """
     nodes, edges = (50_000, 1_000_000) if options.quick else (NODES, EDGES)
     say(f"== a large graph: seeded power law, {nodes:,} nodes, {edges:,} edges")
     with tempfile.TemporaryDirectory() as folder:
@@ -81,9 +85,9 @@ def _graph(
             sets = [matrix.indices[matrix.indptr[q] : matrix.indptr[q + 1]] for q in asked]
             view.kernel_sum([sets[0]])
             start = time.process_time()
-            found = np.asarray(view.kernel_sum(sets).value)
+            estimate = np.asarray(view.kernel_sum(sets).value)
             seconds.append((time.process_time() - start) / len(sets))
-            errors.append(float(np.abs(found - truth).sum() / truth.sum()))
+            errors.append(float(np.abs(estimate - truth).sum() / truth.sum()))
             del view
         goal = GOAL if (name, epsilon, delta, rows) == ("Slashdot", 1.0, DELTA, ROWS) else None
         say(at_most(f"  ours R={rows} {budget_text(epsilon, delta)}", errors, goal))

@@ -1,5 +1,6 @@
-"""Kernel densities: mean relative error of kernel sums at rows that were held out; of salaries, the relative L2 error
-on a grid. Public widths; the exact sums are brute force.
+"""Kernel densities: mean relative error of kernel sums at held-out rows; for salaries, the relative L2 error on a grid.
+
+Widths are public; the exact sums are computed by brute force.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dpsketch.schema.schema import Schema
 QUERIES = 2000
 BUDGETS = ((1.0, 0.0), (0.1, 0.0), (1.0, DELTA), (0.1, DELTA))
 MOST_PAY, GRID_END, GRID = 500_000.0, 250_000.0, 200
-PAPER_ROWS = 1000  # of counters, for comparison
+PAPER_ROWS = 1000  # rows of counters, for comparison
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,7 @@ class Case:
     name: str
     width: float
     scaled: bool = False
-    label: str | None = None  # the column of its schema that is not sketched; none for the tables of pay
+    label: str | None = None  # the column of its schema that is not sketched; None for the tables of pay
     goals: dict[tuple[float, float], float] = field(default_factory=dict)
 
 
@@ -100,11 +101,11 @@ def _hashed(case: Case) -> Scorer:
     )
 
 
-def error_of(name: str, found: Floats, exact: Floats) -> float:
-    """Relative: of the mean over queries, or for salaries in L2 over the grid."""
+def error_of(name: str, estimate: Floats, exact: Floats) -> float:
+    """Relative error: mean over queries or, for salaries, in L2 over the grid."""
     if "salaries" in name or "payroll" in name:
-        return float(np.linalg.norm(found - exact) / np.linalg.norm(exact))
-    return float(np.mean(np.abs(found - exact) / exact))
+        return float(np.linalg.norm(estimate - exact) / np.linalg.norm(exact))
+    return float(np.mean(np.abs(estimate - exact) / exact))
 
 
 def _problem(case: Case, seed: int) -> Problem:
@@ -123,7 +124,7 @@ def _problem(case: Case, seed: int) -> Problem:
 
 
 def _pay(case: Case) -> Problem:
-    """One column of dollars, clamped to public bounds; a grid for queries."""
+    """One column of dollars, clamped to public bounds, with a grid of queries."""
     if case.name == "sf_salaries":
         pay = table_of("sf_salaries")["total_pay"]
     else:

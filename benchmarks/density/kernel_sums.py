@@ -1,5 +1,7 @@
-"""Exact kernel sums by brute force: what estimates are compared with. Kept in a cache folder, since they take long and
-depend on nothing but rows, queries and width: `DPSKETCH_CACHE`, by default in the system's temporary folder.
+"""Exact kernel sums by brute force, as the reference for estimates.
+
+They take long and depend only on rows, queries and width, so they are cached in the folder `DPSKETCH_CACHE`, by default
+in the system's temporary folder.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import dpsketch as dps
 from dpsketch.numerics.arrays import Floats
 
 CACHE = Path(os.environ.get("DPSKETCH_CACHE", Path(tempfile.gettempdir()) / "dpsketch-benchmarks"))
-_STEPS = 1 << 15  # of the table, which reaches as far as rows and queries are apart, in the fourth root of distance
+_STEPS = 1 << 15  # of the table over the fourth root of distance, up to the largest distance between rows and queries
 _QUERIES = 64
 
 
@@ -29,27 +31,27 @@ def exact_sums(points: Floats, queries: Floats, width: float) -> Floats:
     path = CACHE / f"kernel-sums-{key.hexdigest()[:32]}.npy"
     if path.exists():
         return np.asarray(np.load(path, allow_pickle=False))
-    found = _brute_force(rows, counts, queries, width)
+    sums = _brute_force(rows, counts, queries, width)
     CACHE.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     with temporary.open("wb") as file:
-        np.save(file, found)
+        np.save(file, sums)
     temporary.replace(path)
-    return found
+    return sums
 
 
 def _brute_force(rows: Floats, counts: np.ndarray, queries: Floats, width: float) -> Floats:
-    """The kernel by a table over the fourth root of the distance, linear between its entries."""
+    """The kernel from a table over the fourth root of the distance, with linear interpolation."""
     both = np.vstack([rows, queries])
     farthest = 1.01 * float(np.linalg.norm(np.ptp(both, axis=0))) / width + 1.0
     roots = np.linspace(0.0, farthest**0.25, _STEPS + 1)
     table = np.append(dps.Euclidean(bandwidth=1.0).kernel(roots**4), 0.0)
     scaled = np.ascontiguousarray((rows / width).T, np.float32)
-    found = np.empty(len(queries))
+    sums = np.empty(len(queries))
     for start in range(0, len(queries), _QUERIES):
         block = np.ascontiguousarray(queries[start : start + _QUERIES] / width, np.float32)
-        _sums(scaled, counts.astype(np.float64), block, table, _STEPS / roots[-1], found[start : start + _QUERIES])
-    return found
+        _sums(scaled, counts.astype(np.float64), block, table, _STEPS / roots[-1], sums[start : start + _QUERIES])
+    return sums
 
 
 @numba.njit(nogil=True, fastmath=True)

@@ -1,5 +1,6 @@
-"""Our side of every part, through the public interface alone: a recipe by its ready-made rule, a release with fresh
-noise, a model. A part whose names this version lacks says so and leaves the others alone.
+"""Our side of every part, through the public interface alone: a ready-made recipe, a release with fresh noise, a model.
+
+A part that needs a public name which this version lacks reports it, and the others still run.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class NotThere(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """What a model says of the test rows, its standard errors where it has them, and what it took."""
+    """A model's output for the test rows, its standard errors where it has them, and the time it took."""
 
     values: Any
     stderr: Floats | None
@@ -66,7 +67,7 @@ class Passes:
 def kernel_sums(
     passes: Passes, schema: Schema, budget: dps.Budget, width: float, scaled: bool, queries: pa.Table
 ) -> Scored:
-    """Kernel sums at the queries, by whichever of hashed counters and tables the recipe takes."""
+    """Kernel sums at the queries, from hashed counters or a table, whichever the recipe takes."""
     needs("KernelDensity")
     columns, kernel = schema_columns(schema), dps.Euclidean(width, scaled=scaled)
     recipe = _ready("density", schema, rows=schema.rows, budget=budget, columns=columns, hash=kernel)
@@ -82,7 +83,7 @@ def kernel_sums(
 def hashed_sums(
     passes: Passes, schema: Schema, budget: dps.Budget, width: float, scaled: bool, queries: pa.Table, rows: int
 ) -> Scored:
-    """The paper's sketch alone, with a given number of rows of counters: for comparison."""
+    """The paper's sketch alone, with a given number of rows of counters, for comparison."""
     columns = schema_columns(schema)
     race = dps.Race(columns, rows=rows, width=1000, hash=dps.Euclidean(width, scaled=scaled))
     view = passes.view(dps.Recipe([dps.Part(race, 1.0)]), budget)
@@ -94,7 +95,7 @@ def hashed_sums(
 
 
 def class_scores(passes: Passes, split: Split, budget: dps.Budget) -> Scored:
-    """Of two classes the score of the second, else the labels."""
+    """The score of the second of two classes, else the labels."""
     needs("DensityClassifier")
     recipe = _ready("classify", split.schema, split.target, rows=split.schema.rows, budget=budget)
     view = passes.view(recipe, budget)
@@ -115,14 +116,14 @@ def predictions(passes: Passes, split: Split, budget: dps.Budget) -> Scored:
 
 
 def tightened_predictions(split: Split, first: dps.Budget, second: dps.Budget) -> Scored:
-    """The same in two releases: marginals for tighter bounds, then second moments within these."""
+    """The same predictions in two releases: marginals for tighter bounds, then second moments within these."""
     recipe = _ready("bounds", split.schema, columns=(*split.columns, split.target))
     schema = dps.tighten(Passes(split.train, split.schema).view(recipe, first))
     return predictions(Passes(split.train, schema), replace(split, schema=schema), second)
 
 
 def hashed_predictions(passes: Passes, split: Split, budget: dps.Budget) -> Scored:
-    """The race paper's way to a linear model, for comparison: of two classes the score of the second."""
+    """The race paper's linear model, for comparison: the score of the second of two classes, else the predictions."""
     recipe = _ready("hashed_linear", split.schema, split.target, rows=split.schema.rows, budget=budget)
     view = passes.view(recipe, budget)
     loss = "squared" if split.schema.column(split.target).numeric else "hinge"
@@ -132,22 +133,24 @@ def hashed_predictions(passes: Passes, split: Split, budget: dps.Budget) -> Scor
     return Scored(np.asarray(values), None, recipe_text(view), passes.seconds | {"fit": seconds})
 
 
-def anomaly_scores(passes: Passes, found: Anomalies, budget: dps.Budget) -> Scored:
-    """Higher for rows that are less like the training rows."""
+def anomaly_scores(passes: Passes, task: Anomalies, budget: dps.Budget) -> Scored:
+    """Scores that are higher for rows less similar to the training rows."""
     needs("AnomalyScorer")
-    recipe = _ready("anomaly", found.schema, rows=found.schema.rows, budget=budget, columns=found.columns)
+    recipe = _ready("anomaly", task.schema, rows=task.schema.rows, budget=budget, columns=task.columns)
     view = passes.view(recipe, budget)
     model, seconds = _fitted(dps.AnomalyScorer(), view)
     start = time.process_time()
-    values = -model.score_samples(mapping_of(found.test))
-    took = passes.seconds | {"fit": seconds, "query": (time.process_time() - start) / len(found.test)}
+    values = -model.score_samples(mapping_of(task.test))
+    took = passes.seconds | {"fit": seconds, "query": (time.process_time() - start) / len(task.test)}
     return Scored(values, None, recipe_text(view), took)
 
 
 def synthetic_rows(
     passes: Passes, schema: Schema, budget: dps.Budget, count: int, seed: int, flat: bool = False
 ) -> Scored:
-    """Rows drawn from the release; `flat`: by the density paper's flat heap, from one level of 32 cells a column."""
+    """Rows drawn from the release; if `flat`, by the density paper's flat heap, from one level of 32
+    cells per column.
+    """
     columns = schema_columns(schema)
     if flat:
         recipe = dps.Recipe([dps.Part(dps.Count(), 0.02), dps.Part(dps.Grid(columns), 0.98)])
@@ -177,9 +180,9 @@ def recipe_text(view: dps.View) -> str:
     return "; ".join(parts)
 
 
-def right_labels(split: Split, found: Any) -> Floats:
-    """Which test rows got their label, whatever type the labels have."""
-    return np.asarray([str(a) == str(b) for a, b in zip(found, labels_of(split.test, split.target), strict=True)])
+def right_labels(split: Split, predicted: Any) -> Floats:
+    """Which test rows got the right label, whatever type the labels have."""
+    return np.asarray([str(a) == str(b) for a, b in zip(predicted, labels_of(split.test, split.target), strict=True)])
 
 
 def _fitted(model: Any, view: dps.View) -> tuple[Any, float]:

@@ -1,5 +1,7 @@
-"""Linear regression: mean squared error on the test rows, over the variance of their target. Every method's
-predictions are clamped to the declared bounds of the target: a few odd rows of gas would make all of its figure.
+"""Linear regression: mean squared error on the test rows, over the variance of their target.
+
+Every method's predictions are clamped to the declared bounds of the target: otherwise a few outliers of gas would
+dominate its figure.
 """
 
 from __future__ import annotations
@@ -52,10 +54,10 @@ def _table(name: str, options: Options, say: Say) -> None:
             scored = ours.predictions(passes[run], splits[run], budget)
             return error_of(splits[run], scored.values), scored
 
-        found = attempted(f"ours {text}", say, partial(once, budget=dps.Budget(epsilon, delta)), options.runs)
-        if found:
+        figures = attempted(f"ours {text}", say, partial(once, budget=dps.Budget(epsilon, delta)), options.runs)
+        if figures:
             goal = GOALS.get(name) if (epsilon, delta) == (1.0, DELTA) else None
-            say(at_most(f"  ours {text}", found, goal))
+            say(at_most(f"  ours {text}", figures, goal))
             first, second = two_releases(epsilon, delta)
             values = [error_of(split, ours.tightened_predictions(split, first, second).values) for split in splits]
             say(at_most(f"  ours {text}, in two releases: {first} for bounds, {second}", values, goal))
@@ -88,7 +90,10 @@ def _table(name: str, options: Options, say: Say) -> None:
 
 
 def two_releases(epsilon: float, delta: float) -> tuple[dps.Budget, dps.Budget]:
-    """A tenth for bounds and the rest; with δ as a plan of Gaussian noises that costs no more together, of ρ."""
+    """Budgets of two releases: a tenth for bounds, and the rest.
+
+    With δ, they are a plan of Gaussian noises in terms of ρ that costs no more together.
+    """
     if not delta:
         return dps.Budget(round(0.1 * epsilon, 9)), dps.Budget(round(0.9 * epsilon, 9))
     low, high = 1e-9, epsilon
@@ -106,7 +111,9 @@ def _split(rho: float) -> tuple[dps.Budget, dps.Budget]:
 
 
 def tight(split: Split) -> Split:
-    """Bounds at the quantiles of 0.5 % and 99.5 % of the table itself: what rough bounds cost, not a private figure."""
+    """The split with bounds at the 0.5 % and 99.5 % quantiles of the table: shows the cost of rough bounds; not
+    private.
+    """
     facts = split.schema.to_dict()
     for name, column in facts["columns"].items():
         low, high = np.quantile(labels_of(split.train, name).astype(np.float64), [0.005, 0.995])
@@ -121,7 +128,7 @@ def error_of(split: Split, predicted: Floats) -> float:
 
 
 def scaled_error(split: Split, predicted: Floats) -> float:
-    """Of predictions of the target scaled to [-1, 1] by its bounds."""
+    """Error of predictions of the target scaled to [-1, 1] by its bounds."""
     low, high = _bounds(split)
     return error_of(split, low + (predicted + 1) / 2 * (high - low))
 

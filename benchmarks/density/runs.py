@@ -1,4 +1,4 @@
-"""Runs of ours that may not be possible yet, and what they took."""
+"""Runs of ours that may not be possible yet, and their times."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ DELTA = 1e-6
 
 
 def attempted(name: str, say: Say, run: Callable[[int], tuple[float, Scored]], runs: int) -> list[float]:
-    """A figure of each run; none, and a line that says why, if the library refuses."""
+    """A figure of each run; none, and a line with the reason, if the library refuses."""
     figures, scored = [], []
     for seed in range(runs):
         try:
-            figure, found = run(seed)
+            figure, result = run(seed)
         except (NotThere, DpsketchError) as error:
             fact = error.fact if isinstance(error, DpsketchError) else str(error)
             say(f"  {name}: MISSING: {fact}")
             return []
         figures.append(figure)
-        scored.append(found)
+        scored.append(result)
     say(f"    {name}: {scored[0].how}; {spent(scored)}")
     return figures
 
 
 def spent(scored: Sequence[Scored]) -> str:
-    """Mean seconds of processor time of every step; of a query in microseconds."""
+    """Mean seconds of processor time of every step; microseconds for a query."""
     shown = []
     for step in scored[0].seconds:
         mean = float(np.mean([each.seconds[step] for each in scored]))

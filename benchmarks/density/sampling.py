@@ -72,10 +72,10 @@ def _case(case: Case, options: Options, say: Say) -> None:
                 return baselines.two_way_distance(real, drawn), scored
 
             once_more = partial(once, budget=dps.Budget(epsilon, delta), flat=flat)
-            found = attempted(f"{name} {text}", say, once_more, options.runs)
-            if found:
+            distances = attempted(f"{name} {text}", say, once_more, options.runs)
+            if distances:
                 goal = case.goal if (epsilon, delta, flat) == (1.0, 0.0, False) else None
-                say(at_most(f"  {name} {text}", found, goal))
+                say(at_most(f"  {name} {text}", distances, goal))
         methods = {"independent marginals": baselines.independent_marginals}
         if baselines.BINS ** len(case.columns) <= baselines.MOST_CELLS:
             methods["noisy full histogram"] = baselines.noisy_histogram

@@ -1,5 +1,7 @@
-"""The study's tables: rows, public schemas, and the splits that EXPERIMENTS defines. Bounds are those of the schema
-files; where the study derives a column (a projection, a logarithm, a clamp) its bounds are stated here.
+"""The study's tables: rows, public schemas, and the splits that EXPERIMENTS defines.
+
+Bounds are those of the schema files; where the study derives a column (a projection, a logarithm, a clamp) its bounds
+are stated here.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from dpsketch.schema.schema import Schema
 
 TEST_SHARE = 0.2
 DIGIT_COLUMNS, DIGIT_BOUND = 50, 1.0
-DIGIT_SEED = 5  # of the matrix with which goals were set; between matrices, accuracies differ by three points
+DIGIT_SEED = 5  # seed of the matrix with which goals were set; accuracies differ by three points between matrices
 _PIXELS = 784
 
 
@@ -50,7 +52,7 @@ def table_of(name: str) -> pa.Table:
 
 
 def schema_of(name: str, columns: Sequence[str] | None = None, rows: int | None = None) -> Schema:
-    """A schema file's facts about some columns; `rows` where the study sketches only a part of the table."""
+    """The facts of a schema file about some columns; `rows` where the study sketches only a part of the table."""
     facts = Schema.load(DATA / "schemas" / f"{name}.toml").to_dict()
     if columns is not None:
         facts["columns"] = {column: facts["columns"][column] for column in columns}
@@ -60,22 +62,22 @@ def schema_of(name: str, columns: Sequence[str] | None = None, rows: int | None 
 
 
 def public_rows(rows: int) -> int:
-    """The order of magnitude that a curator would declare: two digits."""
+    """The order of magnitude that a curator would declare, to two digits."""
     step = 10 ** max(len(str(rows)) - 2, 0)
     return max(round(rows / step) * step, 1)
 
 
 def unit_features(schema: Schema, columns: Sequence[str], table: pa.Table) -> Floats:
-    """Between 0 and 1 by the declared bounds; one feature a label; missing cells in the middle."""
+    """Features scaled to 0 … 1 by the declared bounds, one per label; missing cells at the midpoint."""
     frame = Frame.read(schema, columns, table)
-    found = []
+    parts = []
     for name in columns:
         column, codes = schema.column(name), frame.codes(name)
         if isinstance(column, Category):
-            found.append((frame.levels(name)[:, None] == np.arange(column.levels)).astype(np.float64))
+            parts.append((frame.levels(name)[:, None] == np.arange(column.levels)).astype(np.float64))
         else:
-            found.append(np.where(codes >= LOWEST, (codes.astype(np.float64) - LOWEST) / SPAN, 0.5)[:, None])
-    return np.hstack(found)
+            parts.append(np.where(codes >= LOWEST, (codes.astype(np.float64) - LOWEST) / SPAN, 0.5)[:, None])
+    return np.hstack(parts)
 
 
 def labels_of(table: pa.Table, target: str) -> np.ndarray:
@@ -83,7 +85,7 @@ def labels_of(table: pa.Table, target: str) -> np.ndarray:
 
 
 def distinct(table: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
-    """Without rows that repeat another in these columns, or in all, in the order of their first appearance."""
+    """The table without duplicates in these columns, or in all, in the order of first appearance."""
     numbered = table.append_column("_place", pa.array(np.arange(len(table))))
     names = table.column_names if columns is None else list(columns)
     first = numbered.group_by(names, use_threads=False).aggregate([("_place", "min")])
@@ -91,7 +93,7 @@ def distinct(table: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def random_split(table: pa.Table, seed: int, share: float = TEST_SHARE) -> tuple[pa.Table, pa.Table]:
-    """Training rows, and a share of test rows."""
+    """Training rows, and a fraction of test rows."""
     order = np.random.default_rng([seed, 1]).permutation(len(table))
     cut = round(share * len(table))
     return table.take(order[cut:]), table.take(order[:cut])
@@ -106,7 +108,7 @@ def classification(name: str, seed: int) -> Split:
     table = table_of(name)
     if name in ("occupancy", "cod_rna"):
         if name == "cod_rna":
-            table = distinct(table, columns)  # a row of both parts stays in the first, to train
+            table = distinct(table, columns)  # a row in both parts stays in the first, for training
         of_train = pc.equal(table["split"], "train")
         train, test = table.filter(of_train), table.filter(pc.invert(of_train))
     elif name == "skin":
@@ -121,7 +123,7 @@ def regression(name: str, seed: int) -> Split:
         file, target = "gas_drift_partial", "log_ppmv"
         table = table_of(file)
         table = table.append_column(target, pa.array(np.log(table["concentration_ppmv"].to_numpy())))
-        columns = [f"f{place}" for place in range(1, 129)]
+        columns = [f"f{index}" for index in range(1, 129)]
         facts = schema_of(file, columns).to_dict()
         facts["columns"][target] = {"kind": "number", "lower": 0.0, "upper": float(np.log(1000.0))}
     else:
@@ -187,23 +189,23 @@ def digits(split: str) -> pa.Table:
     pixels = table["pixels"].combine_chunks().flatten().to_numpy().reshape(-1, _PIXELS) / 255.0
     matrix = np.random.default_rng(DIGIT_SEED).normal(size=(_PIXELS, DIGIT_COLUMNS)) / np.sqrt(_PIXELS)
     numbers = pixels @ matrix
-    columns = {f"x{place}": numbers[:, place] for place in range(DIGIT_COLUMNS)}
+    columns = {f"x{index}": numbers[:, index] for index in range(DIGIT_COLUMNS)}
     return pa.table(columns | {"label": table["label"]})
 
 
 def digit_schema(rows: int, label: bool = True) -> Schema:
     column = {"kind": "number", "lower": -DIGIT_BOUND, "upper": DIGIT_BOUND}
-    columns: dict[str, dict[str, object]] = {f"x{place}": dict(column) for place in range(DIGIT_COLUMNS)}
+    columns: dict[str, dict[str, object]] = {f"x{index}": dict(column) for index in range(DIGIT_COLUMNS)}
     if label:
         columns["label"] = {"kind": "category", "values": list(range(10))}
     return dps.Schema.from_dict({"privacy": {"rows": public_rows(rows)}, "columns": columns})
 
 
 def _by_colour(table: pa.Table, seed: int) -> tuple[pa.Table, pa.Table]:
-    """No colour in both parts: random rows would find most test colours among the training ones."""
+    """A split without a colour in both parts: with random rows, most test colours would be among the training ones."""
     colours = [table[name].to_numpy().astype(np.int64) for name in ("blue", "green", "red")]
     key = (colours[0] << 16) + (colours[1] << 8) + colours[2]
-    each, place = np.unique(key, return_inverse=True)
+    each, index = np.unique(key, return_inverse=True)
     held = np.zeros(len(each), bool)
     held[np.random.default_rng([seed, 3]).permutation(len(each))[: round(TEST_SHARE * len(each))]] = True
-    return table.filter(pa.array(~held[place])), table.filter(pa.array(held[place]))
+    return table.filter(pa.array(~held[index])), table.filter(pa.array(held[index]))

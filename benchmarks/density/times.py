@@ -1,4 +1,4 @@
-"""Tables 3 and 4 of the race paper beside ours. Its times are its authors' on their machine; only orders compare."""
+"""Tables 3 and 4 of the race paper beside ours. The paper's times are from another machine: compare magnitudes only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TABLE_3 = {"PFDA": "> 3 days / -", "Bernstein": "2.3 days / 6.2 ms", "KME": "6 h
 TABLE_3 |= {"PrivBayes": "12 s / 0.5 s"}
 TABLE_4 = {"Friendster, 65M nodes, 1.8B edges": "18.1 min / 164 µs", "Google Plus, 13M edges": "31 s / 238 µs"}
 TABLE_4 |= {"Slashdot, 948K edges": "25 s / 157 µs"}
-# Of the authors' code on the same work as our kernels; shared notes on kernels, "Peers on the same work".
+# Times of the authors' code on the same work as our kernels; shared notes on kernels, "Peers on the same work".
 PEERS = "their C++ (RACEKernels) 159,000 rows/s and 5.7 µs a query, their Python (PrivateRACE) 3,300 rows/s"
 
 
@@ -43,7 +43,7 @@ def run(options: Options, say: Say) -> None:
 
 
 def _timed(name: str, source: object, count: int, schema: Schema, race: dps.Race, points: object, say: Say) -> None:
-    """The pass twice: the first compiles or loads kernels."""
+    """Time the second of two passes: the first compiles or loads kernels."""
     recipe = dps.Recipe([dps.Part(race, 1.0)])
     passes, spent = [], []
     for _ in range(2):

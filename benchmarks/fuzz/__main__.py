@@ -1,4 +1,4 @@
-"""Run fuzzers: `python -m benchmarks.fuzz --seconds 600 --seed 1 --only csv_bytes`. Each case can be run again."""
+"""Run fuzzers: `python -m benchmarks.fuzz --seconds 600 --seed 1 --only csv_bytes`. Each case is reproducible."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fuzzer(name: str) -> Fuzzer:
 
 
 def run_case(module: Fuzzer, name: str, seed: int, case: int) -> None:
-    """One case, in a folder of its own; the same in every run."""
+    """Run one case in its own folder; the same in every run."""
     with tempfile.TemporaryDirectory(prefix="dpsketch-fuzz-") as folder:
         module.run_one(np.random.default_rng([seed, crc32(name.encode()), case]), Path(folder))
 
@@ -45,7 +45,7 @@ def finding(module: Fuzzer, name: str, seed: int, cases: Iterator[int]) -> int |
 
 
 def until(seconds: float, first: int = 0) -> Iterator[int]:
-    """Numbers of cases for some time."""
+    """Case numbers for some time."""
     end = time.monotonic() + seconds
     for case in count(first):
         if time.monotonic() >= end:

@@ -34,8 +34,8 @@ def run_one(rng: np.random.Generator, folder: Path) -> None:
     for _ in range(rng.integers(0, 4)):
         rows, column = _cut(rng, rows, column)
     for kind in (SETS,) if nested else COLUMNS:
-        found, plain = _codes(kind, column), _codes(kind, _plain(rows, nested))
-        assert found == plain, (column.type, kind.kind)
+        codes, plain = _codes(kind, column), _codes(kind, _plain(rows, nested))
+        assert codes == plain, (column.type, kind.kind)
     if not nested:
         for kind_of_id in ("text", "integer"):
             assert _ids(column, kind_of_id) == _ids(_plain(rows, nested), kind_of_id), column.type
@@ -55,28 +55,28 @@ def _random_column(rng: np.random.Generator) -> tuple[list[Any], Column, bool]:
         ]
         column = LISTS[str(rng.choice(list(LISTS)))](rows)
     else:
-        rows = [WORDS[place] for place in rng.integers(0, len(WORDS), size)]
+        rows = [WORDS[index] for index in rng.integers(0, len(WORDS), size)]
         column = SCALARS[str(rng.choice(list(SCALARS)))](rows)
     for _ in range(rng.integers(0, 3)):
         if isinstance(column, pa.ExtensionArray):
-            break  # Arrow itself aborts when it validates what holds extensions of dictionaries
+            break  # Arrow itself aborts when it validates extensions of dictionaries
         if isinstance(column, pa.Array):
             wrap = (run_ends, wrapped, dictionary)[rng.integers(3)]
             try:
                 column = wrap(column)
             except (pa.ArrowException, TypeError):
-                break  # a nesting that Arrow itself has not
+                break  # a nesting that Arrow itself lacks
     return rows, column, nested
 
 
 def _cut(rng: np.random.Generator, rows: list[Any], column: Column) -> tuple[list[Any], Column]:
     if not rows:
         return rows, column
-    place = int(rng.integers(len(rows)))
+    index = int(rng.integers(len(rows)))
     if rng.random() < 0.5:
-        return rows[:place] + rows[place + 1 :], without_row(column, place)
-    length = int(rng.integers(len(rows) - place + 1))
-    return rows[place : place + length], column.slice(place, length)
+        return rows[:index] + rows[index + 1 :], without_row(column, index)
+    length = int(rng.integers(len(rows) - index + 1))
+    return rows[index : index + length], column.slice(index, length)
 
 
 def _plain(rows: list[Any], nested: bool) -> pa.Array:
@@ -95,12 +95,12 @@ def _ids(column: Column, kind: str) -> list[Any]:
     for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         cells = unit_ids(chunk, kind)
         values = [*cells.values.to_pylist(), None]
-        ids += values[:-1] if cells.index is None else [values[place] for place in cells.index]
+        ids += values[:-1] if cells.index is None else [values[index] for index in cells.index]
     return ids
 
 
 def _damage(rng: np.random.Generator, column: Column) -> None:
-    """Overwrite some bytes of the column's buffers where they are: Arrow refuses to build such arrays."""
+    """Overwrite some bytes of the column's buffers in place: Arrow refuses to build such arrays."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     buffers = [buffer for chunk in chunks for buffer in _buffers(chunk) if buffer is not None and buffer.size]
     for _ in range(rng.integers(1, 4) if buffers else 0):

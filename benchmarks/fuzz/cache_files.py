@@ -24,7 +24,7 @@ WHERE = "x < 0.5 and z = 'a'"
 
 
 def run_one(rng: np.random.Generator, folder: Path) -> None:
-    """Put one file into the cache and ask about several columns."""
+    """Put one file into the cache and query several columns."""
     path = folder / "a.sketch"
     path.write_bytes(sketch_files.honest(KIND))
     released = ReleasedSketch.load(path)

@@ -34,7 +34,7 @@ PIECES = [
     b"\xc3\xa9",
 ]
 NAMES = ("a", "b", "c")
-MARKER = "ZQX7"  # in every planted cell, and in no message
+MARKER = "ZQX7"  # contained in every planted cell, and in no message
 Rows = list[tuple[bytes | None, ...]]
 
 
@@ -46,14 +46,14 @@ def run_one(rng: np.random.Generator, folder: Path) -> None:
 
 
 def _lines(rng: np.random.Generator, path: Path) -> None:
-    """Without `multiline`: the rows of a file are those of its lines, each read in a file of its own."""
+    """Without `multiline`: the rows of a file are those of its lines, each read in its own file."""
     lines = [_bytes(rng).replace(b"\n", b"") for _ in range(rng.integers(0, 8))]
     path.write_bytes(b"\n".join(lines))
     together = _read(rng, path, Csv(columns=NAMES))
     alone: Rows = []
-    for place, line in enumerate(lines):
-        # A mark of UTF-8 would only be one at the beginning of the file; the last line may lack its line break.
-        path.write_bytes(b"\n" * min(place, 1) + line)
+    for index, line in enumerate(lines):
+        # A byte order mark counts only at the beginning of the file; the last line may lack its line break.
+        path.write_bytes(b"\n" * min(index, 1) + line)
         rows = _read(rng, path, Csv(columns=NAMES))
         assert len(rows) == (0 if line in (b"", b"\r") else 1), "a line is a row"
         alone += rows
@@ -73,7 +73,7 @@ def _records(rng: np.random.Generator, path: Path) -> None:
 
 
 def _messages(rng: np.random.Generator, path: Path) -> None:
-    """Whatever the first line holds, reading and `init` raise nothing but a message without it."""
+    """Whatever the first line contains, reading and `init` raise only messages without it."""
     path.write_bytes(_bytes(rng) + MARKER.encode() + _bytes(rng))
     for wanted in ("a", "zqx", "a7"):
         try:
@@ -102,7 +102,7 @@ def _read(rng: np.random.Generator, path: Path, layout: Csv) -> Rows:
 
 
 def _bytes(rng: np.random.Generator, most: int = 20) -> bytes:
-    return b"".join(PIECES[place] for place in rng.integers(0, len(PIECES), rng.integers(0, most)))
+    return b"".join(PIECES[index] for index in rng.integers(0, len(PIECES), rng.integers(0, most)))
 
 
 def _text(rng: np.random.Generator) -> str:

@@ -1,4 +1,4 @@
-"""What the fuzzers of files share: damage, lies under a correct digest, and limits on time and memory."""
+"""What the fuzzers of files share: damage, forged content under a correct digest, and limits on time and memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from safetensors.numpy import save
 
 from dpsketch.errors import DpsketchError
 
-SECONDS, SECONDS_PER_MEGABYTE = 20.0, 20.0  # of one processor, for everything that is done with one file
+SECONDS, SECONDS_PER_MEGABYTE = 20.0, 20.0  # of one processor, for everything done with one file
 MEMORY = 1 << 30  # bytes by which the process may grow
 
 TYPES = (np.int64, np.int32, np.int16, np.int8, np.float64)
@@ -66,7 +66,7 @@ class Disproportionate(Exception):
 
 
 def sealed(header: Any, tensors: dict[str, np.ndarray]) -> bytes:
-    """A file with a correct digest, whatever it says."""
+    """A file with a correct digest, whatever it contains."""
     named = {name: np.ascontiguousarray(each) for name, each in tensors.items()} | {"sha256": np.zeros(32, np.uint8)}
     data = save(named, metadata={"dpsketch": json.dumps(header)})
     return data[:-32] + hashlib.sha256(data[:-32]).digest()
@@ -78,8 +78,8 @@ def damaged(rng: np.random.Generator, content: bytes) -> bytes:
     kind, start = rng.integers(5), int(rng.integers(len(content)))
     stop = min(len(content), start + int(rng.integers(1, 200)))
     if kind == 0:
-        for place in rng.integers(8 * len(content), size=rng.integers(1, 5)).tolist():
-            changed[place // 8] ^= 1 << place % 8
+        for index in rng.integers(8 * len(content), size=rng.integers(1, 5)).tolist():
+            changed[index // 8] ^= 1 << index % 8
     elif kind == 1:
         del changed[start:]
     elif kind == 2:
@@ -92,7 +92,7 @@ def damaged(rng: np.random.Generator, content: bytes) -> bytes:
 
 
 def lie(rng: np.random.Generator, facts: Any) -> Any:
-    """Some facts of a JSON text dropped, doubled or replaced by others, of the right or of a wrong type."""
+    """Some facts of a JSON text dropped, duplicated or replaced by others, of the right or of a wrong type."""
     facts = copy.deepcopy(facts)
     for _ in range(rng.integers(1, 4)):
         places = list(_places(facts))
@@ -117,7 +117,7 @@ def lie(rng: np.random.Generator, facts: Any) -> Any:
 
 
 def distorted(rng: np.random.Generator, array: np.ndarray) -> np.ndarray:
-    """Extreme numbers, numbers in other places, another type or another shape."""
+    """Extreme numbers, permuted numbers, another type or another shape."""
     array = np.array(array)
     choice = rng.integers(8)
     if choice == 0:
@@ -144,7 +144,7 @@ def distorted(rng: np.random.Generator, array: np.ndarray) -> np.ndarray:
 
 
 class _Stream:
-    """Words from a seed, in place of the secret ones: cases can be run again."""
+    """Words from a seed in place of the secret ones, so that cases are reproducible."""
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
@@ -160,7 +160,7 @@ class _Stream:
 
 @contextmanager
 def repeatable(seed: int) -> Iterator[None]:
-    """Noise, masks and samples of releases are the same in every run."""
+    """Make noise, masks and samples of releases the same in every run."""
     with (
         patch("dpsketch.sketch.release.Keystream", lambda: _Stream(seed)),
         patch("dpsketch.engines.engine.Keystream", lambda: _Stream(seed)),
@@ -170,7 +170,7 @@ def repeatable(seed: int) -> Iterator[None]:
 
 @contextmanager
 def limits(size: int) -> Iterator[None]:
-    """Raises if what is done inside takes more time or memory than a file of `size` bytes explains."""
+    """Raise if the block takes more time or memory than a file of `size` bytes explains."""
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     yield
     took, grown = time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
@@ -179,7 +179,7 @@ def limits(size: int) -> Iterator[None]:
 
 
 def attempt(action: Callable[[], Any]) -> Any:
-    """What an action gives, or the library's own error; anything else that it raises is a bug."""
+    """The result of an action, or the library's own error; anything else that it raises is a bug."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

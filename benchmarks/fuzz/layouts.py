@@ -31,7 +31,7 @@ def wrapped(array: pa.Array) -> pa.Array:
 
 
 def dictionary(array: pa.Array) -> pa.Array:
-    """Values in reverse order after one that no row uses, null rows as null indices."""
+    """Values in reverse order after an unused one, null rows as null indices."""
     index = pa.array([None if cell is None else len(array) - i for i, cell in enumerate(array.to_pylist())], pa.int32())
     unused = array.slice(0, 1)
     order = [unused, *(array.slice(i, 1) for i in reversed(range(len(array))))]
@@ -39,7 +39,7 @@ def dictionary(array: pa.Array) -> pa.Array:
 
 
 def run_ends(array: pa.Array) -> pa.Array:
-    """Every row a run of its own, so that slices begin inside."""
+    """Every row as its own run, so that slices begin inside."""
     return pa.RunEndEncodedArray.from_arrays(pa.array(range(1, len(array) + 1), pa.int32()), array)
 
 
@@ -49,7 +49,7 @@ def chunks(array: pa.Array) -> pa.ChunkedArray:
 
 
 def views(rows: Rows, items: pa.DataType, large: bool = False) -> pa.Array:
-    """List views whose items stand in reverse order with gaps of other ids between them."""
+    """List views with items in reverse order and gaps of other ids between them."""
     starts, sizes, held = [], [], [77, 78]
     for row in reversed(rows):
         starts.append(len(held))
@@ -119,7 +119,7 @@ SCALARS: dict[str, Callable[[Rows], Column]] = {
 
 
 def without_row(column: Column, row: int) -> Column:
-    """As a filter leaves it where Arrow has one that works, else the slices around the row."""
+    """The column after Arrow's filter where that works, else the slices around the row."""
     try:
         if _filter_is_broken(column.type):
             raise TypeError

@@ -1,4 +1,4 @@
-"""Damaged and lying model files: refused with the library's own error, or scored."""
+"""Damaged and forged model files: refused with the library's own error, or scored."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run_one(rng: np.random.Generator, folder: Path) -> None:
 
 
 def use(model: Any) -> None:
-    """As `dpsketch score` does: the statement, then rows."""
+    """Use a model as `dpsketch score` does: the statement, then rows."""
     text = statement_text(model.statement_)
     if not text.replace("\n", "").isprintable():
         raise ValueError(f"a statement that a terminal obeys: {text!r}")
@@ -74,11 +74,11 @@ def honest(number: int) -> bytes:
 
 
 def lying(rng: np.random.Generator, good: bytes, folder: Path) -> bytes:
-    """A file whose digest is right."""
+    """A forged file with a correct digest."""
     path = folder / "good.model"
     path.write_bytes(good)
-    found = container.checked(path, "model")
-    header, tensors = found.header, {name: place.load() for name, place in found.places().items()}
+    contents = container.checked(path, "model")
+    header, tensors = contents.header, {name: place.load() for name, place in contents.places().items()}
     choice = rng.integers(4)
     if choice == 0:
         header = lie(rng, header)

@@ -1,4 +1,4 @@
-"""Damaged and lying sketch files: refused with the library's own error, or answered."""
+"""Damaged and forged sketch files: refused with the library's own error, or answered."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BUDGETS = (dps.Budget(8.0), dps.Budget(8.0, 1e-6), dps.Budget(rho=8.0))
 
 
 def run_one(rng: np.random.Generator, folder: Path) -> None:
-    """Make one file and use it as an analyst would."""
+    """Create one file and use it as an analyst would."""
     kind, path = int(rng.integers(len(PARTS))), folder / "fuzzed.sketch"
     good = honest(kind)
     content = damaged(rng, good) if rng.random() < 0.3 else lying(rng, good, folder)
@@ -48,7 +48,7 @@ def run_one(rng: np.random.Generator, folder: Path) -> None:
 
 
 def use(view: dps.View, rng: np.random.Generator) -> None:
-    """Show and ask, and now and then fit."""
+    """Show and query, and occasionally fit."""
     text = attempt(lambda: statement_text(view.statement))
     if not isinstance(text, DpsketchError) and not text.replace("\n", "").isprintable():
         raise ValueError(f"a statement that a terminal obeys: {text!r}")
@@ -64,8 +64,8 @@ def use(view: dps.View, rng: np.random.Generator) -> None:
         lambda: view.sample(10),
         lambda: view.kernel_sum({"x": [0.5], "y": [3]}, group="a" if rng.random() < 0.5 else None),
     )
-    for place in rng.permutation(len(questions))[:3]:
-        attempt(questions[place])
+    for index in rng.permutation(len(questions))[:3]:
+        attempt(questions[index])
     models = (
         lambda: dps.KMeans(2).fit(view),
         lambda: dps.PCA(1).fit(view),
@@ -96,7 +96,7 @@ def honest(kind: int) -> bytes:
 
 
 def lying(rng: np.random.Generator, good: bytes, folder: Path) -> bytes:
-    """A file whose digest, and often whose fingerprints, are right: inner checks must find what is wrong."""
+    """A forged file with a correct digest and often correct fingerprints: inner checks must detect it."""
     path = folder / "good.sketch"
     path.write_bytes(good)
     contents, header = file.read(path, "released"), file.read_header(path)
@@ -109,17 +109,17 @@ def lying(rng: np.random.Generator, good: bytes, folder: Path) -> bytes:
     elif choice == 2:
         header["schema"] = lie(rng, header["schema"])
     if choice == 3 or rng.random() < 0.2:
-        place = rng.integers(len(sums))
-        sums[place] = distorted(rng, sums[place])
+        index = rng.integers(len(sums))
+        sums[index] = distorted(rng, sums[index])
     attempt(lambda: _agree(header, sums))
     try:
-        return sealed(header, {f"part.{place}": each for place, each in enumerate(sums)})
+        return sealed(header, {f"part.{index}": each for index, each in enumerate(sums)})
     except (ValueError, TypeError):  # JSON cannot hold it
         return good
 
 
 def _agree(header: Any, sums: list[np.ndarray]) -> None:
-    """Put lengths and fingerprints right where a changed schema or recipe still makes maps."""
+    """Correct lengths and fingerprints where a changed schema or recipe still has valid maps."""
     from dpsketch.sketch.container import INVALID
 
     try:
@@ -128,11 +128,11 @@ def _agree(header: Any, sums: list[np.ndarray]) -> None:
         if sum(lengths) > 10**6:
             return
         header["fingerprints"] = [bound.fingerprint() for bound in recipe.bind(schema).maps]
-        for place, length in enumerate(lengths):
-            if place >= len(sums):
+        for index, length in enumerate(lengths):
+            if index >= len(sums):
                 sums.append(np.zeros(length, np.int64))
-            elif sums[place].ndim == 1:
-                sums[place] = np.resize(sums[place], length)
+            elif sums[index].ndim == 1:
+                sums[index] = np.resize(sums[index], length)
         del sums[len(lengths) :]
     except INVALID:
         return

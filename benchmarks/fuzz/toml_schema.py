@@ -82,8 +82,8 @@ def run_one(rng: np.random.Generator, folder: Path) -> None:
         _change(rng, lines)
     text = "\n".join(lines).encode()
     if rng.random() < 0.2 and text:
-        place = int(rng.integers(len(text)))
-        text = text[:place] + rng.bytes(int(rng.integers(0, 4))) + text[place + int(rng.integers(0, 4)) :]
+        index = int(rng.integers(len(text)))
+        text = text[:index] + rng.bytes(int(rng.integers(0, 4))) + text[index + int(rng.integers(0, 4)) :]
     path.write_bytes(text)
     try:
         schema = Schema.load(path)
@@ -97,15 +97,15 @@ def run_one(rng: np.random.Generator, folder: Path) -> None:
 
 
 def _change(rng: np.random.Generator, lines: list[str]) -> None:
-    place = int(rng.integers(len(lines))) if lines else 0
+    index = int(rng.integers(len(lines))) if lines else 0
     what = rng.integers(6)
     if not lines or what == 0:
-        lines.insert(place, f"{rng.choice(NAMES)} = {rng.choice(VALUES)}")
+        lines.insert(index, f"{rng.choice(NAMES)} = {rng.choice(VALUES)}")
     elif what == 1:
-        del lines[place]
+        del lines[index]
     elif what == 2:
-        lines.insert(int(rng.integers(len(lines))), lines[place])
-    elif what == 3 and lines[place].startswith("["):
-        lines[place] = f"[columns.{rng.choice(NAMES)}]"
-    elif "=" in lines[place]:
-        lines[place] = lines[place].split("=")[0] + f"= {rng.choice(VALUES)}"
+        lines.insert(int(rng.integers(len(lines))), lines[index])
+    elif what == 3 and lines[index].startswith("["):
+        lines[index] = f"[columns.{rng.choice(NAMES)}]"
+    elif "=" in lines[index]:
+        lines[index] = lines[index].split("=")[0] + f"= {rng.choice(VALUES)}"

@@ -1,4 +1,4 @@
-"""What AIM decides without a graphical model: its workload, its budget, its choices. NumPy only.
+"""The decisions of AIM that need no graphical model: its workload, its budget, its choices. NumPy only.
 
 Source: McKenna, Mullins, Sheldon, Miklau, AIM: An Adaptive and Iterative Mechanism for Differentially Private Synthetic
 Data, VLDB 2022, arXiv:2201.12677, Algorithm 4. ρ for (ε, δ): Canonne, Kamath and Steinke 2020, Proposition 12.
@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 
 Clique = tuple[str, ...]
-SHARE_MEASURED = 0.9  # α: of each round's budget on the measurement, the rest on the choice
+SHARE_MEASURED = 0.9  # α: fraction of each round's budget for the measurement; the rest is for the choice
 
 
 def concentrated(epsilon: float, delta: float) -> float:
@@ -33,8 +33,8 @@ def concentrated(epsilon: float, delta: float) -> float:
 
 def closure(workload: Sequence[Clique]) -> list[Clique]:
     """Every non-empty subset of a marginal of the workload, small ones first."""
-    found = {part for clique in workload for size in range(1, len(clique) + 1) for part in combinations(clique, size)}
-    return sorted(found, key=lambda clique: (len(clique), clique))
+    cliques = {part for clique in workload for size in range(1, len(clique) + 1) for part in combinations(clique, size)}
+    return sorted(cliques, key=lambda clique: (len(clique), clique))
 
 
 def weights(candidates: Sequence[Clique], workload: Sequence[Clique]) -> dict[Clique, float]:
@@ -59,7 +59,8 @@ def expected_noise(sigma: float, cells: int) -> float:
 class Spending:
     """ρ as it is spent: `sigma` and `epsilon` are those of the next round.
 
-    Guarantee: `used` ≤ `rho`, up to rounding: a round that would leave less than two more of its kind takes the rest.
+    Guarantee: `used` ≤ `rho`, up to rounding: a round after which fewer than two more of its kind would fit takes the
+    rest.
     """
 
     rho: float
@@ -76,7 +77,7 @@ class Spending:
         return self.epsilon**2 / 8 + 0.5 / self.sigma**2
 
     def measure_first(self, marginals: int) -> None:
-        """The 1-way marginals of the start."""
+        """Measure the initial 1-way marginals."""
         self.used += marginals * 0.5 / self.sigma**2
 
     def begin(self) -> None:
@@ -84,14 +85,14 @@ class Spending:
         self.used += self.of_a_round
 
     def end(self, changed: float, cells: int) -> None:
-        """Anneal: half the noise from now on if the estimate of the measured marginal hardly changed."""
+        """Anneal: halve the noise from now on if the estimate of the measured marginal hardly changed."""
         if changed <= expected_noise(self.sigma, cells):
             self.sigma, self.epsilon = self.sigma / 2, self.epsilon * 2
         if self.rho - self.used <= 2 * self.of_a_round:
             self.take_rest()
 
     def take_rest(self) -> None:
-        """The next round is the last, with all that is left."""
+        """Make the next round the last, with the remaining budget."""
         rest = max(self.rho - self.used, 0.0)
         self.last = True
         if rest > 0:

@@ -1,4 +1,4 @@
-"""What every method of the study hands over, and the three forms that most of them share."""
+"""The results of every method of the study, and the three forms that most of them share."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dpsketch.numerics.arrays import Floats
 
 @dataclass(frozen=True)
 class Weighted:
-    """Rows to learn a model from; weights may be negative. NaN or a code past the labels: missing."""
+    """Rows for training a model; weights may be negative. NaN or a code past the labels means missing."""
 
     rows: Floats
     weights: Floats
 
 
 class Answers(Protocol):
-    """Everything on the table's scale, over its numeric columns where it is about numbers."""
+    """All results on the table's scale; those about numbers are over its numeric columns."""
 
     seconds: float
 
@@ -41,7 +41,7 @@ class Answers(Protocol):
 
 
 class Points:
-    """Weighted points: every answer is Σ weight · f(point), which is what the paper's ⟨a, ẑ⟩ comes to."""
+    """Weighted points: every answer is Σ weight · f(point), which equals the paper's ⟨a, ẑ⟩."""
 
     def __init__(self, table: Table, rows: Floats, weights: Floats, seconds: float) -> None:
         self.table, self.rows, self.weights, self.seconds = table, rows, weights, seconds
@@ -67,7 +67,7 @@ class Points:
 
 
 def event(marginal: Marginal, column: Column, condition: Condition) -> Floats:
-    """The share of each cell for which a condition holds; a whole number reaches half a step to both sides."""
+    """The fraction of each cell in which a condition holds; a whole number extends half a step to both sides."""
     value, half = condition.value, 0.0
     if condition.operator == "=":
         return (np.arange(len(marginal.shares)) == value).astype(float)

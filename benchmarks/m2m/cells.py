@@ -1,4 +1,4 @@
-"""Tables in cells for MST and AIM: 32 bins and two atoms a number, one cell a category or a small whole number."""
+"""Tables in cells for MST and AIM: 32 bins and two atoms per number, one cell per category or small whole number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BINS = 32
 
 @dataclass(frozen=True)
 class Cut:
-    """How each column is cut; `sizes` include a cell for missing where a category has any."""
+    """The division of each column into cells; `sizes` include a cell for missing where a category has any."""
 
     table: Table
     binned: tuple[bool, ...]
@@ -35,7 +35,7 @@ class Cut:
         return np.column_stack(columns)
 
     def values(self, cells: NDArray[np.int64], generator: np.random.Generator) -> Floats:
-        """Uniform in bins; whole numbers on their levels."""
+        """Values uniform in bins; whole numbers on their levels."""
         columns = []
         for j, (column, binned) in enumerate(zip(self.table.columns, self.binned, strict=True)):
             cell = cells[:, j]

@@ -1,4 +1,4 @@
-"""Packages that do not go with ours run in environments of their own, as scripts that read and write files."""
+"""Incompatible packages run in separate environments, as scripts that read and write files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JAX = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1", "JAX_ENABLE_COMPILATION_CA
 
 
 class OverTime(Exception):
-    """A script was ended because it used more processor time than it was given."""
+    """A script was ended because it exceeded its processor time."""
 
 
 def interpreter(environment: str) -> Path:
@@ -35,7 +35,7 @@ def installed(environment: str) -> bool:
 def run_script(
     environment: str, module: str, arrays: dict[str, Any], options: dict[str, Any], seconds: float = 0.0
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Arrays and a report that the script leaves behind; `OverTime` after `seconds` of processor time (0: never)."""
+    """Arrays and a report that the script writes; `OverTime` after `seconds` of processor time (0: never)."""
     with tempfile.TemporaryDirectory() as folder:
         np.savez(Path(folder) / "input.npz", **arrays)
         (Path(folder) / "options.json").write_text(json.dumps(options))
@@ -43,15 +43,15 @@ def run_script(
         done = run_limited([str(interpreter(environment)), "-m", module, folder], seconds, variables)
         if done.returncode:
             raise RuntimeError(f"{module} failed:\n{done.stderr[-3000:]}")
-        with np.load(Path(folder) / "output.npz") as found:
-            output = dict(found)
+        with np.load(Path(folder) / "output.npz") as arrays_file:
+            output = dict(arrays_file)
         return output, json.loads((Path(folder) / "report.json").read_text())
 
 
 def run_limited(
     command: list[str], seconds: float, variables: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """The system ends the process itself, wherever it is: a script cannot look at the clock inside one long step."""
+    """Run a command that the system itself ends, because a script cannot check the clock inside one long step."""
 
     def limit() -> None:
         if seconds:

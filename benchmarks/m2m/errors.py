@@ -1,9 +1,9 @@
-"""`python -m benchmarks.m2m.errors`: the constants of standard errors of joint answers, found on some tables.
+"""`python -m benchmarks.m2m.errors`: fit the constants of standard errors of joint answers on some tables.
 
-For 300 three-way questions to releases of each table it takes the error of the answer and what should predict it: the
-spread of refits, what two and what three columns owe to each other, and what cells hide. Variances are added; the
-constants are those whose standard error is nearest to the 68th percentile of absolute errors, by quantile regression of
-their logarithms. It prints the coverage of one standard error, on each table with the constants that all others give.
+For 300 three-way questions to releases of each table it takes the error of the answer and its predictors: the variation
+between refits, two- and three-column dependences, and the resolution of cells. Variances are added. The constants are
+those whose standard error is closest to the 68th percentile of absolute errors, by quantile regression of their
+logarithms. It prints the coverage of one standard error, on each table with the constants fitted on all others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dpsketch.learn.factors import merged
 from dpsketch.learn.sql.expressions import condition_factors, parse_condition
 from dpsketch.numerics.arrays import Floats
 
-ALSO = ("skin", "naval")  # few values a column: what cells hide matters
+ALSO = ("skin", "naval")  # few values per column: the resolution of cells matters
 ONE_DEVIATION = 0.6827
 NAMES = ("SMOOTH", "PAIRS", "MORE")
 IN_USE = (unseen.SMOOTH, unseen.PAIRS, unseen.MORE)
@@ -42,7 +42,7 @@ IN_USE = (unseen.SMOOTH, unseen.PAIRS, unseen.MORE)
 
 @dataclass(frozen=True)
 class Errors:
-    """Of one release: errors, variances that constants scale, one column each, and what cells hide."""
+    """Errors of one release, variances to be scaled by constants, one column each, and the variance from cells."""
 
     table: str
     epsilon: float
@@ -57,7 +57,7 @@ class Errors:
         return float(np.mean(np.abs(self.off) <= np.sqrt(self.variance(constants))))
 
     def misfit(self, constants: Floats) -> float:
-        """Source: Koenker & Bassett, Econometrica 46 (1978) 33."""
+        """Quantile loss. Source: Koenker & Bassett, Econometrica 46 (1978) 33."""
         beyond = np.log(np.abs(self.off) + 1e-6) - np.log(self.variance(constants)) / 2
         return float(np.mean(np.maximum(ONE_DEVIATION * beyond, (ONE_DEVIATION - 1) * beyond)))
 
@@ -73,7 +73,7 @@ def measure(name: str, epsilon: float, delta: float, seed: int) -> Errors:
 
 
 def _row(estimator: ProductEstimator, schema: dps.Schema, condition: str) -> list[float]:
-    """The answer, the variances that constants scale, and that of what cells hide."""
+    """The answer, the variances to be scaled by constants, and the variance from cells."""
     singles = [
         estimator._single(factor) for factor in merged(condition_factors(schema, parse_condition(condition, schema)))
     ]

@@ -1,4 +1,4 @@
-"""Table 1 and Figures 3 and 4 of the paper, computed anew, with our answers beside its sketches'."""
+"""Table 1 and Figures 3 and 4 of the paper, recomputed, with our answers beside its sketches'."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 
 def panels(task: Task) -> list[list[float]]:
-    """For each run the errors of Figure 3: queries have thresholds uniform in the bounds."""
+    """The errors of Figure 3 for each run: queries have thresholds uniform in the bounds."""
     found = []
     for run in range(task.runs):
         known, (each, _) = study(task.table, (task.seed, run)), answers(task, run)

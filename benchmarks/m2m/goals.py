@@ -1,4 +1,4 @@
-"""The goals, and the lines that say whether they are met: always by the mean over runs, with the worst beside it."""
+"""The goals, and lines that state whether they are met: by the mean over runs, with the worst beside it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def verdict(met: bool) -> str:
 
 
 def lines(results: Results) -> Iterator[str]:
-    """Every goal that these results speak about."""
+    """Every goal that these results cover."""
     yield from _absolute(results)
     yield from _coverage(results)
     yield from _means(results)
@@ -102,7 +102,7 @@ def _means(results: Results) -> Iterator[str]:
 
 
 def _against_aim(results: Results) -> Iterator[str]:
-    """Against the same (ε, δ); ours with pure ε is printed too, a stronger promise."""
+    """Comparison with AIM at the same (ε, δ). Ours with pure ε, a stronger guarantee, is printed too."""
     ahead: dict[tuple[float, float], list[bool]] = {}
     for (table, method, epsilon, delta), figures in results.items():
         mst = results.get((table, "mst", epsilon, delta))

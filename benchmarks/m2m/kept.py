@@ -1,4 +1,4 @@
-"""What was measured, for later runs of the study: baselines do not change when our estimator does."""
+"""Stored measurements for later runs of the study: baselines do not change when our estimator does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALSO = ("rounds", "cut")
 
 @dataclass(frozen=True)
 class Entry:
-    """One method on one table with one budget; no figures: it was over its time."""
+    """One method on one table with one budget. Without figures, it exceeded its time."""
 
     figures: dict[str, list[float]]
     runs: int
@@ -35,16 +35,16 @@ def entry(task: Task, runs: list[dict[str, float]]) -> Entry:
 
 
 def read(path: Path) -> dict[Key, Entry]:
-    """Nothing if there is no such file yet."""
-    found: dict[Key, Entry] = {}
+    """The stored entries; none if there is no such file yet."""
+    entries: dict[Key, Entry] = {}
     for each in json.loads(path.read_text()) if path.exists() else []:
         key = (each.pop("table"), each.pop("method"), float(each.pop("epsilon")), float(each.pop("delta")))
-        found[key] = Entry(**each)
-    return found
+        entries[key] = Entry(**each)
+    return entries
 
 
 def write(path: Path, entries: Mapping[Key, Entry]) -> None:
-    """A new file in place of the old one, never half of one."""
+    """Replace the file atomically."""
     rows = [
         {"table": table, "method": method, "epsilon": str(epsilon), "delta": str(delta)} | asdict(each)
         for (table, method, epsilon, delta), each in entries.items()

@@ -1,4 +1,4 @@
-"""Baseline: the whole budget on marginals, columns taken as independent."""
+"""Baseline: the whole budget on marginals, with columns assumed independent."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def marginals_only(table: Table, budget: dps.Budget) -> Independent:
     rows = max(float(ReleaseNoise(released).rows().value), 1.0)
     totals = released_totals(released)
     summaries = column_summaries(part.map, part.sums, part.noise_variance, totals)
-    found = [fit_marginal(each, rows) for each in summaries]
-    return Independent(table, found, time.process_time() - start)
+    fits = [fit_marginal(each, rows) for each in summaries]
+    return Independent(table, fits, time.process_time() - start)

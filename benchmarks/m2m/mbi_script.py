@@ -23,7 +23,7 @@ from mbi.marginal_loss import LinearMeasurement
 from benchmarks.m2m.aim import Clique, Spending, closure, concentrated, expected_noise, exponential, weights
 
 MST_STEPS = 1000
-STANDS_OUT = 3.0  # MST: cells below so many standard deviations are pooled
+STANDS_OUT = 3.0  # MST: cells below this number of standard deviations are pooled
 
 
 class Cells:
@@ -58,11 +58,11 @@ def fit(
 
 
 def projected(model: Any, clique: Clique) -> Any:
-    """A marginal of the model, without compiling anything for it: each is asked for once."""
+    """A marginal of the model, without compilation, because each is needed once."""
     if model.marginals.supports(clique):
         return np.asarray(model.marginals.project(clique).datavector())
-    found = marginal_oracles.variable_elimination.__wrapped__(model.potentials, clique, float(model.total))
-    return np.asarray(found.datavector())
+    marginal = marginal_oracles.variable_elimination.__wrapped__(model.potentials, clique, float(model.total))
+    return np.asarray(marginal.datavector())
 
 
 def mst(table: Cells, options: dict[str, Any], rng: np.random.Generator) -> tuple[Any, dict[str, Any]]:
@@ -101,7 +101,7 @@ def mst(table: Cells, options: dict[str, Any], rng: np.random.Generator) -> tupl
 
 
 def _pooled(noisy: Any, sigma: float) -> Any:
-    """Cells that stand out keep their own place, the others share one."""
+    """Keep significant cells separate and merge the others into one."""
     keeps = noisy >= STANDS_OUT * sigma
     mapping = np.cumsum(keeps) - 1
     mapping[~keeps] = keeps.sum()

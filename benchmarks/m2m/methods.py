@@ -1,4 +1,4 @@
-"""Every method of the study by name, and what one of its runs gives."""
+"""Every method of the study by name, and the results of one of its runs."""
 
 from __future__ import annotations
 
@@ -39,15 +39,17 @@ BY_THEOREM: dict[str, Method] = {
         table, Hist(len(table.columns)), budget, rng, by_theorem=True
     ),
 }
-PATIENCE = 3.0  # a run of MST or AIM ends after so many times AIM's cap, which it looks at between rounds only
+PATIENCE = 3.0  # a run of MST or AIM ends after this multiple of AIM's cap, which it checks only between rounds
 SYNTHETIC_ROWS = 100_000
 MEGABYTES = 80
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What keeps AIM from running for hours: rounds a column that its budget is laid out for (the paper's default: 16),
-    steps of each estimate, and seconds of processor time after which one round spends the rest (0: never).
+    """Limits that keep AIM from running for hours.
+
+    They are the rounds per column over which its budget is planned (the paper's default: 16), steps of each estimate,
+    and seconds of processor time after which one round spends the rest (0: never).
     """
 
     rounds: int = 16
@@ -88,7 +90,7 @@ class Task:
 
 
 def measure(task: Task) -> list[dict[str, float]]:
-    """The figures of each run; none at all if one of them was over its time."""
+    """The figures of each run; none at all if one of them exceeded its time."""
     try:
         return [_run(task, run) for run in range(task.runs)]
     except environments.OverTime:
@@ -96,7 +98,7 @@ def measure(task: Task) -> list[dict[str, float]]:
 
 
 def answers(task: Task, run: int) -> tuple[Answers, dict[str, float]]:
-    """A method's answers, and what else there is to say about the run."""
+    """A method's answers, and other figures of the run."""
     table, rng = load(task.table), np.random.default_rng(task.entropy(run))
     if task.method in ("mst", "aim"):
         return graphical(task, table, rng)
@@ -131,8 +133,8 @@ def graphical(task: Task, table: Table, rng: np.random.Generator) -> tuple[Answe
     limit = PATIENCE * task.limits.seconds
     output, report = environments.run_script("mbi", "benchmarks.m2m.mbi_script", arrays, options, limit)
     rows = cells.values(output["cells"], rng)
-    found = Points(table, rows, np.full(len(rows), 1 / len(rows)), report["seconds"])
-    return found, {"rounds": report["rounds"], "cut": float(report.get("cut", False)), "total": report["seconds"]}
+    points = Points(table, rows, np.full(len(rows), 1 / len(rows)), report["seconds"])
+    return points, {"rounds": report["rounds"], "cut": float(report.get("cut", False)), "total": report["seconds"]}
 
 
 def diffprivlib(table: Table, epsilon: float, rng: np.random.Generator) -> float:

@@ -1,4 +1,4 @@
-"""Models learned from rows or weighted points and scored on real held-out rows."""
+"""Models trained on rows or weighted points and scored on real held-out rows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dpsketch.numerics.arrays import Floats
 
 PENALTY = 1e-4  # of ½‖θ‖², beside the mean loss
 STEPS = 200
-WORST_R2 = -1.0  # shown for all that is worse: negative weights may end anywhere
+WORST_R2 = -1.0  # shown for anything worse: negative weights have no guarantee
 
 
 def encode(table: Table, rows: Floats) -> Floats:
-    """All columns but the label: numbers and pairs of categories as they are, other categories one by one."""
+    """All columns but the label: numbers and binary categories as they are, other categories one-hot."""
     parts = []
     for j, column in enumerate(table.columns):
         if j == table.label:
@@ -66,8 +66,10 @@ def _linear(features: Floats, target: Floats, weights: Floats, test: Floats) -> 
 
 
 def logistic(features: Floats, target: Floats, weights: Floats) -> Floats:
-    """Slopes of a weighted logistic regression. Implicit learning of the paper: weights may be negative, the loss then
-    has no guarantee but its penalty, and this is where L-BFGS ends that starts at zero. One class only: zeros.
+    """Slopes of a weighted logistic regression; zeros if there is only one class.
+
+    This is the paper's implicit learning: weights may be negative, so the loss is bounded only by its penalty, and the
+    result is where L-BFGS from zero ends.
     """
     from scipy.optimize import minimize
 

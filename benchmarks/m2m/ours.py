@@ -70,11 +70,13 @@ class Ours:
         return np.array([[self._expected(one, two) for one in centred] for two in centred])
 
     def _expected(self, *centred: tuple[Column, float]) -> float:
-        """Of the product of columns on the scale of their bounds, each less a centre, where all are present."""
+        """Expectation of the product of columns on the scale of their bounds, each minus a centre, where all are
+        present.
+        """
         values = [_scaled(column, centre) for column, centre in centred]
         present = [_present(column) for column, _ in centred]
-        found = self._view.best(present, lambda chosen: chosen.expectation(*values) / chosen.share())
-        return float(found.estimate.value[0])
+        result = self._view.best(present, lambda chosen: chosen.expectation(*values) / chosen.share())
+        return float(result.estimate.value[0])
 
     def cdf(self, points: Floats) -> Floats:
         return np.array([self._view.cdf(c.name, [c.unscale(point) for point in points]).value for c in self._numeric])
@@ -97,10 +99,10 @@ class Ours:
                 dps.LinearRegression(target.name).fit(self._view, uncertainty=False).score(test, test[target.name]),
             )
         try:
-            found = dps.LogisticRegression(target.name).fit(self._view, uncertainty=False)
+            result = dps.LogisticRegression(target.name).fit(self._view, uncertainty=False)
         except QueryError:
             return REFUSED
-        chances = found.decision_function(test)
+        chances = result.decision_function(test)
         return auc(self.table.test[:, self.table.label], chances)
 
 

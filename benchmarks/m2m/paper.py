@@ -1,7 +1,8 @@
-"""Baselines: the paper's moment-to-moment method with its three sketches, and ridge with points from marginals.
+"""Baselines: the paper's moment-to-moment method with its three sketches, and ridge regression with points from
+marginals.
 
-Noise is floating-point noise with the scales that the paper gives: this measures estimators and releases nothing.
-Source: m2m §2, §3.2 (λ = σ²/n), §3.5 (weights of points), §4 (sizes).
+Noise is floating-point noise with the scales in the paper: this measures estimators and releases nothing. Source: m2m
+§2, §3.2 (λ = σ²/n), §3.5 (weights of points), §4 (sizes).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dpsketch.privacy.analytic_gaussian import gaussian_deviation
 
 SHARE_SUMS = 0.98
 FREQUENCIES = 100  # pairs of cos and sin: m = 200
-KERNEL_WIDTH, RIDGE_KERNEL_WIDTH = 1.0, 0.5  # the paper's; what did best with points from marginals
+KERNEL_WIDTH, RIDGE_KERNEL_WIDTH = 1.0, 0.5  # the paper's; the best with points from marginals
 RACE_ROWS, RACE_BUCKETS, RACE_WIDTH = 80, 80, 0.1
 HIST_BINS = 100
 POINTS = 100_000
@@ -34,7 +35,7 @@ CG_STEPS = 300
 
 
 class Features(Protocol):
-    """A feature map: a dense or sparse matrix, one row a record; sensitivities for one record more or less."""
+    """A feature map: a dense or sparse matrix, one row per record; sensitivities for adding or removing one record."""
 
     l1: float
     l2_squared: Fraction
@@ -92,7 +93,7 @@ class NoisySums:
 def noisy_sums(
     features: Features, unit: Floats, budget: dps.Budget, share: float, generator: np.random.Generator
 ) -> NoisySums:
-    """`share` of the budget on the sums, the rest on the number of records (δ all on the sums)."""
+    """Noisy sums with `share` of the budget; the rest is for the number of records (δ all on the sums)."""
     sums = _in_chunks(features, unit)
     if not budget.private:
         return NoisySums(sums / len(unit), len(unit), 0.0)
@@ -121,7 +122,7 @@ def to_unit(table: Table, rows: Floats) -> Floats:
 
 
 def category_levels(table: Table) -> list[int]:
-    """Of each column, missing included where there are any; 0 for numbers."""
+    """Number of levels of each column, missing included where there are any; 0 for numbers."""
     some = np.isnan(table.rows).sum(axis=0) > 0
     return [0 if column.ordered else column.levels + int(some[j]) for j, column in enumerate(table.columns)]
 
@@ -157,7 +158,7 @@ def ridge_weights(matrix: Any, means: Floats, penalty: float) -> Floats:
 def moment_to_moment(
     table: Table, features: Features, budget: dps.Budget, generator: np.random.Generator, by_theorem: bool = False
 ) -> Points:
-    """The paper's method: uniform points, λ = σ²/n or, as its Theorem 1 has it, σ²/n²."""
+    """The paper's method: uniform points, λ = σ²/n or, as in its Theorem 1, σ²/n²."""
     noisy = noisy_sums(features, to_unit(table, table.rows), budget, SHARE_SUMS, generator)
     start = time.process_time()
     points = uniform_points(table, POINTS, generator)

@@ -28,8 +28,9 @@ Question = tuple[Condition, ...]
 
 
 def draw_questions(table: Table, generator: np.random.Generator, at_quantiles: bool) -> list[Question]:
-    """≤ or ≥ at a data quantile from U(.05, .95) or, for the second set, at a point uniform in the bounds; categories:
-    = a value drawn by frequency.
+    """≤ or ≥ at a data quantile from U(.05, .95) or, for the second set, at a point uniform in the bounds.
+
+    Categories have = with a value drawn by frequency.
     """
     return [
         tuple(
@@ -40,39 +41,39 @@ def draw_questions(table: Table, generator: np.random.Generator, at_quantiles: b
     ]
 
 
-def _draw(table: Table, place: int, generator: np.random.Generator, at_quantiles: bool) -> Condition:
-    column, known = table.columns[place], table.known[place]
+def _draw(table: Table, index: int, generator: np.random.Generator, at_quantiles: bool) -> Condition:
+    column, known = table.columns[index], table.known[index]
     if not column.ordered:
         value = float(known[generator.integers(len(known))])
         label = column.labels[int(value)].replace("'", "''")
-        return Condition(place, "=", value, f"{column.name} = '{label}'")
+        return Condition(index, "=", value, f"{column.name} = '{label}'")
     operator = "<=" if generator.integers(2) else ">="
     value = _quantile(known, generator.uniform(0.05, 0.95)) if at_quantiles else float(generator.random())
-    return Condition(place, operator, value, f"{column.name} {operator} {column.unscale(value)!r}")
+    return Condition(index, operator, value, f"{column.name} {operator} {column.unscale(value)!r}")
 
 
 def _quantile(known: Floats, share: float) -> float:
-    """Of values in order, with the usual interpolation; equal neighbours give their value exactly."""
-    place = share * (len(known) - 1)
-    below, above = known[int(place)], known[min(int(place) + 1, len(known) - 1)]
-    return float(below + (place - int(place)) * (above - below))
+    """Quantile of sorted values, with the usual interpolation; equal neighbours give their value exactly."""
+    position = share * (len(known) - 1)
+    below, above = known[int(position)], known[min(int(position) + 1, len(known) - 1)]
+    return float(below + (position - int(position)) * (above - below))
 
 
 def where(question: Question) -> str:
-    """As a condition for a view."""
+    """The question as a condition for a view."""
     return " AND ".join(condition.written for condition in question)
 
 
 def shares(rows: Floats, questions: Sequence[Question], weights: Floats | None = None) -> Floats:
-    """The share of the rows, or the sum of their weights, that meets each conjunction."""
+    """The fraction of the rows, or the sum of their weights, that satisfies each conjunction."""
     columns = np.ascontiguousarray(rows.T)
-    found = np.empty(len(questions))
-    for place, question in enumerate(questions):
+    met = np.empty(len(questions))
+    for index, question in enumerate(questions):
         holds = np.ones(len(rows), bool)
         for condition in question:
             holds &= _holds(columns[condition.column], condition)
-        found[place] = holds.mean() if weights is None else weights[holds].sum()
-    return found
+        met[index] = holds.mean() if weights is None else weights[holds].sum()
+    return met
 
 
 def _holds(values: Floats, condition: Condition) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -1,4 +1,4 @@
-"""The figures of one run: what is true of a table, and how far a method's answers are off."""
+"""The figures of one run: true values of a table, and the errors of a method's answers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ CDF_POINTS = 20
 FIGURES = ("means", "cov", "cdf", "3-way", "3-way-u", "coverage", "model", "seconds", "total")
 
 
-def relative(found: Floats, true: Floats) -> float:
-    return float(np.mean(np.abs(found - true) / np.abs(true)))
+def relative(estimate: Floats, true: Floats) -> float:
+    return float(np.mean(np.abs(estimate - true) / np.abs(true)))
 
 
 class Study:

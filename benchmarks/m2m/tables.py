@@ -25,7 +25,7 @@ LABELS = {
     "california_housing": "median_house_value",
     "cod_rna": "label",
 }
-TIGHT = " (own bounds)"  # after a table's name: bounds of numbers are the data's, as when the goals were set
+TIGHT = " (own bounds)"  # after a table's name: bounds of numbers are those of the data, as when the goals were set
 RANDOM10 = "random10"
 RANDOM10_ROWS = 26_733
 SPLIT_SEED = 1234
@@ -58,8 +58,9 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """`rows` and held-out `test` rows: values on [0, 1], category codes, NaN for missing; `source` and
-    `test_source`: both in the schema's units; `label`: the column to predict.
+    """Training rows and held-out `test` rows: values on [0, 1], category codes, NaN for missing.
+
+    `source` and `test_source` are both in the schema's units; `label` is the column to predict.
     """
 
     name: str
@@ -77,7 +78,7 @@ class Table:
 
     @cached_property
     def known(self) -> list[Floats]:
-        """The present values of each column in order."""
+        """The present values of each column, sorted."""
         return [np.sort(column[~np.isnan(column)]) for column in self.rows.T]
 
     @property

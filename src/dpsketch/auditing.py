@@ -1,8 +1,8 @@
-"""Attack a recipe's own releases: does one person more, or another person, show more than the budget allows?
+"""Attack a recipe's own releases: does adding or replacing one person reveal more than the budget allows?
 
-The attacker knows everything but which of two neighbouring tables was released, and uses the most powerful statistic
-there is, the log-likelihood ratio of the noise. From how often it is right follows a lower bound of the ε that was
-truly spent, with a stated confidence. A bound above the budget proves an error; one far below it proves nothing.
+The attacker knows everything except which of two neighbouring tables was released, and uses the most powerful test
+statistic, the log-likelihood ratio of the noise. The attack's success rate gives a lower bound on the actual ε, with a
+stated confidence. A bound above the budget proves an error; a bound far below it proves nothing.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from dpsketch.sketch.release import noisy_sums
 CONFIDENCE = 0.9999
 _CANDIDATES = 64
 _THRESHOLDS = 200
-_MOST_SIZE = 1 << 16  # sums of a recipe that an audit can draw many times
+_MOST_SIZE = 1 << 16  # most sums of a recipe that an audit can draw many times
 _IMPOSSIBLE = 1e6  # a log-likelihood ratio that no noise reaches
-_MOST_MULTIPLE = 100.0  # of what a release claims
-_STEPS = 50  # of a bisection
-_CHUNK = 1000  # releases that are judged together
+_MOST_MULTIPLE = 100.0  # largest multiple of a release's claim that is tried
+_STEPS = 50  # steps of a bisection
+_CHUNK = 1000  # releases evaluated together
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What an attack on `draws` releases found. `lower_bound` is of ε, or of ρ for a budget of ρ."""
+    """The result of an attack on `draws` releases. `lower_bound` is on ε, or on ρ for a budget of ρ."""
 
     budget: Budget
     lower_bound: float
@@ -72,15 +72,16 @@ class Audit:
 
     def __str__(self) -> str:
         name = "rho" if self.budget.rho is not None else "epsilon"
-        found = f"{self.draws} releases prove that {name} is at least {self.lower_bound:.3f}"
-        verdict = "VIOLATED: the releases tell more than they claim" if self.violated else "consistent with the claim"
+        evidence = f"{self.draws} releases prove that {name} is at least {self.lower_bound:.3f}"
+        verdict = "VIOLATED: the releases reveal more than they claim" if self.violated else "consistent with the claim"
         if self.lower_bound == 0:
             verdict = "too few draws to tell"
-        return f"Claimed {self.budget}; {found}, with confidence {self.confidence:.2%}: {verdict}."
+        return f"Claimed {self.budget}; {evidence}, with confidence {self.confidence:.2%}: {verdict}."
 
 
 def audit(recipe: Recipe, schema: Schema, budget: Budget, draws: int = 100_000, mechanism: str = "auto") -> Audit:
-    """Release the worst neighbouring tables `draws` times, half of them each, and bound the budget from below.
+    """Release two worst-case neighbouring tables `draws` times in all, half of them each, and bound the budget from
+    below.
 
     Guarantee: if the releases keep their budget, `violated` is true with a probability of at most 1 − `confidence`.
     Source: docs/proofs/audit.md.
@@ -104,9 +105,9 @@ def audit(recipe: Recipe, schema: Schema, budget: Budget, draws: int = 100_000, 
 
 @dataclass(frozen=True)
 class _World:
-    """What one of two neighbouring tables may put into the sums: `units`, each with a probability.
+    """The possible contributions of one of two neighbouring tables to the sums: `units`, each with a probability.
 
-    A table is described by the units in which it may differ from its neighbour, as far as they are sketched.
+    A table is described by the sketched units in which it may differ from its neighbour.
     """
 
     maps: tuple[BoundMap, ...]
@@ -114,25 +115,25 @@ class _World:
 
     @property
     def secret(self) -> bool:
-        return any(bound.secret for bound in self.maps)
+        return any(feature_map.secret for feature_map in self.maps)
 
     @cached_property
     def known(self) -> list[tuple[float, list[Sums]]]:
-        """What the attacker reckons with, with weights: the sums, or for masked maps some examples of them."""
-        found = []
+        """The sums that the attacker considers, with weights; for masked maps, some random examples of them."""
+        weighted = []
         for share, unit in self.units:
             examples = _CANDIDATES if self.secret and unit is not None else 1
-            found += [(float(share) / examples, _sums(self.maps, unit)) for _ in range(examples)]
-        return found
+            weighted += [(float(share) / examples, _sums(self.maps, unit)) for _ in range(examples)]
+        return weighted
 
     def draws(self, count: int, stream: Stream) -> Iterator[list[Sums]]:
-        """Exact sums of as many tables, with fresh masks and a fresh sample."""
+        """Exact sums of `count` tables, with fresh masks and a fresh sample."""
         fixed = [_sums(self.maps, unit) for _, unit in self.units]
-        for place in self._chosen(count, stream):
-            yield _sums(self.maps, self.units[place][1]) if self.secret else fixed[place]
+        for index in self._chosen(count, stream):
+            yield _sums(self.maps, self.units[index][1]) if self.secret else fixed[index]
 
     def _chosen(self, count: int, stream: Stream) -> list[int]:
-        """Which unit each table holds: the first with its probability, which `kept_rows` draws, else the second."""
+        """The unit in each table: the first with its probability, which `kept_rows` draws, else the second."""
         if len(self.units) == 1:
             return [0] * count
         kept = np.ones(count, np.int64)
@@ -141,26 +142,26 @@ class _World:
 
 
 def _sums(maps: Sequence[BoundMap], unit: Records | None) -> list[Sums]:
-    sums = [empty_sums(bound, 1) for bound in maps]
+    sums = [empty_sums(feature_map, 1) for feature_map in maps]
     if unit is not None:
-        for bound, part in zip(maps, sums, strict=True):
-            bound.accumulate(replace(unit, secret=Keystream()) if bound.secret else unit, part)
+        for feature_map, part in zip(maps, sums, strict=True):
+            feature_map.accumulate(replace(unit, secret=Keystream()) if feature_map.secret else unit, part)
     return sums
 
 
 def _worst_neighbours(
     schema: Schema, recipe: Recipe, maps: tuple[BoundMap, ...], event: Release
 ) -> tuple[_World, _World]:
-    """Of some random and extreme units those whose presence, or exchange, costs the most."""
+    """The pair of neighbouring tables with the highest cost, among some random and extreme units."""
     rows = schema.rows_per_unit or 1
     records = _records(schema, recipe)
     units: list[Records | None] = [concatenated([record] * rows) for record in records]
-    if rows > 1:  # a unit that is replaced may have fewer rows
+    if rows > 1:  # a replaced unit may have fewer rows
         units.append(records[0])
     sampling = recipe.sampling
     exchanged = schema.relation is Relation.REPLACE_ONE
     if exchanged and (recipe.only is not None or sampling is not None):
-        units.append(None)  # a replaced row may leave what is sketched
+        units.append(None)  # a replaced row may drop out of the sketched rows
     full = sampling is not None and sampling.count is not None and not exchanged
     sums = [_sums(maps, unit) for unit in units]
     if exchanged or full:
@@ -171,8 +172,8 @@ def _worst_neighbours(
         nothing = _sums(maps, None)
         first, second = None, units[max(range(len(units)), key=lambda two: _cost(event, maps, nothing, sums[two]))]
     if full and sampling is not None and sampling.count is not None:
-        # A full sample of rows like the first, and a row more like the second: it takes the place of one of them,
-        # or stays out. The others are the same in both, and left out of the sums.
+        # The neighbours are a full sample of rows like the first, and one with an additional row like the second, which
+        # replaces one of them or is not sampled. The remaining rows are the same in both and left out of the sums.
         taken = Fraction(sampling.count, sampling.count + 1)
         return _World(maps, ((Fraction(1), first),)), _World(maps, ((taken, second), (1 - taken, first)))
     rate = Fraction(1) if sampling is None or sampling.count is not None else sampling.exact_rate
@@ -182,7 +183,7 @@ def _worst_neighbours(
 
 
 def _records(schema: Schema, recipe: Recipe) -> list[Records]:
-    """Single records: missing, along one column, at the ends of all, and random ones, which need not be secret."""
+    """Candidate records: missing, along one column, at the ends of all columns, and random. They need not be secret."""
     random = np.random.default_rng(0)
     columns = len(schema.scalars)
     quarter = _CANDIDATES // 4
@@ -205,23 +206,23 @@ def _sets(schema: Schema, random: np.random.Generator) -> dict[str, IdSets]:
 
 
 def _cost(event: Release, maps: Sequence[BoundMap], one: list[Sums], two: list[Sums]) -> float:
-    """How far the sums of two tables are apart, in scales of the noises: what makes them easy to tell apart."""
+    """Distance between the sums of two tables, in scales of the noises: larger means easier to distinguish."""
     total = 0.0
-    for noise, bound, a, b in zip(event.noises, maps, one, two, strict=True):
+    for noise, feature_map, a, b in zip(event.noises, maps, one, two, strict=True):
         if noise.sensitivity == 0:
             total += _IMPOSSIBLE * bool((a != b).any())
         else:
-            length = MECHANISMS[noise.mechanism].length((a - b).astype(np.float64)[None], bound.groups)
+            length = MECHANISMS[noise.mechanism].length((a - b).astype(np.float64)[None], feature_map.groups)
             total += float(length[0]) / float(noise.scale)
     return total
 
 
 def _scores(world: _World, worlds: tuple[_World, _World], event: Release, draws: int, stream: Stream) -> Floats:
-    """The log-likelihood ratio of the second table to the first, in releases of one of them."""
+    """Log-likelihood ratios of the second table to the first, in releases of one of them."""
     scores = []
     for start in range(0, draws, _CHUNK):
         count = min(_CHUNK, draws - start)
-        noisy = [np.empty((count, bound.size)) for bound in world.maps]
+        noisy = [np.empty((count, feature_map.size)) for feature_map in world.maps]
         for draw, exact in enumerate(world.draws(count, stream)):
             for rows, sums in zip(noisy, noisy_sums(event, world.maps, exact, stream), strict=True):
                 rows[draw] = sums
@@ -231,38 +232,41 @@ def _scores(world: _World, worlds: tuple[_World, _World], event: Release, draws:
 
 
 def _log_density(event: Release, world: _World, noisy: Sequence[Floats]) -> Floats:
-    """Of the noisy sums, one row each, up to a constant."""
-    found = [log(share) + _log_densities(event, world.maps, noisy, sums) for share, sums in world.known]
-    density: Floats = np.logaddexp.reduce(found)
+    """Log density of the noisy sums, one row per release, up to a constant."""
+    terms = [log(share) + _log_densities(event, world.maps, noisy, sums) for share, sums in world.known]
+    density: Floats = np.logaddexp.reduce(terms)
     return density
 
 
 def _log_densities(event: Release, maps: Sequence[BoundMap], noisy: Sequence[Floats], exact: Sequence[Sums]) -> Floats:
-    """Of the noises that explain the noisy sums, one row each, up to a constant."""
+    """Log density of the noises that explain the noisy sums, one row per release, up to a constant."""
     total = np.zeros(len(noisy[0]))
-    for noise, bound, rows, sums in zip(event.noises, maps, noisy, exact, strict=True):
-        if noise.sensitivity == 0:  # nothing was added, so other sums are impossible
+    for noise, feature_map, rows, sums in zip(event.noises, maps, noisy, exact, strict=True):
+        if noise.sensitivity == 0:  # no noise was added, so any other sums are impossible
             total -= _IMPOSSIBLE * (rows != sums).any(axis=1)
             continue
-        total += MECHANISMS[noise.mechanism].log_density(rows - sums, bound.groups, float(noise.scale))
+        total += MECHANISMS[noise.mechanism].log_density(rows - sums, feature_map.groups, float(noise.scale))
     return total
 
 
 def lower_bound(event: Release, outside: Floats, inside: Floats, confidence: float = CONFIDENCE) -> float:
     """The largest ε (or ρ) that the two samples of scores prove, over thresholds in both directions.
 
-    The threshold is chosen on the first halves and judged on the second ones. A release with Gaussian noise claims more
-    than (ε, δ): a pair of distributions that is no harder to tell apart (`_GaussianClaim`). If all noise is Gaussian,
-    the pair is bounded and turned into ε; if some is, this is done only where the scores contradict the claim.
+    The threshold is chosen on the first halves and evaluated on the second. A release with Gaussian noise claims more
+    than (ε, δ): a pair of distributions that is at least as easy to distinguish (`_GaussianClaim`). If all noise is
+    Gaussian, the pair is bounded and converted to ε. If only some is, this is done only where the scores contradict the
+    claim.
     """
     half = min(len(inside), len(outside)) // 2
     delta = 0.0 if event.budget.rho is not None else event.budget.delta
     claim = _GaussianClaim.of(event)
     bounds = 2 if claim and claim.pure else 1
-    alpha = (1 - confidence) / (4 * bounds)  # each with two directions and two limits
+    alpha = (1 - confidence) / (4 * bounds)  # each has two directions and two limits
 
     def proven(bound: Callable[[Floats, Floats], Floats], hits: Floats, false: Floats) -> Floats:
-        """From how many of `half` guesses were right, and how many wrong: by Clopper and Pearson's limits."""
+        """The proven bound from the numbers of hits and false alarms among `half` guesses, by
+        Clopper–Pearson limits.
+        """
         low, high = beta.ppf(alpha, hits, half - hits + 1), beta.ppf(1 - alpha, false + 1, half - false)
         known = (hits > 0) & (false < half) & (low > delta)
         return np.where(known, np.maximum(bound(np.where(known, low, 0.5), np.where(known, high, 0.5)), 0), 0)
@@ -285,15 +289,16 @@ def lower_bound(event: Release, outside: Floats, inside: Floats, confidence: flo
 
 
 def _reached(scores: Floats, thresholds: Floats) -> Floats:
-    """How many scores reach each threshold."""
+    """The number of scores that reach each threshold."""
     return (len(scores) - np.searchsorted(np.sort(scores), thresholds)).astype(float)
 
 
 @dataclass(frozen=True)
 class _GaussianClaim:
-    """A pair of distributions, at least as easy to tell apart as releases of neighbouring tables, some of whose noise
-    is Gaussian: two normal numbers at a `distance`, each beside a coin, of which one falls on either side with odds of
-    e^`pure` and the other with the inverse odds. Source: docs/proofs/audit.md.
+    """A pair of distributions that is at least as easy to distinguish as releases with some Gaussian noise.
+
+    Each is a normal number beside a coin. The normal means are `distance` apart. One coin has odds of e^`pure`, the
+    other the inverse odds. Source: docs/proofs/audit.md.
     """
 
     pure: float
@@ -301,14 +306,18 @@ class _GaussianClaim:
 
     @classmethod
     def of(cls, event: Release) -> _GaussianClaim | None:
-        """None without Gaussian noise, and for a sample of the rows, whose pair has another shape."""
+        """The claim of a release; None without Gaussian noise, and for a sample of the rows, whose pair has another
+        shape.
+        """
         square = sum(2 * noise.rho for noise in event.noises if noise.epsilon is None)
         if event.rate is not None or not square:
             return None
         return cls(float(sum(noise.epsilon or 0 for noise in event.noises)), sqrt(square))
 
     def multiple(self, hits: Floats, false: Floats) -> Floats:
-        """The least multiple of `pure` and `distance` that allows a test with these rates of hits and false alarms."""
+        """The smallest multiple of `pure` and `distance` that allows a test with these rates of hits
+        and false alarms.
+        """
         if not self.pure:
             normal: Floats = (ndtri(hits) - ndtri(false)) / self.distance
             return normal
@@ -320,14 +329,17 @@ class _GaussianClaim:
         return low
 
     def _most_hits(self, multiple: Floats, false: Floats) -> Floats:
-        """The rate of hits of the best test with a rate of false alarms: whether the log-likelihood ratio reaches a
-        threshold, found by bisection.
+        """The hit rate of the best test with this false alarm rate.
+
+        The test compares the log-likelihood ratio with a threshold, which is determined by bisection.
         """
         pure, distance = multiple * self.pure, multiple * self.distance
         mean, heads = distance**2 / 2, expit(pure)
 
         def reached(threshold: Floats, side: int) -> Floats:
-            """How often the ratio does, in the second distribution (side 1) or the first (side -1)."""
+            """Probability that the ratio reaches the threshold in the second distribution (side 1) or the first (side
+            -1).
+            """
             one, two = (ndtr((side * (mean + coin * pure) - threshold) / distance) for coin in (1, -1))
             rate: Floats = heads * one + (1 - heads) * two
             return rate
@@ -341,7 +353,7 @@ class _GaussianClaim:
         return reached(low, 1)
 
     def budget(self, multiple: float, budget: Budget) -> float:
-        """The ε at which that multiple of the pair needs the budget's δ (Balle and Wang 2018), or its ρ."""
+        """The ε at which this multiple of the pair needs the budget's δ (Balle and Wang 2018), or its ρ."""
         pure, distance = multiple * self.pure, multiple * self.distance
         if budget.rho is not None:
             return distance**2 / 2
@@ -366,7 +378,7 @@ class _GaussianClaim:
 
 
 def made_up_schema(recipe: Recipe, relation: Relation = Relation.ADD_REMOVE) -> Schema:
-    """Columns that a recipe can be audited on when nobody gives a schema: their values do not matter to its privacy."""
+    """A schema to audit a recipe on when none is given: the values of its columns do not affect privacy."""
     columns: dict[str, dict[str, Any]] = {}
     for part in recipe.parts:
         _declare(part.map.to_dict(), columns)
@@ -379,7 +391,7 @@ def made_up_schema(recipe: Recipe, relation: Relation = Relation.ADD_REMOVE) -> 
 
 
 def _declare(facts: dict[str, Any], columns: dict[str, dict[str, Any]]) -> None:
-    """The columns that a map names: sets for MinHash, categories to group by, else numbers."""
+    """Declare the columns that a map names: sets for MinHash, categories to group by, else numbers."""
     if "of" in facts:
         _declare(facts["of"], columns)
     if isinstance(facts.get("column"), str):
@@ -395,5 +407,5 @@ def _declare(facts: dict[str, Any], columns: dict[str, dict[str, Any]]) -> None:
     for name in (*(facts.get("columns") or ()), *paired, *(facts.get("hints") or ())):
         columns.setdefault(name, number)
     if facts.get("weight"):
-        labels = [str(place) for place in range(max(len(facts.get("weights") or ()) - 1, 1))]
+        labels = [str(index) for index in range(max(len(facts.get("weights") or ()) - 1, 1))]
         columns[facts["weight"]] = {"kind": "category", "values": labels} if facts.get("weights") else number

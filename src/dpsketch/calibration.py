@@ -1,4 +1,4 @@
-"""The noise oracle: which noise each part of a release gets, and how much, from public numbers alone.
+"""The noise oracle: the mechanism and the noise scale of each part of a release, from public numbers alone.
 
 `calibrate` decides for a release. The closed forms at the end ignore rounding; rules that choose sizes ask them.
 `recipe.bound_recipe` prepares these inputs from a schema, a recipe and its maps.
@@ -29,8 +29,10 @@ _NOTHING = Noise(Mechanism.LAPLACE, 0, Fraction(0))
 
 @dataclass(frozen=True)
 class PartFacts:
-    """What the noise of a part depends on: the number of its sums (of one group), its sensitivity and body for the
-    unit and relation, and its share of the budget.
+    """Inputs for the noise of a part.
+
+    These are the number of its sums (in one group), its sensitivity and body for the unit and relation, and its share
+    of the budget.
     """
 
     size: int
@@ -44,7 +46,7 @@ class PartFacts:
         return Noise(Mechanism.LAPLACE, self.sensitivity.l1, self.sensitivity.l1 / (self.share * epsilon))
 
     def pure(self, epsilon: Fraction) -> Noise:
-        """Laplace or, where it is less, noise in the shape of the part's body."""
+        """Laplace noise, or noise in the shape of the part's body where that has a smaller variance."""
         noise = self.laplace(epsilon)
         if self.body is None or not self.share:
             return noise
@@ -52,7 +54,9 @@ class PartFacts:
         return min(noise, shaped, key=self.mean_variance)
 
     def gaussian(self, epsilon: Fraction, delta: Fraction, all_shares: Fraction) -> Noise:
-        """σ for this part's share of the squared L2 budget that (ε, δ) gives to parts of `all_shares` together."""
+        """Gaussian noise for this part's share of the squared L2 budget that (ε, δ) gives to parts of `all_shares`
+        together.
+        """
         if not self.share:
             return _NOTHING
         square = self.sensitivity.l2_squared * all_shares / self.share
@@ -75,11 +79,10 @@ def calibrate(
 ) -> Release:
     """The noise of every part, such that all parts together keep the budget.
 
-    Pure ε is split by shares. Gaussian parts share one squared L2 budget by their shares: together they are a single
-    Gaussian mechanism. With δ > 0 each part gets the noise that minimises the geometric mean of the parts' variances.
-    Parts that neighbouring tables cannot differ in leave their share to the others. `rate` is that of a sample of rows
-    that amplifies privacy.
-    Source: docs/proofs/release.md.
+    Pure ε is split by shares. Gaussian parts split one squared L2 budget by their shares: together they are a single
+    Gaussian mechanism. With δ > 0, the mechanisms minimise the geometric mean of the parts' variances. Parts in which
+    neighbouring tables cannot differ leave their share to the others. `rate` is that of a sample of rows that amplifies
+    privacy. Source: docs/proofs/release.md.
     """
     if mechanism not in CHOICES:
         raise BudgetError(
@@ -105,14 +108,14 @@ def calibrate(
 
 
 def _active(parts: Sequence[PartFacts]) -> list[PartFacts]:
-    """Parts with the shares that they really get: none where neighbouring tables cannot differ."""
+    """Parts with their effective shares: zero where neighbouring tables cannot differ."""
     every = sum(part.share for part in parts)
     spent = sum(part.share for part in parts if part.sensitivity.l1)
     return [replace(part, share=part.share * every / spent if part.sensitivity.l1 else Fraction(0)) for part in parts]
 
 
 def keeps_budget(release: Release) -> bool:
-    """Whether the noises add up to no more than the budget: a check of `calibrate` that shares none of its steps."""
+    """Whether the noises add up to at most the budget: an independent check of `calibrate`."""
     if release.budget.rho is not None:
         return release.rho <= release.budget.exact_rho
     epsilon, delta = inner_budget(release.budget, release.rate)
@@ -124,8 +127,10 @@ def keeps_budget(release: Release) -> bool:
 
 
 def matches(noise: Noise, limit: Sensitivity, body: Body | None, certified: bool) -> bool:
-    """Noise of certified bounds may fall short by a thousandth: those of another machine may differ in their last bits.
-    Other sensitivities are exact.
+    """Whether the noise covers the sensitivity.
+
+    Certified bounds may fall short by a thousandth, because their last bits may differ between machines. Other
+    sensitivities are exact.
     """
     facts = MECHANISMS[noise.mechanism]
     radius = body.radius if body is not None and body.shape == facts.shape else None
@@ -135,50 +140,50 @@ def matches(noise: Noise, limit: Sensitivity, body: Body | None, certified: bool
     return (999 if certified else 1000) * wanted <= 1000 * noise.sensitivity
 
 
-def noise_variance(noise: Noise, bound: BoundMap) -> float:
-    """Of each sum; of second moments under ball noise, of the squares, which have the most."""
-    return float(np.max(noise_variances(noise, bound)))
+def noise_variance(noise: Noise, feature_map: BoundMap) -> float:
+    """Variance of each sum. For second moments under ball noise, that of the squares, which is the largest."""
+    return float(np.max(noise_variances(noise, feature_map)))
 
 
-def noise_variances(noise: Noise, bound: BoundMap) -> Floats:
-    """Of each sum of a group of the map; one number where all have the same."""
-    return np.asarray(0.0 if noise.sensitivity == 0 else _variances(noise, bound.size // bound.groups))
+def noise_variances(noise: Noise, feature_map: BoundMap) -> Floats:
+    """Variance of each sum in a group of the map; a single number where all are equal."""
+    return np.asarray(0.0 if noise.sensitivity == 0 else _variances(noise, feature_map.size // feature_map.groups))
 
 
 def _variances(noise: Noise, size: int) -> float | Floats:
     return sum_variances(noise.mechanism, size, float(noise.scale))
 
 
-def noise_reach(noise: Noise, bound: BoundMap) -> Fraction:
-    """What the noise of a sum exceeds with a probability below 10^-40."""
-    return noise.scale * MECHANISMS[noise.mechanism].reach(bound.size // bound.groups)
+def noise_reach(noise: Noise, feature_map: BoundMap) -> Fraction:
+    """A bound that the noise of a sum exceeds with a probability below 10^-40."""
+    return noise.scale * MECHANISMS[noise.mechanism].reach(feature_map.size // feature_map.groups)
 
 
 def _mixed(parts: Sequence[PartFacts], epsilon: Fraction, delta: Fraction, gaussian: Sequence[int]) -> list[Noise]:
-    """Gaussian noise on the named parts with their shares of ε and all of δ, pure noise on the others."""
-    shares = sum((parts[place].share for place in gaussian), Fraction(0))
+    """Gaussian noise on the parts with these indices, with their shares of ε and all of δ; pure noise on the others."""
+    shares = sum((parts[index].share for index in gaussian), Fraction(0))
     return [
-        part.gaussian(shares * epsilon, delta, shares) if place in gaussian else part.pure(epsilon)
-        for place, part in enumerate(parts)
+        part.gaussian(shares * epsilon, delta, shares) if index in gaussian else part.pure(epsilon)
+        for index, part in enumerate(parts)
     ]
 
 
 def _least_noise(parts: Sequence[PartFacts], epsilon: Fraction, delta: Fraction) -> list[Noise]:
-    """Parts turn Gaussian in the order of what they gain by it, as long as all parts together gain."""
+    """The best choice when parts become Gaussian in decreasing order of their gain."""
     pure = [part.pure(epsilon) for part in parts]
     every = _mixed(parts, epsilon, delta, range(len(parts)))
-    active = [place for place, part in enumerate(parts) if part.share]
+    active = [index for index, part in enumerate(parts) if part.share]
 
-    def gain(place: int) -> float:
-        return parts[place].mean_variance(pure[place]) / parts[place].mean_variance(every[place])
+    def gain(index: int) -> float:
+        return parts[index].mean_variance(pure[index]) / parts[index].mean_variance(every[index])
 
     order = sorted(active, key=gain, reverse=True)
     choices = [pure] + [_mixed(parts, epsilon, delta, order[:count]) for count in range(1, len(order) + 1)]
-    return min(choices, key=lambda noises: sum(log(parts[place].mean_variance(noises[place])) for place in active))
+    return min(choices, key=lambda noises: sum(log(parts[index].mean_variance(noises[index])) for index in active))
 
 
 def unit_variance(budget: Budget) -> float:
-    """Variance of the Gaussian noise of a sum of L2 sensitivity 1 that has a whole budget with δ or ρ."""
+    """Variance of the Gaussian noise of a sum of L2 sensitivity 1 that gets a whole budget with δ or ρ."""
     if budget.rho is not None:
         return 0.5 / budget.rho
     return gaussian_deviation(budget.exact_epsilon, budget.exact_delta, 1) ** 2
@@ -192,8 +197,10 @@ def counter_noise(
     share: float = 1.0,
     signed: bool = False,
 ) -> float:
-    """Standard deviation of the noise of a counter, where a row changes one counter in each of `tables` by 1, or by
-    1 or −1 if `signed`: Laplace or Gaussian noise, whichever is smaller, without rounding.
+    """Standard deviation of the noise of a counter, where a row changes one counter in each of `tables` by 1 (or ±1).
+
+    `signed` means that a row may change a counter by −1. Laplace or Gaussian noise, whichever is smaller, without
+    rounding.
     """
     if not budget.private:
         return 0.0
@@ -208,9 +215,10 @@ def counter_noise(
 
 
 def affordable(variance: float, budget: Budget, *, share: float = 1.0, together: int = 1, pure: float) -> float:
-    """The number of tables or frequencies whose sums can have noise of this variance, where `together` bounds the
-    change of each: the inverse of `counter_noise`. `pure` is the standard deviation of the noise of one of them under
-    ε = 1: √2 for Laplace noise, 1 for a disc.
+    """The number of tables or frequencies whose sums can have noise of this variance: the inverse of `counter_noise`.
+
+    `together` bounds the change of each. `pure` is the standard deviation of the noise of one of them under ε = 1: √2
+    for Laplace noise, 1 for a disc.
     """
     if budget.rho is not None:
         return variance * 2 * share * budget.rho / together**2
@@ -219,8 +227,11 @@ def affordable(variance: float, budget: Budget, *, share: float = 1.0, together:
 
 
 def count_and_sums(budget: Budget, frequencies: int) -> list[tuple[float, float, bool]]:
-    """Variance of a count, energy of the noise of m Fourier sums over m, each with the whole budget, and whether shares
-    divide its square: for every pair of noises that a release may choose.
+    """Variance of a count and noise energy of m Fourier sums over m, for every pair of noises that a release may
+    choose.
+
+    Each has the whole budget. The last entry of a pair is true where shares divide the squared L2 budget, false where
+    they divide ε.
     """
     if budget.rho is not None:
         return [(0.5 / budget.rho, frequencies / budget.rho, True)]
@@ -228,7 +239,7 @@ def count_and_sums(budget: Budget, frequencies: int) -> list[tuple[float, float,
     if budget.pure:
         return [(laplace, disc, False)]
     gaussian = unit_variance(budget)
-    # σ falls with ε about as a Laplace scale does, so shares beside Laplace noise divide ε itself.
+    # σ decreases with ε about like a Laplace scale, so shares beside Laplace noise divide ε itself.
     return [
         (laplace, disc, False),
         (laplace, 2 * frequencies * gaussian, False),

@@ -20,7 +20,8 @@ NOT_TUNED = {
     "limits of size, memory and time": """
         classifier._BLOCK column_fit.MANY_CELLS control_variate.MOST_COUNTERS
         control_variate._AT_ONCE descent.WORK fit_cache.KEPT fitting.MOST_CLUSTERS general_task.MOST_FINE_CELLS
-        grid_density.MOST_SUMMED grid_density._BLOCK grid_population.REDRAWN_ROWS         heap.HEAVIEST heap.MOST_SCANNED heap._BLOCK
+        grid_density.MOST_SUMMED grid_density._BLOCK grid_population.REDRAWN_ROWS
+        heap.HEAVIEST heap.MOST_SCANNED heap._BLOCK
         heavy_cells.MOST_CELLS joint_estimator.BATCHES joint_estimator.COARSE joint_estimator.DRAWS
         joint_estimator.MOST_KNOWN joint_estimator.REFIT_DRAWS level_counters._LOOKED_AT lloyd._BLOCK modes.MOST_MODES
         quadratic_fit.MOST_UNKNOWNS race_rejection.MOST_ROUNDS race_rejection.ROUND recipe.MOST_PARTS
@@ -41,7 +42,7 @@ NOT_TUNED = {
     """,
     "seeds, units, markers, sizes of arrays, grids of plots": """
         bootstrap.SEED clompr.POINT convolved._HIGH convolved._INNER convolved._LOW density_plot._STEPS descent.SEED
-        fit_cache._DIGEST grid_cells._DAY joint_estimator.ATOMS joint_estimator.ERRORS
+        fit_cache._DIGEST joint_estimator.ATOMS joint_estimator.ERRORS
         joint_estimator.PER_COLUMN level_counters._NORMAL_MEDIAN linear_moments._SEED losses._NO_DESCENT
         moment_matrix._SEED plot._LEAST_DEVIATION plot._STEPS product_mixture.SAMPLE_SEED solver.EDGE
         spectrum._SEED sums.TURN surrogate._SEED

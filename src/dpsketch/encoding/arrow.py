@@ -1,7 +1,7 @@
 """Records to codes: clamp to the public bounds, one cell at a time.
 
-Guarantee: a record's codes depend on nothing but its own cells and the schema. No cell raises, no
-cell changes how another is read, and no libm function or type inference is involved.
+Guarantee: a record's codes depend on nothing but its own cells and the schema. No cell raises, no cell changes how
+another is read, and no libm function or type inference is involved.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MICROSECONDS = {"day": 86_400e6, "s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 _TRUE = {"true", "t", "yes", "y", "1", "1.0"}
 _ZERO = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(bytes(8))])[0]
 _NO_TEXT = pa.nulls(1, pa.large_string())[0]
-_MOST_DIGITS = 400  # of a number with an exponent, as an id
+_MOST_DIGITS = 400  # most digits of a number with an exponent, as an id
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
 _FALSE = {"false", "f", "no", "n", "0", "0.0"}
 
@@ -71,7 +71,7 @@ def encode_column(column: Column, array: pa.Array | pa.ChunkedArray) -> Codes:
 
 
 def encode_sets(column: IdSet, array: pa.Array | pa.ChunkedArray) -> IdSets:
-    """Ids outside the universe become the overflow id `universe`; a missing list is empty."""
+    """Sets of ids. Ids outside the universe become the overflow id `universe`; a missing list is empty."""
     if isinstance(array, pa.ChunkedArray):
         return joined([encode_sets(column, chunk) for chunk in array.chunks])
     lists = lists_of(array)
@@ -91,13 +91,13 @@ def encode_sets(column: IdSet, array: pa.Array | pa.ChunkedArray) -> IdSets:
 
 
 def sorted_distinct(keys: NDArray[Any]) -> NDArray[Any]:
-    """Sort in place and drop repetitions; np.unique hashes integers first, which takes fifty times as long."""
+    """Sort in place and drop duplicates. np.unique hashes integers first, which takes fifty times as long."""
     keys.sort()
     return keys[np.append(np.ones(min(len(keys), 1), np.bool_), keys[1:] != keys[:-1])]
 
 
 def whole_numbers(array: pa.Array) -> NDArray[np.int64]:
-    """Cells as whole numbers; what is none, or beyond 2^53, is −1."""
+    """Cells as whole numbers; −1 where a cell is not a whole number or exceeds 2^53."""
     return cells_of(array).read(_whole_numbers)
 
 
@@ -110,9 +110,9 @@ def _whole_numbers(array: pa.Array) -> NDArray[np.int64]:
 
 
 def texts(array: pa.Array) -> pa.Array:
-    """Plain values (`layouts.Cells`) as text without outer blanks, exactly; missing and empty are null.
+    """Plain values (`layouts.Cells`) as exact text, stripped of outer blanks; missing and empty are null.
 
-    The numbers 7 and 7.0 and the text "7" are the same; the text "7.0" is another.
+    The numbers 7 and 7.0 and the text "7" are equal; the text "7.0" differs.
     """
     kind = array.type
     if _is_text(array):
@@ -132,10 +132,10 @@ def texts(array: pa.Array) -> pa.Array:
 
 
 def unit_ids(array: pa.Array, kind: str) -> Cells:
-    """The ids of units as bytes, one text for each id; missing where a row has none.
+    """Unit ids as bytes, in a unique form; missing where a row has no unit.
 
-    Of kind "text", ids are compared as texts without outer blanks. Of kind "integer", a cell is read as an integer
-    column reads it, but exactly: 7, 7.0 and 007 are one id, and what is not a whole number is none.
+    For the kind "text", ids are compared as text stripped of outer blanks. For the kind "integer", a cell is read as in
+    an integer column, but exactly: 7, 7.0 and 007 are the same id, and a cell that is not a whole number has none.
     """
     cells = cells_of(array).used()
     text = texts(cells.values)
@@ -143,7 +143,7 @@ def unit_ids(array: pa.Array, kind: str) -> Cells:
 
 
 def _whole_texts(text: pa.Array) -> pa.Array:
-    """Whole numbers in one form, without sign of plus, leading zeros, fraction or exponent; other texts are null."""
+    """Whole numbers in canonical form, without plus sign, leading zeros, fraction or exponent; other texts are null."""
     usual = pc.match_substring_regex(text, r"^[+-]?[0-9]+(\.0*)?$")
     short = pc.replace_substring_regex(text, r"^(?:\+|(-))?0*([0-9]+?)(?:\.0*)?$", r"\1\2")
     whole = pc.if_else(
@@ -166,7 +166,7 @@ def _whole_text(cell: bytes | None) -> str | None:
 
 
 def float_text(number: float) -> str | None:
-    """7.0 as 7, 0.5 as 0.5; not-a-number and infinities are missing."""
+    """7.0 as 7, 0.5 as 0.5; NaN and infinities are missing."""
     if not math.isfinite(number):
         return None
     return str(int(number)) if number == int(number) else repr(number)
@@ -204,7 +204,7 @@ def _levels(column: Column, array: pa.Array) -> NDArray[np.int64]:
 
 
 def _floats(array: pa.Array) -> Floats:
-    """As float64, NaN for nulls."""
+    """Values as float64, NaN for nulls."""
     numbers = array.cast(pa.float64(), safe=False)
     return np.where(is_null(numbers), np.nan, buffer_values(numbers, np.float64))
 
@@ -239,7 +239,7 @@ def _parsed_numbers(text: pa.Array) -> Floats:
     try:
         parsed = pc.if_else(readable, text, _NO_TEXT).cast(pa.float64())
         return _floats(parsed)
-    except pa.ArrowInvalid:  # a reader that refuses some form of our grammar: same values, slower
+    except pa.ArrowInvalid:  # the fast reader refuses some forms of our grammar: same values, slower
         return _each(text, lambda cell: float(cell) if _IS_DECIMAL.fullmatch(cell) else np.nan)
 
 
@@ -270,14 +270,16 @@ def _flag(cell: str) -> float:
 
 
 def _each(text: pa.Array, read: Callable[[str], float]) -> Floats:
-    """`read` on every distinct text; a pure function of the cell, nulls are NaN."""
+    """Apply `read` to every distinct text. The result is a pure function of the cell; nulls are NaN."""
     encoded = text.view(pa.large_binary()).dictionary_encode()
     table = np.array([read(cell.decode("utf-8", "replace")) for cell in encoded.dictionary.to_pylist()] + [np.nan])
     return table[filled(encoded.indices, len(table) - 1)]
 
 
 def cells_array(cells: Any) -> pa.Array:
-    """A column of Python, NumPy or pandas cells. Objects and labels become text, for Arrow raises on mixtures."""
+    """A column of Python, NumPy or pandas cells. Objects and labels become text, because Arrow raises
+    on mixed types.
+    """
     kind = str(getattr(cells, "dtype", "object"))
     if kind not in ("object", "category"):
         try:
@@ -288,13 +290,13 @@ def cells_array(cells: Any) -> pa.Array:
 
 
 def lists_array(rows: Any) -> pa.Array:
-    """A column of Python lists of ids; what is not a list is missing, whatever the other rows hold."""
+    """A column of Python lists of ids. A row that is not a list is missing, whatever the other rows contain."""
     lists = [[_cell_text(cell) for cell in row] if isinstance(row, _LISTS) else None for row in rows]
     return pa.array(lists, pa.large_list(pa.large_binary()))
 
 
 def _cell_text(cell: Any) -> bytes | None:
-    """A Python object as the text that Arrow would give it; what has no text, or raises on the way, is missing."""
+    """A Python object as the text that Arrow would give it; missing if it has none or raises an error."""
     try:
         if cell is None or bool(cell != cell):
             return None

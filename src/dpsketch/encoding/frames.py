@@ -21,7 +21,7 @@ _ARROW = (pa.Array, pa.ChunkedArray)
 
 
 def read_codes(schema: Schema, columns: Sequence[str], X: Any) -> dict[str, Codes]:
-    """Codes of the named columns of X, read under the same rules as the table that was released."""
+    """Codes of the named columns of X, read by the same rules as the released table."""
     codes = {}
     for name, cells in named_columns(columns, X).items():
         if not isinstance(cells, _ARROW) and (isinstance(cells, str | bytes) or not hasattr(cells, "__len__")):
@@ -39,7 +39,7 @@ def named_columns(columns: Sequence[str], X: Any) -> dict[str, Any]:
     if present is None:
         raise QueryError(
             f"a {type(X).__name__} is not a table with named columns",
-            "pass a mapping of columns, a data frame, or a matrix with one row a record",
+            "pass a mapping of columns, a data frame, or a matrix with one row per record",
         )
     for name in columns:
         if name not in present:
@@ -48,7 +48,7 @@ def named_columns(columns: Sequence[str], X: Any) -> dict[str, Any]:
 
 
 def column_names(X: Any) -> set[str] | None:
-    """The names of the columns of a table; None if it has none."""
+    """The column names of a table; None if it has none."""
     if isinstance(X, Mapping):
         return {str(name) for name in X}
     names = X.column_names if hasattr(X, "column_names") else getattr(X, "columns", None)
@@ -56,13 +56,14 @@ def column_names(X: Any) -> set[str] | None:
 
 
 def read_column(column: Column, cells: Any) -> Codes:
-    """Codes of the cells of one column: of an Arrow, NumPy, pandas or polars array, or a list."""
+    """Codes of the cells of one column, given as an Arrow, NumPy, pandas or polars array, or a list."""
     return encode_column(column, cells if isinstance(cells, _ARROW) else cells_array(cells))
 
 
 def read_sets(column: IdSet, rows: Any) -> IdSets:
-    """Sets of ids of one column, from an Arrow array or one iterable a row. Ids outside the universe become the
-    overflow id. Repetitions of Python rows are kept, as MinHash ignores them.
+    """Sets of ids of one column, from an Arrow array or one iterable per row.
+
+    Ids outside the universe become the overflow id. Duplicates in Python rows are kept, because MinHash ignores them.
     """
     if isinstance(rows, _ARROW):
         return encode_sets(column, rows)
@@ -74,7 +75,7 @@ def read_sets(column: IdSet, rows: Any) -> IdSets:
 
 def check_lengths(lengths: Iterable[int]) -> None:
     if len(set(lengths)) > 1:
-        raise QueryError("the columns have different lengths", "pass one value a row in every column")
+        raise QueryError("the columns have different lengths", "pass one value per row in every column")
 
 
 def _matrix(columns: Sequence[str], X: Any) -> NDArray[Any]:
@@ -85,7 +86,7 @@ def _matrix(columns: Sequence[str], X: Any) -> NDArray[Any]:
     if matrix.ndim != 2 or matrix.shape[1] != len(columns):
         raise QueryError(
             f"X must have {len(columns)} column{'s' * (len(columns) != 1)}: {', '.join(columns)}",
-            "pass a matrix with one row a record, or a table with named columns",
+            "pass a matrix with one row per record, or a table with named columns",
         )
     return matrix
 

@@ -1,8 +1,8 @@
-"""Arrow's many layouts of a column, as plain cells and as lists.
+"""Arrow's many layouts of a column, read as plain cells and as lists.
 
 Guarantee: the values of a row follow from that row's own offset, size, index or run. Rows that were filtered out or
-sliced away add nothing, although their values may still be in the buffers. Nothing is cast between nested types, and
-buffers that contradict each other are refused before they are used, without a word about their content.
+sliced away contribute nothing, although their values may still be in the buffers. Nothing is cast between nested types,
+and inconsistent buffers are refused before they are used, in an error without their content.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Cells:
         return Cells(self.values, rows if self.index is None else np.append(self.index, -1)[rows])
 
     def used(self) -> Cells:
-        """The same cells, with at most as many values as cells."""
+        """The same cells, with no more values than cells."""
         if self.index is None or len(self.values) <= len(self.index):
             return self
         needed, index = np.unique(np.append(self.index, -1), return_inverse=True)
         return Cells(self.values.take(int64_array(needed[1:])), index.astype(np.int64)[:-1] - 1)
 
     def read(self, function: Callable[[pa.Array], NDArray[Any]]) -> NDArray[Any]:
-        """`function` of every cell. It maps an array of values to one result each, and runs once on each value."""
+        """Apply `function` to every cell. It maps an array of values to one result each, and runs once per value."""
         if self.index is None:
             return function(self.values)
         cells = self.used()
@@ -55,7 +55,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class Lists:
-    """The number of items in each row, and the items of all rows one after the other; a missing list has none."""
+    """The number of items in each row, and the concatenated items of all rows; a missing list has none."""
 
     lengths: Places
     items: Cells
@@ -104,7 +104,7 @@ def lists_of(array: pa.Array) -> Lists | None:
 
 
 def _stored_lists(values: pa.Array) -> tuple[Places, Places, pa.Array] | None:
-    """Where each list starts, how long it is, and the array of all items; positions count from the latter's start."""
+    """Start and length of each list, and the array of all items; positions are relative to its start."""
     kind = values.type
     if pa.types.is_null(kind):
         none = np.zeros(len(values), np.int64)
@@ -136,7 +136,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _bytes(array: pa.Array) -> pa.Array:
-    """Text as bytes, with offsets of 64 bits. Bytes that are not UTF-8 are a cell's content, not damage."""
+    """Text as bytes, with 64-bit offsets. Bytes that are not UTF-8 are a cell's content, not damage."""
     if pa.types.is_string_view(array.type):
         array = array.view(pa.binary_view())
     elif pa.types.is_string(array.type):
@@ -148,7 +148,9 @@ def _bytes(array: pa.Array) -> pa.Array:
 
 
 def _check(array: pa.Array, full: bool = False) -> None:
-    """Refuse buffers that Arrow itself finds damaged. A full check is for bytes only: of other types it reads cells."""
+    """Refuse buffers that Arrow reports as damaged. The full check is for bytes only: for other types
+    it reads cells.
+    """
     try:
         array.validate(full=full)
     except pa.ArrowException:
@@ -162,15 +164,15 @@ def _require(consistent: bool) -> None:
         )
 
 
-# The rest reads Arrow's buffers itself: to_numpy, fill_null and scalars would import pandas if it is there.
+# The rest reads Arrow's buffers directly: to_numpy, fill_null and scalars would import pandas if it is installed.
 def filled(array: pa.Array, value: int) -> NDArray[np.int64]:
     """Whole numbers with `value` for nulls."""
-    numbers = array.cast(pa.int64(), safe=False)  # a safe cast raises with the number
+    numbers = array.cast(pa.int64(), safe=False)  # the error of a safe cast contains the number
     return np.where(is_null(numbers), value, buffer_values(numbers, np.int64))
 
 
 def buffer_values(array: pa.Array, kind: type) -> NDArray[Any]:
-    """The buffer of a primitive array; what stands at nulls is undefined."""
+    """The buffer of a primitive array; values at nulls are undefined."""
     if not len(array):
         return np.empty(0, kind)
     return np.frombuffer(array.buffers()[1], kind)[array.offset : array.offset + len(array)]

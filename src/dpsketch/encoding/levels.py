@@ -14,7 +14,7 @@ from dpsketch.schema.columns import SPAN, Number
 
 
 def number_levels(column: Number, numbers: Floats) -> NDArray[np.int64]:
-    """Nearest level of each number, clamped to the bounds; −1 for not-a-number."""
+    """Nearest level of each number, clamped to the bounds; −1 for NaN."""
     if column.transform is None:
         return spread(numbers, column.lower, column.upper, SPAN)
     levels = np.searchsorted(thresholds(column.transform, column.lower, column.upper), numbers, side="right")
@@ -22,7 +22,7 @@ def number_levels(column: Number, numbers: Floats) -> NDArray[np.int64]:
 
 
 def spread(numbers: Floats, low: float, high: float, steps: int) -> NDArray[np.int64]:
-    """Nearest of steps+1 levels; only correctly rounded operations, so the same on every machine."""
+    """Nearest of steps+1 levels. Only correctly rounded operations, so the result is the same on every machine."""
     missing = np.isnan(numbers)
     clamped = np.where(missing, low, np.minimum(np.maximum(numbers, low), high))
     levels = np.rint((clamped - low) / (high - low) * steps).astype(np.int64)
@@ -33,10 +33,11 @@ def spread(numbers: Floats, low: float, high: float, steps: int) -> NDArray[np.i
 def thresholds(transform: str, lower: float, upper: float) -> Floats:
     """Boundaries between the levels of a log or asinh column, each correctly rounded.
 
-    Comparison with these replaces a libm call, whose last bit differs between machines. The levels are
-    evenly spaced in log or asinh, so their images follow a recurrence in fixed-point integers.
+    Comparison with these replaces a libm call, whose last bit differs between machines. The levels are evenly spaced in
+    log or asinh, so their images follow a recurrence in fixed-point integers.
     """
-    bits = 300 + abs(math.frexp(lower)[1]) + abs(math.frexp(upper)[1])  # of fraction: 200 significant ones everywhere
+    # bits of fraction: at least 200 significant ones everywhere
+    bits = 300 + abs(math.frexp(lower)[1]) + abs(math.frexp(upper)[1])
     with precise(bits + 1200) as exact:
         image = exact.log if transform == "log" else exact.asinh
         start, end = image(exact.mpf(lower)), image(exact.mpf(upper))

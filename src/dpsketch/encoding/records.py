@@ -1,4 +1,4 @@
-"""A batch of encoded records: what every feature map sees, and nothing else."""
+"""A batch of encoded records: all that a feature map sees."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class IdSets:
         """The sets of the given rows, in their order."""
         lengths = np.diff(self.offsets)[rows]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        places = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], lengths)
-        return IdSets(offsets, self.ids[places])
+        indices = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], lengths)
+        return IdSets(offsets, self.ids[indices])
 
 
 @dataclass(frozen=True)
 class Records:
-    """Codes of the scalar columns, one matrix row a column; sets by column; secret words for maps that sample.
+    """Codes of the scalar columns, one matrix row per column; sets by column; secret words for maps that sample.
 
     Features are a pure function of a record's codes and sets, except that a subsampled map draws fresh masks from
-    `secret`, which only an engine hands in.
+    `secret`, which only an engine provides.
     """
 
     codes: Codes
@@ -55,13 +55,13 @@ class Records:
 
 
 def concatenated(parts: Sequence[Records]) -> Records:
-    """Several batches as one."""
+    """Several batches, concatenated."""
     sets = {name: joined([part.sets[name] for part in parts]) for name in parts[0].sets}
     return Records(np.concatenate([part.codes for part in parts], axis=1), sets)
 
 
 def joined(columns: Sequence[IdSets]) -> IdSets:
-    """The sets of several batches, one after the other."""
+    """The sets of several batches, concatenated."""
     lengths = np.concatenate([*(np.diff(column.offsets) for column in columns), np.empty(0, np.int64)])
     ids = np.concatenate([*(column.ids for column in columns), np.empty(0, np.int32)])
     return IdSets(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), ids)

@@ -1,9 +1,9 @@
-"""CSV to Arrow batches of text, one line a record, whatever the line holds.
+"""CSV to Arrow batches of text, one line per record, whatever the line contains.
 
-A general CSV reader lets a stray quote swallow the lines after it, and infers types from whole columns: one
-cell would change how others are read. Here a line break always ends a record, a line with the wrong number of
-fields or a broken quote is one record of missing cells, and every cell stays text. Empty lines are no records.
-Only if the schema says so (`csv.multiline`), a quoted cell may hold line breaks; that every quote is closed is then an
+A general CSV reader lets a stray quote swallow the lines after it, and infers types from whole columns, so that one
+cell would change how others are read. Here a line break always ends a record, a line with the wrong number of fields or
+a broken quote is one record of missing cells, and every cell stays text. Empty lines are not records. Only if the
+schema declares it (`csv.multiline`) may a quoted cell contain line breaks. That every quote is closed is then an
 assumption, which the privacy statement names.
 """
 
@@ -25,11 +25,11 @@ _BLOCK = 1 << 22
 _LONGEST_LINE = 1 << 24
 _MOST_FIELDS = 1 << 22
 _NEWLINE = 10
-_MARK = b"\xef\xbb\xbf"  # of UTF-8, at the beginning of a file
+_MARK = b"\xef\xbb\xbf"  # the byte order mark of UTF-8, at the beginning of a file
 
 
 def header(path: Path) -> list[str]:
-    """The cells of the first line. Only somebody who knows the file can say that they are names and not a record."""
+    """The cells of the first line. Only someone who knows the file can tell whether they are names or a record."""
     with open(path, "rb") as file:
         line = file.readline(_LONGEST_LINE)
     if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
@@ -42,7 +42,7 @@ def header(path: Path) -> list[str]:
     separator = _separator(path)
     buffer = np.frombuffer(line + b"\n", np.uint8)
     stops = np.array([len(line)])
-    for fields in range(line.count(bytes([separator])) + 1, 0, -1):  # separators inside quotes leave fewer
+    for fields in range(line.count(bytes([separator])) + 1, 0, -1):  # separators inside quotes leave fewer fields
         starts, ends, quoted = _split(buffer, stops, separator, fields)
         if ends[0, 0] >= 0:
             names = [_column(buffer, starts[i], ends[i], quoted[i])[0].as_py() or b"" for i in range(fields)]
@@ -56,14 +56,14 @@ def header(path: Path) -> list[str]:
 
 
 def column_names(path: Path, layout: Csv) -> list[str]:
-    """The names of all columns: as declared, or the first line."""
+    """The names of all columns: as declared, or from the first line."""
     return header(path) if layout.columns is None else list(layout.columns)
 
 
 def batches(
     path: Path, wanted: Sequence[str], progress: Callable[[float], None], layout: Csv
 ) -> Iterator[pa.RecordBatch]:
-    """The wanted columns that the file has, as binary arrays; `progress` gets the share of bytes read."""
+    """The wanted columns that the file has, as binary arrays; `progress` receives the fraction of bytes read."""
     names = column_names(path, layout)
     picked = [(name, names.index(name)) for name in wanted if name in names]
     separator, size = _separator(path), max(os.path.getsize(path), 1)
@@ -75,7 +75,7 @@ def batches(
             file.seek(0)
         find = _quoted_breaks(separator) if layout.multiline else _line_breaks
         for text, stops in _whole_records(file, find, lambda: progress(file.tell() / size)):
-            for first in range(0, len(stops), most):  # very short records must not need very much memory
+            for first in range(0, len(stops), most):  # limits the memory that very short records need
                 part = stops[first : first + most]
                 start = stops[first - 1] + 1 if first else 0
                 yield _batch(text[start : part[-1] + 1], part - start, picked, separator, len(names))
@@ -89,7 +89,7 @@ def _line_breaks(block: bytes) -> NDArray[np.int64]:
 
 
 def _quoted_breaks(separator: int) -> Breaks:
-    """Line breaks outside of quotes, of one block after the other."""
+    """Find line breaks outside quotes, in one block after the other."""
     from dpsketch.engines.csv_kernels import record_ends
 
     state = np.zeros(1, np.int64)
@@ -102,7 +102,7 @@ def _quoted_breaks(separator: int) -> Breaks:
 
 
 def _whole_records(file: BinaryIO, find: Breaks, read: Callable[[], None]) -> Iterator[tuple[bytes, NDArray[np.int64]]]:
-    """Blocks of whole records with the ends of each. A record that is too long becomes a broken one: a lone quote."""
+    """Blocks of whole records with the end of each. A record that is too long becomes a broken one: a lone quote."""
     waiting: list[bytes] = []
     length = 0
     while block := file.read(_BLOCK):
@@ -152,7 +152,7 @@ def _split(
 
 
 def _column(buffer: np.ndarray, starts: np.ndarray, ends: np.ndarray, quoted: np.ndarray) -> pa.Array:
-    """Copy one field of every record into an Arrow array; missing where the field is empty or the line broken."""
+    """Copy one field of every record into an Arrow array; missing where the field is empty or the line is broken."""
     starts, ends = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
     data = np.empty(int(np.maximum(ends - starts, 0).sum()), np.uint8)
     offsets = np.zeros(len(starts) + 1, np.int64)

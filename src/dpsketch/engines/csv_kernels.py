@@ -1,4 +1,4 @@
-"""Splitting lines into fields; apart because Numba takes long to import."""
+"""Splitting of lines into fields, in a separate module because Numba is slow to import."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ _FIELD_START, _UNQUOTED, _QUOTED, _CLOSED, _BROKEN = 0, 1, 2, 3, 4
 
 @kernel("int64(Array(uint8, 1, 'C', readonly=True), int64, int64[::1], int64[::1])")
 def record_ends(buffer, separator, state, ends):  # type: ignore[no-untyped-def]
-    """Positions of the line breaks outside of quotes, and how many they are; `state` goes from block to block.
+    """Write the positions of the line breaks outside quotes to `ends` and return their number; `state` persists between
+    blocks.
 
-    After a closed quote and other text the record is broken, and ends at the next line break whatever it holds.
+    After a closed quote followed by other text, the record is broken and ends at the next line break, whatever it
+    contains.
     """
     now, count = state[0], 0
     for at in range(buffer.size):
@@ -39,7 +41,7 @@ def record_ends(buffer, separator, state, ends):  # type: ignore[no-untyped-def]
 
 @kernel("int64(Array(uint8, 1, 'C', readonly=True), int64[::1], int64, int64[:,::1], int64[:,::1], boolean[:,::1])")
 def scan(buffer, stops, separator, starts, ends, quoted):  # type: ignore[no-untyped-def]
-    """Field boundaries of every non-empty record; a field's end is -1 in a broken one. Records end at `stops`."""
+    """Find the field boundaries of every non-empty record. Records end at `stops`; in a broken one, ends are -1."""
     fields = starts.shape[0]
     record, position = 0, 0
     for stop in stops:

@@ -1,4 +1,4 @@
-"""What every engine shares: one pass over a table, whatever machines or threads do the work.
+"""Engines and passes: one pass over a table, whatever machines or threads do the work.
 
 An engine reads a source in any batches, folds them into partial sums wherever it likes (`Pass.partial`) and merges
 those in any order (`PartialSums.merge`). The sums are the same bytes for every engine.
@@ -48,14 +48,14 @@ WHOLE = Share(0, 1)
 
 
 class Engine(Protocol):
-    """How a pass is distributed. `Local` is an example."""
+    """Distributes a pass over machines or threads. `Local` is an example."""
 
     def run(self, one_pass: Pass, source: Any, progress: Progress) -> PartialSums:
-        """The sums of the whole source; `progress` gets the share of it that was read."""
+        """The sums of the whole source; `progress` receives the fraction of it that was read."""
 
 
 class Workers:
-    """Runs the jobs of a partial sum, here one after the other; an engine with threads overrides all of it."""
+    """Runs the jobs of a partial sum, here one after the other. An engine with threads overrides all methods."""
 
     threads: int = 1
     batch_rows: int = 1 << 16
@@ -65,7 +65,7 @@ class Workers:
         job()
 
     def finish(self) -> None:
-        """Wait for all jobs; raise what one of them raised."""
+        """Wait for all jobs and re-raise the first error."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +73,7 @@ class PartialSums:
     """Exact sums of some rows of a pass: secret, mergeable, and picklable for engines on several machines.
 
     `lineage` is that of the pass: every partial sum of one pass carries the same id, and none of another pass does.
-    `shares` says which rows they hold where that matters (`Pass.needs_whole_units`, `Pass.needs_whole_table`).
-
+    `shares` records which rows they hold, where that matters (`Pass.needs_whole_units`, `Pass.needs_whole_table`).
     Guarantee: none, as for a raw sketch.
     """
 
@@ -87,7 +86,7 @@ class PartialSums:
         return f"PartialSums({len(self.sums)} parts): exact sums, NOT PRIVATE until released"
 
     def merge(self, other: PartialSums) -> PartialSums:
-        """The sums of the rows of both; refused where a unit could count twice."""
+        """The sums of the rows of both. Refuses sums in which a unit could count twice."""
         if self.lineage != other.lineage:
             raise MergeError("the partial sums are of different passes", "merge those of one accumulate call")
         if self.fingerprints != other.fingerprints:
@@ -107,7 +106,7 @@ class PartialSums:
 class Pass:
     """One pass over a table: select rows, encode them, bound units, sample, add. Public and picklable.
 
-    Each `accumulate` call makes one, so `lineage` holds one random id for its input.
+    Each `accumulate` call creates one, so `lineage` holds one random id for its input.
     """
 
     schema: Schema
@@ -115,7 +114,7 @@ class Pass:
     lineage: frozenset[str] = field(default_factory=new_lineage)
 
     def __reduce__(self) -> tuple[type[Pass], tuple[Schema, Recipe, frozenset[str]]]:
-        """Maps are bound again on the other side: they follow from public seeds."""
+        """Pickle without the maps, which are bound again from their public seeds."""
         return Pass, (self.schema, self.recipe, self.lineage)
 
     @cached_property
@@ -140,24 +139,27 @@ class Pass:
 
     @property
     def needs_whole_units(self) -> bool:
-        """Whether all rows of a unit must be in the same partial sum: which of them count depends on the others."""
+        """Whether all rows of a unit must be in the same partial sum, because which of them count depends on the
+        others.
+        """
         return self.schema.unit_column is not None
 
     @property
     def needs_whole_table(self) -> bool:
-        """Whether all rows must be in the same partial sum: a sample of a fixed count is drawn."""
+        """Whether all rows must be in the same partial sum, because a sample of a fixed size is drawn."""
         return self.recipe.sampling is not None and self.recipe.sampling.count is not None
 
     def batches(self, source: Any, progress: Progress) -> Iterator[pa.RecordBatch]:
-        """The needed columns of anything tabular, for `partial`."""
+        """The needed columns of any tabular source, for `partial`."""
         unit = () if self.schema.unit_column is None else (self.schema.unit_column,)
         wanted = [*(column.name for column in self.schema.columns), *unit]
         sets = [column.name for column in self.schema.sets]
         return read_batches(source, wanted, progress, sets, self.schema.csv)
 
     def row_shares(self, batch: pa.RecordBatch, count: int) -> NDArray[np.int64]:
-        """The share, from 0 to count-1, that each row of a batch belongs to, so that partial sums of shares may be
-        merged. A unit's share depends on its id alone, however a cell spells it.
+        """The share, from 0 to count-1, to which each row of a batch belongs; partial sums of shares may be merged.
+
+        A unit's share depends on its id alone, however a cell spells it.
         """
         if self.needs_whole_units:
             return unit_shares(self._unit_ids(batch), count)
@@ -170,7 +172,7 @@ class Pass:
     ) -> PartialSums:
         """Fold batches into a partial sum.
 
-        `share` says which share of the table they are, if the pass needs whole units or the whole table; a row that
+        `share` is the share of the table that they hold, if the pass needs whole units or the whole table; a row that
         belongs to another share is refused. Otherwise any batches may be folded and merged in any way.
         """
         workers = workers or Workers()
@@ -192,7 +194,7 @@ class Pass:
     def _records(
         self, batches: Iterator[pa.RecordBatch], share: Share, workers: Workers
     ) -> Iterator[Callable[[], Records]]:
-        """Calls that return the records that count, a piece at a time: they may be made in any order and thread."""
+        """Calls that return the selected records, a piece at a time, in any order and thread."""
         if self.needs_whole_units:
             return self._of_units(batches, share, workers)
         if self.needs_whole_table:
@@ -217,7 +219,7 @@ class Pass:
     def _of_reservoir(
         self, batches: Iterator[pa.RecordBatch], share: Share, workers: Workers
     ) -> Iterator[Callable[[], Records]]:
-        """A sample of a fixed count of rows. Rows arrive in the order of the source, which breaks ties."""
+        """A sample of a fixed number of rows. Rows arrive in the order of the source, which breaks ties."""
         sampling = self.recipe.sampling
         assert sampling is not None
         assert sampling.count is not None
@@ -231,27 +233,29 @@ class Pass:
             yield from _pieces(sample, np.arange(len(sample)), workers.batch_rows)
 
     def _kept(self, batch: pa.RecordBatch) -> Records:
-        """The rows of a batch that the recipe is about."""
+        """The rows of a batch that the recipe selects."""
         records, only = encode(self.schema, batch), self.recipe.only
         return records if only is None else records.take(only.places(self.schema, records))
 
     def _sampled(self, batch: pa.RecordBatch) -> Records:
-        """The rows of a batch that count: all that the recipe is about, or each with the rate's probability."""
+        """The rows of a batch that count: all that the recipe selects, or each of them with the sampling rate's
+        probability.
+        """
         records, sampling = self._kept(batch), self.recipe.sampling
         if sampling is None:
             return records
         return records.take(kept_rows(len(records), sampling.threshold, Keystream()))
 
     def _collect(self, batch: pa.RecordBatch, share: Share, selection: UnitSelection) -> None:
-        """Hand the rows of a batch that the recipe is about to the selection of units."""
+        """Pass the rows of a batch that the recipe selects to the selection of units."""
         records, ids, only = encode(self.schema, batch), self._unit_ids(batch), self.recipe.only
         if share.count > 1 and not belong(ids, share.index, share.count):
             raise SourceError("a row belongs to another share: its unit could count twice", _SHARES_HINT)
         if only is not None:
             if only.column in self.schema.constant_per_unit:
                 selection.drop(ids.take(only.places_elsewhere(self.schema, records)))
-            places = only.places(self.schema, records)
-            ids, records = ids.take(places), records.take(places)
+            selected = only.places(self.schema, records)
+            ids, records = ids.take(selected), records.take(selected)
         selection.add(ids, records)
 
     def _unit_ids(self, batch: pa.RecordBatch) -> Cells:
@@ -261,7 +265,7 @@ class Pass:
         records = make_records()
         if len(records) == 0:
             return
-        if any(feature_map.secret for feature_map in self.maps):  # a stream of its own: fresh masks, and no waiting
+        if any(feature_map.secret for feature_map in self.maps):  # a separate stream: fresh masks, and no waiting
             records = replace(records, secret=Keystream())
         sums.add(records)
 
@@ -269,20 +273,20 @@ class Pass:
 def accumulate(
     source: Any, schema: Schema, recipe: Recipe, engine: Engine | None = None, progress: Progress | None = None
 ) -> RawSketch:
-    """One pass over `source`: the exact sums of every map of `recipe`.
+    """Compute the exact sums of every map of `recipe` in one pass over `source`.
 
     `source` is a path (CSV, Parquet, or a folder of either), an Arrow table or reader, anything with
-    `__arrow_c_stream__` (pandas, polars, DuckDB), or an iterable of batches. `engine` does the work: by default
+    `__arrow_c_stream__` (pandas, polars, DuckDB), or an iterable of batches. `engine` does the work, by default
     `Local`. The sums are the same bytes for any engine, batch size, number of threads and order of rows, except that
-    sampled rows and the masks of subsampled maps are drawn afresh, in secret. `progress` gets the share of the source
-    that was read.
+    sampled rows and the masks of subsampled maps are drawn afresh, in secret. `progress` receives the fraction of the
+    source that was read.
     """
     if engine is None:
         from dpsketch.engines.local import Local
 
         engine = Local()
     one_pass = Pass(replace(schema, rows=declared_rows(schema, recipe.rows)), recipe)
-    _ = one_pass.maps  # refuses what the recipe cannot do before anything is read
+    _ = one_pass.maps  # refuse an impossible recipe before anything is read
     return one_pass.sketch(engine.run(one_pass, source, progress or (lambda share: None)))
 
 

@@ -18,7 +18,7 @@ from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import HIGHEST, MISSING
 from dpsketch.schema.schema import Schema
 
-_KEPT = 99.9  # percent of the public records whose numbers are not clamped inside the network
+_KEPT = 99.9  # percentage of the public records whose numbers are not clamped inside the network
 
 
 def fit_embedding(
@@ -30,11 +30,12 @@ def fit_embedding(
     hidden: Sequence[int] = (),
     seed: int = 0,
 ) -> Embedding:
-    """Train a network that predicts `target` from the other columns, and keep what leads to its last `outputs` units.
+    """Train a network that predicts `target` from the other columns, and keep its layers up to the last `outputs`
+    units.
 
-    `public_table` is anything that `accumulate` reads, of *public* records with the schema's columns: the result holds
-    numbers computed from it and protects nobody in it. Without `hidden` the embedding is a linear map.
-    Pass the result to `Race(columns=…, embedding=…)` with the same columns in the same order.
+    `public_table` is anything that `accumulate` reads, with *public* records and the schema's columns: the result
+    contains numbers computed from it and protects nobody in it. Without `hidden`, the embedding is a linear map. Pass
+    the result to `Race(columns=…, embedding=…)` with the same columns in the same order.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier, MLPRegressor
@@ -68,10 +69,10 @@ def fit_embedding(
 
 
 def _scaled(matrices: list[Floats], biases: list[Floats], points: Floats) -> Embedding:
-    """Layers rescaled so that nearly all numbers between them lie in −1 … 1, as fixed point needs."""
+    """Rescale layers so that nearly all numbers between them lie in −1 … 1, as fixed point requires."""
     layers, before, values = [], 1.0, points
-    for place, (matrix, bias) in enumerate(zip(matrices, biases, strict=True)):
-        values = (np.maximum(values, 0.0) if place else values) @ matrix + bias
+    for index, (matrix, bias) in enumerate(zip(matrices, biases, strict=True)):
+        values = (np.maximum(values, 0.0) if index else values) @ matrix + bias
         scale = max(float(np.percentile(np.abs(values), _KEPT)), 1e-6)
         layers.append((matrix.T * (before / scale), bias / scale))
         before = scale

@@ -1,9 +1,9 @@
 """An edge list to sets of neighbours, out of core: one record for each node that has an edge.
 
-Edges are spread over scratch files by a hash of their source, so that each file fits memory; a file is then sorted
-and its nodes' sets come out whole. The scratch files hold the edges themselves: they have no names, so that nobody
-else can open them and nothing is left of them when the process ends, however it ends. Memory does not grow with the
-number of edges, only with the largest file.
+Edges are spread over scratch files by a hash of their source, so that each file fits in memory; a file is then sorted
+and its nodes' sets are complete. The scratch files contain the edges themselves. They have no names, so that nobody
+else can open them and nothing is left of them when the process ends, however it ends. Memory grows with the largest
+file, not with the number of edges.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def neighbour_sets(
     progress: Progress | None = None,
     named: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches with one column, `neighbours`, of the targets of each source; node ids are 0 .. nodes-1. `named`: with a
-    column `node` before it, for whoever scores nodes; a sketch never sees it.
+    """Batches with one column, `neighbours`, of the targets of each source; node ids are 0 .. nodes-1.
 
-    An edge whose source is not a node is left out, as a row without a unit is; a target that is not a node is kept as
-    the overflow id. With `undirected`, each edge counts in both directions.
+    If `named`, a column `node` precedes it, for scoring nodes; a sketch never sees it. An edge whose source is not a
+    node is dropped, as a row without a unit is. A target that is not a node is kept as the overflow id. With
+    `undirected`, each edge counts in both directions.
     """
     check_nodes(nodes)
     with ExitStack() as stack:
@@ -51,7 +51,7 @@ def neighbour_sets(
             if undirected:
                 _spill(targets, sources, nodes, files)
         for file in files:
-            with _needs_scratch():  # what is buffered is written now
+            with _needs_scratch():  # buffered data is written now
                 file.seek(0)
             pairs = np.fromfile(file, np.uint64)
             file.close()
@@ -64,7 +64,7 @@ def check_nodes(nodes: object) -> None:
 
 
 def graph_schema(nodes: int, undirected: bool) -> dict[str, Any]:
-    """The schema of the neighbour sets, with the words that its privacy statement needs."""
+    """The schema of the neighbour sets, with the texts for its privacy statement."""
     lists, factor = ("two lists", 4) if undirected else ("one list", 2)
     note = (
         f"A record is one node's list of neighbours. One edge more or less changes {lists}: such a change is "
@@ -100,17 +100,17 @@ def _spill(sources: NDArray[np.uint64], targets: NDArray[np.uint64], nodes: int,
     """Append each pair to the file of its source."""
     inside = sources < nodes
     pairs = sources[inside] << np.uint64(32) | targets[inside]
-    place = ((sources[inside] * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(56)).astype(np.uint8) % FILES
-    order = np.argsort(place, kind="stable")
+    buckets = ((sources[inside] * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(56)).astype(np.uint8) % FILES
+    order = np.argsort(buckets, kind="stable")
     pairs = pairs[order]
-    edges = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=FILES))])
+    edges = np.concatenate([[0], np.cumsum(np.bincount(buckets, minlength=FILES))])
     for file, start, stop in zip(files, edges[:-1], edges[1:], strict=True):
         with _needs_scratch():
             file.write(pairs[start:stop].data)
 
 
 def _batches(pairs: NDArray[np.uint64], named: bool) -> Iterator[pa.RecordBatch]:
-    """Sorted pairs as lists, one for each source."""
+    """Sorted pairs as lists, one per source."""
     sources = pairs >> np.uint64(32)
     targets = (pairs & np.uint64(0xFFFFFFFF)).astype(np.int32)
     starts = np.append(np.flatnonzero(np.diff(sources, prepend=np.uint64(2**63))), len(pairs)).astype(np.int64)

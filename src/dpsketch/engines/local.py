@@ -14,7 +14,7 @@ from dpsketch.engines.readers import Progress
 
 @dataclass(frozen=True)
 class Local:
-    """Threads on this machine; the result does not depend on either number."""
+    """Threads on this machine. The result depends on neither the number of threads nor the batch size."""
 
     threads: int | None = None
     batch_rows: int = 1 << 16
@@ -25,7 +25,7 @@ class Local:
 
 
 class _Threads(Workers):
-    """A pool of threads; at most two jobs a thread are in flight."""
+    """A pool of threads with at most two jobs in flight per thread."""
 
     def __init__(self, threads: int, batch_rows: int) -> None:
         self.threads, self.batch_rows = threads, batch_rows

@@ -1,4 +1,4 @@
-"""Anything tabular to Arrow record batches of the wanted columns, in constant memory."""
+"""Any tabular source to Arrow record batches of the wanted columns, in constant memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WITH_HEADER = Csv()
 _FIRST_LINE = (
     "the first line of a CSV file must name its columns; if it is a record, the schema names them: [csv] columns"
 )
-_LAKES = {  # the folder of a table's log, whose table it is, and what shows that it is one
+_LAKES = {  # folder of a table's log, name of the format, and what identifies it
     "_delta_log": ("a Delta Lake", "_delta_log"),
     ".hoodie": ("a Hudi", ".hoodie"),
     "metadata": ("an Iceberg", "metadata/*.metadata.json*"),
@@ -37,10 +37,11 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of a path, an Arrow object, anything with `__arrow_c_stream__`, or an iterable of such batches.
 
-    `sets` names the columns that hold lists of ids, which Python objects do not show; `layout` is that of CSV files.
+    `sets` names the columns that contain lists of ids, which Python objects do not reveal; `layout` is that of CSV
+    files.
 
-    Guarantee: a column's type in one part of the source never changes how another part is read, and no error
-    carries a cell's content.
+    Guarantee: a column's type in one part of the source never changes how another part is read, and no error contains a
+    cell's content.
     """
     if isinstance(source, str | os.PathLike):
         yield from _files(Path(source), wanted, progress, layout)
@@ -57,19 +58,19 @@ def holds_csv(path: Path) -> bool:
 
 
 def source_columns(path: Path, header: bool | None = None) -> tuple[list[tuple[str, pa.DataType]], Csv]:
-    """Names and stored types, and the layout of a CSV file; no value is looked at.
+    """Names and stored types of the columns, and the layout of a CSV file. No value is read.
 
-    `header` says whether the first line of a CSV file names its columns. Nobody else knows: it may be a record.
+    `header` is true if the first line of a CSV file contains column names. This cannot be inferred: it may be a record.
     """
     file, layout = data_files(path)[0], _WITH_HEADER
     with _unnamed(path, file):
         if _is_csv(file) and header is None:
             raise SourceError(
-                f"{path}: nothing shows whether the first line of a CSV file names its columns",
+                f"{path}: it is unknown whether the first line of a CSV file names its columns",
                 "pass --header if it does, to print them; --no-header if it is a record",
             )
         if _is_csv(file) and not header:
-            layout = Csv(columns=tuple(f"column_{place + 1}" for place in range(len(csv.header(file)))))
+            layout = Csv(columns=tuple(f"column_{index + 1}" for index in range(len(csv.header(file)))))
         columns = _file_columns(path, file, layout)
         _check_distinct(path, [name for name, _ in columns])
         return columns, layout
@@ -77,10 +78,10 @@ def source_columns(path: Path, header: bool | None = None) -> tuple[list[tuple[s
 
 def _check_distinct(path: Path, names: Sequence[str]) -> None:
     first: dict[str, int] = {}
-    for place, name in enumerate(names):
-        if first.setdefault(name, place) != place:
+    for index, name in enumerate(names):
+        if first.setdefault(name, index) != index:
             raise SourceError(
-                f"{path}: columns {first[name] + 1} and {place + 1} have the same name", "give each column its own name"
+                f"{path}: columns {first[name] + 1} and {index + 1} have the same name", "give each column its own name"
             )
 
 
@@ -117,8 +118,8 @@ def data_files(path: Path) -> list[Path]:
 
 
 def _refuse_lakes(path: Path, entries: Sequence[Path]) -> None:
-    """Refuse tables whose log says which of their files, and which rows of them, still count: we do not read it."""
-    starts = [place.resolve() for place in (path, *entries) if place == path or place.is_symlink()]
+    """Refuse tables whose log decides which of their files and rows are still valid: we do not read the log."""
+    starts = [folder.resolve() for folder in (path, *entries) if folder == path or folder.is_symlink()]
     above = [folder / name for start in starts for folder in (start, *start.parents) for name in _LAKES]
     for entry in [*above, *entries]:
         if entry.name in _LAKES and next(entry.parent.glob(_LAKES[entry.name][1]), None) is not None:
@@ -140,7 +141,7 @@ def _files(path: Path, wanted: Sequence[str], progress: Progress, layout: Csv) -
         before = done
 
         def report(share: float, before: int = before, size: int = size) -> None:
-            # Whole percents: an exact share of a known batch size would tell the number of rows.
+            # Whole percents: an exact fraction of a known batch size would reveal the number of rows.
             progress(int(100 * (before + share * size) / total) / 100)
 
         constants = {key: value for key, value in _folder_columns(path, file).items() if key in wanted}
@@ -204,13 +205,13 @@ def _parquet_batches(path: Path, wanted: Sequence[str], progress: Progress) -> I
             progress(seen / rows)
 
 
-def _check_columns(place: str, names: Sequence[str], wanted: Sequence[str], hint: str | None = None) -> None:
-    """Refuse a table without the wanted columns, before any record is read. `hint` hides names that may be cells."""
+def _check_columns(source: str, names: Sequence[str], wanted: Sequence[str], hint: str | None = None) -> None:
+    """Refuse a table without the wanted columns, before any record is read. `hint` replaces names that may be cells."""
     for name in wanted:
         if name not in names:
-            raise SourceError(f"{place} has no column '{name}'", hint or nearest(name, list(names)))
+            raise SourceError(f"{source} has no column '{name}'", hint or nearest(name, list(names)))
         if list(names).count(name) > 1:
-            raise SourceError(f"{place} has several columns '{name}'", "give each column its own name")
+            raise SourceError(f"{source} has several columns '{name}'", "give each column its own name")
 
 
 def _objects(source: Any, wanted: Sequence[str], sets: Collection[str]) -> Iterator[pa.RecordBatch]:
@@ -242,7 +243,9 @@ def _objects(source: Any, wanted: Sequence[str], sets: Collection[str]) -> Itera
 
 
 def _pandas(frame: Any, wanted: Sequence[str], sets: Collection[str]) -> Iterator[pa.RecordBatch]:
-    """Slices of a pandas frame. Columns of objects and of labels become text cell by cell: Arrow raises on mixtures."""
+    """Slices of a pandas frame. Columns of objects and labels become text cell by cell, because Arrow raises on mixed
+    types.
+    """
     frame = frame[[name for name in frame.columns if str(name) in wanted]]
     for start in range(0, len(frame), _READ_ROWS):
         part = frame.iloc[start : start + _READ_ROWS]

@@ -1,4 +1,4 @@
-"""Which rows count, if a recipe samples them: drawn from secret randomness, independent of all cells.
+"""Row sampling: which rows count, drawn from secret randomness, independent of all cells.
 
 Source: docs/proofs/row_sampling.md.
 """
@@ -14,21 +14,21 @@ _SLACK = 1 << 16
 
 
 def kept_units(units: NDArray[np.int32], threshold: int, secret: Words) -> NDArray[np.int64]:
-    """Places of the rows of kept units; each unit is kept with probability threshold/2^32, with all its rows."""
+    """Indices of the rows of kept units. Each unit is kept with probability threshold/2^32, with all its rows."""
     kept = secret.words(int(units.max(initial=-1)) + 1).astype(np.uint64) < threshold
     return np.flatnonzero(kept[units])
 
 
 def kept_rows(rows: int, threshold: int, secret: Words) -> NDArray[np.int64]:
-    """Places of the kept rows, each kept with probability threshold/2^32."""
+    """Indices of the kept rows. Each is kept with probability threshold/2^32."""
     return np.flatnonzero(secret.words(rows).astype(np.uint64) < threshold)
 
 
 class Reservoir:
-    """`count` rows of a stream, every set of so many equally likely; all of them if there are fewer.
+    """A uniform sample of `count` rows of a stream without replacement; all rows if there are fewer.
 
-    Every row gets a secret key of 64 bits; kept are the smallest keys, of equal ones the earlier row. Memory is that
-    of some twice `count` rows and a batch.
+    Every row gets a secret key of 64 bits. The smallest keys are kept; of equal keys, the earlier row. Memory is about
+    twice that of `count` rows, plus one batch.
     """
 
     def __init__(self, count: int, secret: Words) -> None:
@@ -39,12 +39,12 @@ class Reservoir:
         self._full = False
 
     def add(self, records: Records) -> None:
-        """Take the rows of one batch, from one thread at a time."""
+        """Add the rows of one batch, from one thread at a time."""
         words = self._secret.words(2 * len(records)).astype(np.uint64)
         keys = (words[0::2] << np.uint64(32)) | words[1::2]
-        if self._full:  # the kept keys are sorted: a row that is not below the last one has no place
-            places = np.flatnonzero(keys < self._keys[0][-1])
-            keys, records = keys[places], records.take(places)
+        if self._full:  # the kept keys are sorted: a row whose key is not below the last one is dropped
+            indices = np.flatnonzero(keys < self._keys[0][-1])
+            keys, records = keys[indices], records.take(indices)
         self._keys.append(keys)
         self._records.append(records)
         self._waiting += len(keys)

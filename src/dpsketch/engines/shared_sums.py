@@ -13,7 +13,7 @@ from dpsketch.sketch.raw import empty_sums
 
 
 class SharedSums:
-    """Sums that up to `threads` threads add records to; `total` may be called once all of them are done."""
+    """Sums to which up to `threads` threads add records; call `total` once all of them are done."""
 
     def __init__(self, maps: Sequence[BoundMap], rows: int, threads: int) -> None:
         self._accumulators = [_Accumulator(feature_map, rows, threads) for feature_map in maps]
@@ -38,8 +38,8 @@ class SharedSums:
 class _Accumulator:
     """Sums of one map.
 
-    Small sums are private to a thread and added up at the end. Large ones are shared: a thread goes through the
-    table's blocks of rows, holding one lock at a time, each thread starting at another block.
+    Small sums are private to a thread and added up at the end. Large ones are shared: a thread goes through the table's
+    blocks of rows, holding one lock at a time, and each thread starts at a different block.
     """
 
     def __init__(self, feature_map: BoundMap, rows: int, threads: int) -> None:

@@ -1,8 +1,9 @@
 """Keep at most c rows of every unit, whatever the order of rows.
 
-Guarantee: which rows of a unit are kept depends on that unit's rows only, so adding or removing a unit never
-changes another one's. Kept are the c rows with the smallest keyed hash of (unit, codes); equal rows are
-interchangeable. Units are told apart by their full ids. Rows without a unit are dropped.
+Guarantee: which rows of a unit are kept depends on that unit's rows only, so adding or removing a unit never changes
+those of another. The c rows with the smallest keyed hash of (unit, codes) are kept; equal rows are interchangeable.
+Units are distinguished by their full ids. Rows without a unit are dropped.
+
 Memory grows with the kept rows, by about 3·d + 2·(length of an id) + 75 bytes each. Source: docs/proofs/units.md.
 """
 
@@ -26,8 +27,8 @@ _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def unit_shares(ids: Cells, count: int) -> NDArray[np.int64]:
-    """One of `count` shares for each row, a function of its unit's id alone; a row without a unit may get any."""
-    high = ids.used().read(_keys) >> np.uint64(32)  # the low bits choose a bucket
+    """One of `count` shares for each row, a function of its unit's id alone; arbitrary for a row without a unit."""
+    high = ids.used().read(_keys) >> np.uint64(32)  # the low bits select a bucket
     return (high % np.uint64(count)).astype(np.int64)
 
 
@@ -37,17 +38,17 @@ def belong(ids: Cells, share: int, count: int) -> bool:
 
 
 class UnitSelection:
-    """Collects batches, from any number of threads; `kept()` gives the codes of the rows that count.
+    """Collects batches from any number of threads; `kept()` yields the records that count.
 
-    Units are spread over buckets by a hash of their ids: threads seldom wait for each other, and the memory that
-    sorting needs is that of one bucket.
+    Units are spread over buckets by a hash of their ids. Threads therefore seldom wait for each other, and sorting
+    needs the memory of one bucket only.
     """
 
     def __init__(self, most: int) -> None:
         self._buckets = [_Bucket(most) for _ in range(_BUCKETS)]
 
     def add(self, ids: Cells, records: Records) -> None:
-        """Take the rows of one batch; `ids` are those of `encoding.unit_ids`."""
+        """Add the rows of one batch; `ids` are those of `encoding.arrow.unit_ids`."""
         ids = ids.used()
         keys = ids.read(_keys)
         for bucket, rows in self._spread(ids, keys):
@@ -56,24 +57,24 @@ class UnitSelection:
             bucket.add(_Rows(names, units, _row_hashes(keys[rows], part), part))
 
     def drop(self, ids: Cells) -> None:
-        """No row of these units counts, before or after."""
+        """Exclude all rows of these units, earlier and later ones."""
         ids = ids.used()
         for bucket, rows in self._spread(ids, ids.read(_keys)):
             bucket.drop(_distinct(ids, rows)[0])
 
     def kept(self) -> Iterator[tuple[NDArray[np.int32], Records]]:
-        """The records that count, whole units at a time, each with the number of its unit among those beside it."""
+        """The records that count, whole units at a time, each with the index of its unit in the batch."""
         for bucket in self._buckets:
             rows = bucket.kept()
             if rows is not None:
                 yield rows.units, rows.records
 
     def _spread(self, ids: Cells, keys: NDArray[np.uint64]) -> Iterator[tuple[_Bucket, NDArray[np.int64]]]:
-        """The rows with a unit, by bucket."""
+        """Yield the rows that have a unit, by bucket."""
         present = np.flatnonzero(~ids.read(is_null))
-        places = (keys[present] % np.uint64(_BUCKETS)).astype(np.uint8)
-        order = np.argsort(places, kind="stable")
-        edges = np.cumsum(np.bincount(places, minlength=_BUCKETS))[:-1]
+        buckets = (keys[present] % np.uint64(_BUCKETS)).astype(np.uint8)
+        order = np.argsort(buckets, kind="stable")
+        edges = np.cumsum(np.bincount(buckets, minlength=_BUCKETS))[:-1]
         for bucket, rows in zip(self._buckets, np.split(present[order], edges), strict=True):
             if len(rows):
                 yield bucket, rows
@@ -81,7 +82,7 @@ class UnitSelection:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Records with their units, as places in a list of full ids, and the hashes of their contents."""
+    """Records with their units, as indices into a list of full ids, and the hashes of their contents."""
 
     ids: pa.Array
     units: NDArray[np.int32]
@@ -95,7 +96,7 @@ class _Bucket:
     def __init__(self, most: int) -> None:
         self._most = most
         self._lock = Lock()
-        self._rows: list[_Rows] = []  # after a selection: those that are kept so far
+        self._rows: list[_Rows] = []  # after a selection, the rows kept so far
         self._selected = 0
         self._waiting = 0
         self._dropped: list[pa.Array] = []
@@ -144,7 +145,7 @@ class _Bucket:
 
 
 def _sorted(units: NDArray[np.int32], hashes: NDArray[np.uint64], records: Records) -> NDArray[np.int64]:
-    """Rows by unit, hash and content. Nearly always content decides nothing: rows of equal hashes are equal."""
+    """Rows sorted by unit, hash and content. Content almost never decides: rows of equal hashes are equal."""
     order = np.lexsort((hashes, units))
     same = (units[order][1:] == units[order][:-1]) & (hashes[order][1:] == hashes[order][:-1])
     ties = np.flatnonzero(same)
@@ -168,7 +169,7 @@ def _equal(records: Records, some: NDArray[np.int64], others: NDArray[np.int64])
 
 
 def _distinct(ids: Cells, rows: NDArray[np.int64]) -> tuple[pa.Array, NDArray[np.int32]]:
-    """The stored ids of some rows, each once, and each row's place among them."""
+    """The stored ids of some rows without repetition, and each row's index among them."""
     if ids.index is None:
         return ids.values.take(int64_array(rows)), np.arange(len(rows), dtype=np.int32)
     needed, units = np.unique(ids.index[rows], return_inverse=True)
@@ -191,7 +192,7 @@ def _keys(ids: pa.Array) -> NDArray[np.uint64]:
 
 
 def _row_hashes(keys: NDArray[np.uint64], records: Records) -> NDArray[np.uint64]:
-    """A 64-bit mix of the unit's key, every code and every set: spreads the choice evenly over a unit's rows."""
+    """A 64-bit hash of the unit's key, every code and every set, which spreads the choice evenly over a unit's rows."""
     hashes = _mix(keys)
     for row in records.codes:
         hashes = _mix(hashes ^ row.view(np.uint16).astype(np.uint64))

@@ -1,9 +1,9 @@
-"""Files that we write: complete under their name, or not there at all.
+"""Output files: complete under their name, or not there at all.
 
-An output is claimed before the work whose loss would hurt, above all before a spend. To claim it is to create the
-partial file beside it, locked, with room on the disk: whatever would be refused at the end is refused now, and of
-several processes that want the same name one gets it. A process that is killed leaves its partial file behind, locked
-by nobody; the next claim in that folder removes it.
+An output is claimed before any work whose loss would hurt, above all before a spend. Claiming it creates a locked
+partial file beside it, with reserved disk space. Whatever would fail at the end therefore fails now, and of several
+processes that want the same name, one gets it. A process that is killed leaves its partial file behind, unlocked; the
+next claim in that folder removes it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import BinaryIO
 from dpsketch.errors import FileError
 
 _PREFIX, _SUFFIX = ".dpsketch-", ".partial"
-_FRESH = 60  # seconds in which a process locks the partial file that it made
-_NO_RESERVATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # a file system that cannot set room aside
+_FRESH = 60  # seconds within which a process locks the partial file that it created
+_NO_RESERVATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # a file system that cannot reserve space
 
 
 def check_free(path: Path, force: bool = False) -> None:
-    """Refuse a name under which no new file may be put. Devices, folders and links are never replaced."""
+    """Refuse a name under which no new file may be created. Devices, folders and links are never replaced."""
     with _explained(path):
         try:
             kind = os.lstat(path).st_mode
@@ -46,7 +46,7 @@ def check_free(path: Path, force: bool = False) -> None:
 
 
 def same_file(one: Path, two: Path) -> bool:
-    """Whether two names stand for one file, or would once it is created."""
+    """Whether two names refer to the same file, or would once it is created."""
     try:
         return one.samefile(two)
     except OSError:
@@ -54,7 +54,7 @@ def same_file(one: Path, two: Path) -> bool:
 
 
 class Output:
-    """A claimed output. `file` is its partial file; `keep` puts it under its name; leaving the block discards it."""
+    """A claimed output. `file` is its partial file; `keep` moves it to its name; leaving the block discards it."""
 
     def __init__(self, path: str | Path, force: bool = False, secret: bool = False) -> None:
         self.path = Path(path)
@@ -67,7 +67,7 @@ class Output:
         self._kept = False
 
     def make_room(self, size: int) -> None:
-        """Set disk space aside for `size` bytes."""
+        """Reserve disk space for `size` bytes."""
         with _explained(self.path):
             try:
                 os.posix_fallocate(self.file.fileno(), 0, size)
@@ -76,7 +76,7 @@ class Output:
                     raise
 
     def keep(self) -> None:
-        """Flush to disk and rename. A name that somebody else took in the meantime stays theirs."""
+        """Flush to disk and rename. Does not replace a file that someone else created in the meantime."""
         with _explained(self.path):
             self.file.truncate(self.file.tell())
             self.file.flush()
@@ -93,14 +93,15 @@ class Output:
     def __exit__(self, *_: object) -> None:
         if not self._kept:
             self._partial.unlink(missing_ok=True)
-        with suppress(OSError):  # what was to be written is flushed already
+        with suppress(OSError):  # the content is already flushed
             self.file.close()
 
 
 @contextmanager
 def written(path: str | Path, force: bool = False, secret: bool = False) -> Iterator[BinaryIO]:
-    """A file to write to, which stands under `path` once the block ends without an error. `secret`: for its owner's
-    eyes alone.
+    """A file to write to, which appears under `path` once the block ends without an error.
+
+    A `secret` file is readable by its owner alone.
     """
     with Output(path, force, secret) as output:
         with _explained(output.path):
@@ -118,7 +119,7 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _partial_of(path: Path) -> Path:
-    """One name for each output, of a length that does not depend on the output's."""
+    """A unique name for each output, whose length does not depend on the output's."""
     return path.with_name(f"{_PREFIX}{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}{_SUFFIX}")
 
 
@@ -132,13 +133,13 @@ def _locked(path: Path, partial: Path, secret: bool) -> int:
             if secret:
                 os.fchmod(descriptor, 0o600)
             return descriptor
-        if _names(partial, descriptor):  # what a killed process left
+        if _names(partial, descriptor):  # left by a killed process
             partial.unlink()
         os.close(descriptor)
 
 
 def _try_lock(partial: Path, flags: int, mode: int = 0) -> int | None:
-    """The locked descriptor of a partial file of ours, None if another process holds it."""
+    """The locked descriptor of a partial file of ours; None if another process holds it."""
     descriptor = os.open(partial, os.O_RDWR | os.O_NOFOLLOW | flags, mode)
     try:
         if os.fstat(descriptor).st_uid != os.geteuid():
@@ -154,7 +155,7 @@ def _try_lock(partial: Path, flags: int, mode: int = 0) -> int | None:
 
 
 def _names(partial: Path, descriptor: int) -> bool:
-    """Whether the name still stands for the locked file: its former holder may have renamed it before we had it."""
+    """Whether the name still refers to the locked file: its former holder may have renamed it before we locked it."""
     try:
         return os.path.samestat(os.lstat(partial), os.fstat(descriptor))
     except FileNotFoundError:
@@ -162,7 +163,9 @@ def _names(partial: Path, descriptor: int) -> bool:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove the partial files of killed processes: they may hold exact sums. A new, empty one may yet be locked."""
+    """Remove the partial files of killed processes, which may contain exact sums. A new, empty one may not be locked
+    yet.
+    """
     for partial in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
         with suppress(OSError):
             facts = partial.lstat()
@@ -175,7 +178,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Make a rename durable, where the file system lets folders be flushed."""
+    """Make a rename durable, where the file system allows folders to be flushed."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

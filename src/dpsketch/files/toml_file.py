@@ -1,4 +1,4 @@
-"""TOML files that people write: schemas and recipes."""
+"""Reading of TOML files that people write: schemas and recipes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 
 from dpsketch.errors import DpsketchError
 
-# Python's parser takes time and memory by the square of a key's parts.
+# Python's parser takes time and memory quadratic in the number of a key's parts.
 _LONG_KEY = re.compile(r"""(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){100}""")
 
 
 def read_toml(path: Path, error: type[DpsketchError], unreadable: str, invalid: str) -> dict[str, Any]:
-    """The facts of a file; an error names the file and the line, with one hint for a file that is not there or not text
-    and another for one that is not TOML.
+    """The contents of a file. An error names the file and the line.
+
+    `unreadable` is the hint for a file that is missing or not text, `invalid` for one that is not TOML.
     """
     try:
         text = path.read_bytes().decode("utf-8")

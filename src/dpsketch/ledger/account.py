@@ -1,4 +1,4 @@
-"""What a dataset may spend and has spent, as the ledger reads it."""
+"""Accounts: the cap and the spends of a dataset, as read from the ledger."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.composition import composed_spends
 from dpsketch.privacy.events import Release
 
-Accounted = tuple[str, int, str]  # unit, most rows of it, relation
+Accounted = tuple[str, int, str]  # unit, its maximum number of rows, relation
 
 
 @dataclass(frozen=True)
 class Cap:
-    """What a dataset may spend, or has left: Σε with Σδ, or Σρ. The other kind is None."""
+    """A cap, or what is left of it: Σε with Σδ, or Σρ. The other kind is None."""
 
     epsilon: Fraction | None
     delta: Fraction
@@ -29,7 +29,7 @@ class Cap:
         return cls(budget.exact_epsilon, budget.exact_delta, None)
 
     def text(self, up: bool = False) -> str:
-        """epsilon 0.5 and delta 1e-06; rounded up or down."""
+        """The cap as text, such as "epsilon 0.5 and delta 1e-06", with numbers rounded up or down."""
         kinds = {"epsilon": self.epsilon, "delta": self.delta or None, "rho": self.rho}
         return " and ".join(f"{kind} {rounded(much, up)}" for kind, much in kinds.items() if much is not None)
 
@@ -39,7 +39,7 @@ class Cap:
         return cost.epsilon is not None and cost.epsilon <= (self.epsilon or 0) and cost.delta <= self.delta
 
     def after(self, cost: Cost) -> Cap:
-        """What is left; below 0 where the cap was lowered below what is spent."""
+        """The remaining budget after `cost`; negative where the cap was lowered below the amount already spent."""
         if self.rho is not None:
             return Cap(None, Fraction(0), self.rho - cost.rho)
         return Cap((self.epsilon or Fraction(0)) - (cost.epsilon or 0), self.delta - cost.delta, None)
@@ -47,7 +47,7 @@ class Cap:
 
 @dataclass(frozen=True)
 class Spend:
-    """One reserved release; `committed` says that its noise was added and handed over."""
+    """One reserved release. `committed` means that its noise was added and the release handed over."""
 
     id: str
     release: Release
@@ -79,15 +79,16 @@ class Plan:
         """Whether the releases would cost more one by one."""
         budgets = self.used + self.unused
         if any(budget.rho is not None for budget in budgets):
-            return True  # a cap of epsilon could not count them
+            return True  # a cap of epsilon could not account for them
         epsilon = sum(budget.exact_epsilon for budget in budgets)
         return epsilon > self.epsilon or sum(budget.exact_delta for budget in budgets) > self.delta
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A dataset's cap and the total spent from it, committed or not: what a decision needs. Unit and relation are None
-    before any spend.
+    """A dataset's cap and the total spent from it, committed or not: what a decision needs.
+
+    Unit and relation are None before the first spend.
     """
 
     dataset: str
@@ -105,7 +106,7 @@ class Standing:
 
     @property
     def spent(self) -> Cap:
-        """The total in the cap's kind."""
+        """The total in the same terms as the cap."""
         cost = self.total
         return Cap(None, Fraction(0), cost.rho) if self.cap.rho is not None else Cap(cost.epsilon, cost.delta, None)
 
@@ -116,28 +117,28 @@ class Standing:
 
 @dataclass(frozen=True)
 class Account(Standing):
-    """A dataset's cap, its total, and everything that was spent from it."""
+    """A dataset's cap, its total, and every spend from it."""
 
     plans: tuple[Plan, ...]
     spends: tuple[Spend, ...]
 
     @property
     def parts(self) -> int:
-        """How many parts of the table were released from on their own."""
+        """Number of disjoint parts of the table with releases of their own."""
         return len({spend.partition for spend in self.spends} - {None})
 
     @property
     def samples(self) -> int:
-        """How many samples of the rows were released from."""
+        """Number of samples of the rows that were released from."""
         return samples(self.spends)
 
     def as_one_plan(self, delta: Fraction) -> Fraction:
-        """The ε at δ of all its releases, had they been declared as one plan."""
+        """The ε at δ of all releases, had they been declared as one plan."""
         return composed_spends(self.spends, delta, self.relation or ADD_REMOVE) if self.spends else Fraction(0)
 
 
 def rounded(number: Fraction, up: bool) -> str:
-    """A number with at most six digits that count, never below it, or never above."""
+    """A number rounded up or down to six significant digits."""
     context = Context(prec=6, rounding=ROUND_CEILING if up else ROUND_FLOOR)
     return f"{float(context.divide(Decimal(number.numerator), Decimal(number.denominator))):g}"
 

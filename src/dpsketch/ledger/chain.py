@@ -1,7 +1,7 @@
-"""Entries: what one transaction adds to a ledger, under a checksum of it and of all that came before.
+"""Entries: the rows that one transaction adds to a ledger, with a checksum of them and of all earlier entries.
 
-Guarantee: a row that changed, vanished or was added otherwise is noticed, unless someone computed all later checksums
-anew. An older copy of the whole ledger is sound, too; only a checksum that was noted elsewhere tells it apart.
+Guarantee: a row that was changed, deleted or inserted by other means is detected, unless someone recomputed all later
+checksums. An older copy of the whole ledger is consistent, too; only a checksum noted elsewhere reveals it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import sqlalchemy as sa
 from dpsketch.errors import BudgetError, LedgerError
 from dpsketch.ledger.sql_tables import CHAINED, entries
 
-_AT_ONCE = 1000  # entries that are read together
+_AT_ONCE = 1000  # entries read in one query
 
 
 @dataclass(frozen=True)
 class Head:
-    """The newest entry. Its number is how many there are, not counting the first, which has no rows."""
+    """The newest entry. Its number is the number of entries, not counting the first, which has no rows."""
 
     number: int
     checksum: str
@@ -50,7 +50,7 @@ class Entry:
 
 
 def damaged() -> LedgerError:
-    """For whatever a ledger holds that no version of ours wrote."""
+    """The error for contents of a ledger that no version of ours wrote."""
     return LedgerError(
         "the ledger is damaged", "restore a backup, and lower the caps by what was released since it was made"
     )
@@ -58,7 +58,7 @@ def damaged() -> LedgerError:
 
 @contextmanager
 def as_written() -> Iterator[None]:
-    """Whatever goes wrong while rows are read is damage: we check what we write."""
+    """Report any error while rows are read as damage, because we check what we write."""
     try:
         yield
     except (ArithmeticError, AttributeError, BudgetError, LookupError, RecursionError, TypeError, ValueError):
@@ -66,7 +66,7 @@ def as_written() -> Iterator[None]:
 
 
 def begin_chain(connection: sa.Connection) -> None:
-    """The first entry of a new ledger: a random checksum, which no other ledger has."""
+    """Write the first entry of a new ledger: a random checksum, which no other ledger has."""
     connection.execute(entries.insert().values(number=0, checksum=secrets.token_hex(32)))
 
 
@@ -115,7 +115,7 @@ def newest_row(connection: sa.Connection) -> int:
 
 
 def _checksums(connection: sa.Connection, first: int, last: int) -> Iterator[str]:
-    """The stored checksums of these entries, of which none may be missing."""
+    """The stored checksums of these entries, none of which may be missing."""
     for start in range(first, last + 1, _AT_ONCE):
         stop = min(start + _AT_ONCE, last + 1)
         some = sa.select(entries).where(entries.c.number >= start, entries.c.number < stop).order_by(entries.c.number)
@@ -126,16 +126,16 @@ def _checksums(connection: sa.Connection, first: int, last: int) -> Iterator[str
 
 
 def _rows_by_entry(connection: sa.Connection, after: int, last: int) -> Iterator[tuple[int, list[str]]]:
-    """The texts of all rows of each entry after the given one, in order. Memory does not grow with the ledger."""
+    """Yield the texts of all rows of each entry after the given one, in order, in constant memory."""
     for start in range(after + 1, last + 1, _AT_ONCE):
         stop = min(start + _AT_ONCE, last + 1)
-        found: dict[int, list[str]] = {number: [] for number in range(start, stop)}
+        texts: dict[int, list[str]] = {number: [] for number in range(start, stop)}
         for table in CHAINED:
             rows = sa.select(table).where(table.c.entry >= start, table.c.entry < stop)
-            place = list(table.columns).index(table.c.entry)
+            index = list(table.columns).index(table.c.entry)
             for row in connection.execute(rows):
-                found[row[place]].append(_text(table, row))
-        yield from found.items()
+                texts[row[index]].append(_text(table, row))
+        yield from texts.items()
 
 
 def _text(table: sa.Table, values: Iterable[Any]) -> str:

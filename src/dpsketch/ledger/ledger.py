@@ -42,8 +42,8 @@ from dpsketch.privacy.events import Release, budget_facts
 class Ledger:
     """Caps and spends in an SQLite file or a PostgreSQL database; `Ledger("sqlite://")` keeps them in memory.
 
-    Guarantee: at any time the total of a dataset's spends is within the cap that held when the last was made, also when
-    processes race and when one is killed. Source: PRIVACY "Ledger"; docs/proofs/release.md, docs/proofs/accounting.md.
+    Guarantee: at any time the total of a dataset's spends is within the cap that held when the last one was made, even
+    when processes race or one is killed. Source: PRIVACY "Ledger"; docs/proofs/release.md, docs/proofs/accounting.md.
     """
 
     def __init__(self, path_or_url: str | Path, create: bool = True) -> None:
@@ -58,11 +58,11 @@ class Ledger:
 
     @property
     def upgraded(self) -> bool:
-        """Whether opening it brought it up to date from an earlier version."""
+        """Whether opening the ledger upgraded it from an earlier version."""
         return self._store.upgraded
 
     def grant(self, dataset: str, budget: Budget) -> None:
-        """Set the cap of a dataset; it may be raised or lowered, never forgotten."""
+        """Set the cap of a dataset. It may be raised or lowered, never removed."""
         if not budget.private:
             raise BudgetError("a cap must be finite", "pass --epsilon with a number")
         _check_name("a dataset's name", dataset, "another DATASET")
@@ -101,13 +101,13 @@ class Ledger:
     ) -> str:
         """Record a spend before any noise is drawn, or refuse it. Returns its id.
 
-        `lineage` are the raw sketch's ids: releases of one sample of rows cost more together than apart. `partition`
-        says that only rows with that value of that column were read; with units, it must be the same in all rows of
-        one. `plan` takes an entry of a declared plan. A dataset that is new to the ledger gets exactly this release as
-        its cap: nothing more can be spent until its owner grants it.
+        `lineage` holds the ids of the raw sketch: releases of one sample of rows cost more together than separately.
+        `partition` asserts that only rows with that value of that column were read; with units, all rows of a unit must
+        have the same value. `plan` uses an entry of a declared plan. A dataset that is new to the ledger gets exactly
+        this release as its cap: nothing more can be spent until its owner grants it.
         """
         if release.rate is not None and not lineage:
-            raise LedgerError("a release of a sample must say of which", "pass the raw sketch's lineage")
+            raise LedgerError("a release of a sample must state which sample", "pass the raw sketch's lineage")
         spend = secrets.token_hex(16)
         with self._entry() as (connection, entry):
             standing, changed = _room(connection, dataset, accounted, Attempt(release, lineage, partition, plan), spend)
@@ -132,8 +132,8 @@ class Ledger:
         return spend
 
     def commit(self, spend: str) -> None:
-        """Record that the reserved release was made, once. A crash of the machine may forget it: the spend counts
-        anyway.
+        """Record that the reserved release was made, once. If a crash of the machine loses this, the spend still
+        counts.
         """
         with self._store.reading() as connection:
             if connection.execute(sa.select(commits).where(commits.c.spend == spend)).first() is not None:
@@ -142,7 +142,7 @@ class Ledger:
             entry.add(commits, spend=spend)
 
     def declare(self, dataset: str, accounted: Accounted, name: str, budgets: Sequence[Budget], delta: float) -> Plan:
-        """Reserve a plan: releases with these budgets, in any order, for what they cost together at `delta`.
+        """Reserve a plan: releases with these budgets, in any order, at their joint cost for `delta`.
 
         A dataset that is new to the ledger gets exactly this plan as its cap.
         """
@@ -150,7 +150,7 @@ class Ledger:
         _check_name("a plan's name", name, "another NAME")
         if not budgets or not all(budget.private for budget in budgets):
             raise BudgetError("a plan must have releases, each with a finite budget", "pass --release epsilon=0.1")
-        slack = Budget(1.0, delta).exact_delta  # checked as a budget's
+        slack = Budget(1.0, delta).exact_delta  # validated like a budget's delta
         epsilon = plan_cost(budgets, slack)
         if epsilon > MOST_EPSILON:
             raise BudgetError(
@@ -185,7 +185,7 @@ class Ledger:
         return plan
 
     def standing(self, dataset: str) -> Standing | None:
-        """What a dataset may spend and has spent; None if it is new to the ledger."""
+        """The cap and the total spent of a dataset; None if it is new to the ledger."""
         with self._store.reading() as connection:
             return read_standing(connection, RunningTotals(connection), dataset)
 
@@ -195,9 +195,9 @@ class Ledger:
             return _accounts(connection)
 
     def verify(self, checksum: str | None = None) -> Head:
-        """Compare all rows with their checksums and all totals with the spends, or raise what is wrong.
+        """Compare all rows with their checksums and all totals with the spends. Raises an error if they differ.
 
-        `checksum`, of an earlier `verify`, tells whether this is a copy from before it.
+        `checksum`, from an earlier `verify`, reveals whether this ledger is a copy from before it.
         """
         newest = self._store.verify()
         with self._store.reading() as connection:
@@ -225,7 +225,7 @@ def _accounts(connection: sa.Connection) -> tuple[Account, ...]:
 def _room(
     connection: sa.Connection, dataset: str, accounted: Accounted, attempt: Attempt, spend: str
 ) -> tuple[Standing | None, Totals]:
-    """How the dataset stands, None for a new one, and the totals that the release changes, if there is room for it."""
+    """The dataset's standing (None if it is new) and the totals that the release changes, if there is room for it."""
     check_release(attempt, accounted)
     get = RunningTotals(connection)
     get.read([input_key(one) for one in sorted(attempt.lineage)])
@@ -244,7 +244,7 @@ def _room(
 def _totals_with(
     connection: sa.Connection, get: RunningTotals, dataset: str, relation: str, attempt: Attempt, spend: str
 ) -> Totals:
-    """The totals after the release. Where they do not follow from the totals before it, all spends are read."""
+    """The totals after the release. Where they do not follow from the previous totals, all spends are read."""
     made = Spend(spend, attempt.release, attempt.lineage, attempt.partition, attempt.plan)
     with as_written():
         changed = totals_after(get, dataset, relation, made)
@@ -255,7 +255,7 @@ def _totals_with(
 
 
 def _check_lineage(get: RunningTotals, dataset: str, lineage: frozenset[str]) -> None:
-    """Refuse to count the same input under two names: its people would get two budgets."""
+    """Refuse to account for the same input under two names, which would give its people two budgets."""
     for one in sorted(lineage):
         known = get(input_key(one))
         if known is not None and known[0] != dataset:
@@ -266,7 +266,7 @@ def _check_lineage(get: RunningTotals, dataset: str, lineage: frozenset[str]) ->
 
 
 def _known(connection: sa.Connection, get: RunningTotals, dataset: str, accounted: Accounted) -> Standing | None:
-    """How the dataset stands, if it counts the same units by the same relation."""
+    """The dataset's standing, if it has the same unit and relation."""
     _check_name("a dataset's name", dataset, "--dataset NAME")
     if accounted[2] not in (ADD_REMOVE, REPLACE_ONE):
         raise LedgerError(f"a relation must be {ADD_REMOVE} or {REPLACE_ONE}, got {accounted[2]!r} instead")
@@ -286,7 +286,7 @@ def _known(connection: sa.Connection, get: RunningTotals, dataset: str, accounte
 
 
 def _has_plan(connection: sa.Connection, dataset: str, *names: str) -> bool:
-    """Whether a dataset has a plan of such a name, or any."""
+    """Whether a dataset has a plan of this name, or any plan."""
     declared = sa.select(plans.c.entry).where(plans.c.dataset == dataset).limit(1)
     return connection.scalar(declared.where(plans.c.name.in_(names)) if names else declared) is not None
 

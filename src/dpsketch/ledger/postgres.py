@@ -18,13 +18,14 @@ _CONNECT_SECONDS = 15
 
 
 def postgresql_engine(url: sa.URL, patience: float, example: str) -> sa.Engine:
-    """Every statement that writes sees what was committed before it: with a snapshot of its beginning, a transaction
-    that waited for the lock would miss the spend it waited for. A connection lives for one transaction, because hours
-    may lie between two.
+    """An engine in which every writing statement sees everything committed before it.
+
+    With a snapshot taken at its beginning, a transaction that waited for the lock would miss the spend it waited for. A
+    connection lives for one transaction, because hours may pass between two.
     """
     arguments: dict[str, Any] = {}
     if "connect_timeout" not in url.query:
-        arguments["connect_timeout"] = max(2, min(_CONNECT_SECONDS, int(patience)))  # libpq has no less
+        arguments["connect_timeout"] = max(2, min(_CONNECT_SECONDS, int(patience)))  # the minimum of libpq
     try:
         engine = sa.create_engine(
             url.set(drivername="postgresql+psycopg"),
@@ -36,10 +37,10 @@ def postgresql_engine(url: sa.URL, patience: float, example: str) -> sa.Engine:
         raise LedgerError(
             "a ledger in PostgreSQL needs the driver psycopg", "pip install 'dpsketch[postgres]'"
         ) from None
-    except (sa.exc.SQLAlchemyError, ValueError, TypeError):  # an option in the URL
+    except (sa.exc.SQLAlchemyError, ValueError, TypeError):  # an invalid option in the URL
         raise LedgerError("the ledger's URL cannot be read", example) from None
     watch = _Watch(2 * patience)
-    sa.event.listen(engine, "connect", watch.begin, insert=True)  # before SQLAlchemy asks the server anything
+    sa.event.listen(engine, "connect", watch.begin, insert=True)  # before SQLAlchemy queries the server
     sa.event.listen(engine, "before_cursor_execute", watch.go_on)
     sa.event.listen(engine, "close", watch.end)
     sa.event.listen(engine, "begin", lambda connection: _begin(connection, patience))
@@ -47,9 +48,9 @@ def postgresql_engine(url: sa.URL, patience: float, example: str) -> sa.Engine:
 
 
 class _Watch:
-    """Ends a connection whose server has not answered for some time.
+    """Closes a connection whose server has not answered for some time.
 
-    The limits that the server keeps do not help if it is the server, or the network, that has stopped.
+    Time limits kept by the server do not help if the server or the network has stopped.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -60,7 +61,7 @@ class _Watch:
         self._start(id(connection), os.dup(connection.fileno()))
 
     def go_on(self, connection: sa.Connection, *_: Any) -> None:
-        """Another statement: the time starts anew."""
+        """Restart the timer for another statement."""
         driver = id(connection.connection.driver_connection)
         if driver in self._timers:
             timer, line = self._timers[driver]
@@ -86,9 +87,9 @@ def _cut(line: int) -> None:
 
 
 def _begin(connection: sa.Connection, patience: float) -> None:
-    """One lock for whatever writes, which also covers making the tables; the end of the connection frees it.
+    """Take one lock for all writers, which also covers creating the tables; closing the connection frees it.
 
-    A server set to lose the last commits in a crash is told not to; nothing stricter is lowered.
+    A server configured to lose the last commits in a crash is told not to. A stricter setting is kept.
     """
     milliseconds = int(1000 * patience)
     connection.exec_driver_sql(f"SET LOCAL lock_timeout = {milliseconds}")

@@ -18,13 +18,13 @@ def check_release(attempt: Attempt, accounted: Accounted) -> None:
     if not release.budget.private:
         raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
     if release.budget.delta and not release.noises:
-        raise LedgerError("a release with delta must say its noise")
+        raise LedgerError("a release with delta must state its noise")
     if release.rate is not None and release.budget.rho is None and accounted[2] != ADD_REMOVE:
         raise LedgerError(f"sampling amplifies for the relation {ADD_REMOVE} only", "release without a rate")
 
 
 def check_entry(unused: Counter[Budget] | None, dataset: str, name: str, attempt: Attempt) -> None:
-    """Refuse a release that its plan does not have; `unused` is None if there is no such plan."""
+    """Refuse a release that its plan does not contain; `unused` is None if there is no such plan."""
     if unused is None:
         raise LedgerError(f"dataset '{dataset}' has no plan '{name}'", "dpsketch ledger declare … declares one")
     release = attempt.release
@@ -41,7 +41,7 @@ def check_entry(unused: Counter[Budget] | None, dataset: str, name: str, attempt
 
 
 def check_plan(standing: Standing, cost: Cost) -> None:
-    """Refuse a plan for which there is no room."""
+    """Refuse a plan that exceeds the remaining budget."""
     dataset, cap = standing.dataset, standing.cap
     if cap.rho is not None:
         raise BudgetError(
@@ -53,11 +53,12 @@ def check_plan(standing: Standing, cost: Cost) -> None:
 
 
 def refusal(standing: Standing, attempt: Attempt, after: Cost, alone: Cost) -> BudgetError:
-    """Why there is no room for a release after which the total would be `after`, and what would fit. `alone` is that
-    total if nothing else had been released of its sample.
+    """The error for a release after which the total would be `after`, with a hint of what would fit.
+
+    `alone` is that total if nothing else had been released from its sample.
     """
     dataset, cap, before, left = standing.dataset, standing.cap, standing.total, standing.left
-    if not cap.covers(before):  # it was lowered
+    if not cap.covers(before):  # the cap was lowered
         return BudgetError(f"dataset '{dataset}' has spent more than its cap: {_over(standing.spent, cap)}", _GRANT)
     if cap.rho is None and (after.epsilon is None or before.epsilon is None):
         return BudgetError(
@@ -73,9 +74,9 @@ def refusal(standing: Standing, attempt: Attempt, after: Cost, alone: Cost) -> B
 
 
 def _what_fits(attempt: Attempt, cost: Cost, left: Cap, cap: Cap) -> str:
-    """The hint of a refusal: something smaller, if that is easy to say, or more from the owner."""
+    """The hint of a refusal: a smaller release, if one is easy to state, or more budget from the owner."""
     budget = attempt.release.budget
-    plain = attempt.partition is None and attempt.release.rate is None  # costs what its budget says
+    plain = attempt.partition is None and attempt.release.rate is None  # the release costs exactly its budget
     if cap.rho is not None:
         smaller = plain and budget.rho is not None and (left.rho or 0) > 0
         return f"pass --rho {_typed(left.rho)} or less, or {_GRANT}" if smaller else _GRANT
@@ -91,7 +92,7 @@ def _what_fits(attempt: Attempt, cost: Cost, left: Cap, cap: Cap) -> str:
 
 
 def _short(what: str, dataset: str, cost: Cost, left: Cap, cap: Cap) -> str:
-    """Each quantity that does not suffice."""
+    """One text for each quantity that is exceeded."""
     numbers = [
         (kind, need, room, most)
         for kind, need, room, most in (
@@ -127,7 +128,7 @@ def _exact(kind: str, number: Fraction) -> str:
 
 
 def _typed(number: Fraction | None) -> str:
-    """Not more than the number, as it can be passed to a command."""
+    """The number rounded down, in a form that can be passed to a command."""
     text = decimal_text(number or Fraction(0))
     return rounded(number or Fraction(0), up=False) if "/" in text else text
 

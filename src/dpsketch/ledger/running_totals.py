@@ -1,7 +1,7 @@
-"""Running totals: the few numbers of a dataset that the next decision needs, so that no spend has to be read again.
+"""Running totals: the few numbers per dataset that the next decision needs, so that no spend has to be read again.
 
-They are JSON values by key, and follow from the spends: `totals_of` finds all of them, `totals_after` those that one
-more spend changes.
+They are JSON values by key, and follow from the spends. `totals_of` computes all of them; `totals_after` computes those
+that one more spend changes.
 """
 
 from __future__ import annotations
@@ -29,24 +29,25 @@ from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import budget_facts
 
 Totals = dict[str, Any]
-Lookup = Callable[[str], Any]  # the newest value of a key, None if it has none
+Lookup = Callable[[str], Any]  # the newest value of a key; None if it has none
 
-_MOST_PARTS = 2  # that neighbouring tables can differ in: the largest sums of so many parts are kept
+# most parts in which neighbouring tables can differ; the largest sums are kept for this number of parts
+_MOST_PARTS = 2
 _NO_PARTS: list[list[Any] | None] = [[], [], []]
 
 
 def total_key(dataset: str) -> str:
-    """Of a dataset's total, plans included."""
+    """Key of a dataset's total, plans included."""
     return _key("total", dataset)
 
 
 def input_key(identity: str) -> str:
-    """Of the dataset that an input was released as, and of the sample that it is in."""
+    """Key of the dataset under which an input was released, and of the sample that contains it."""
     return _key("input", identity)
 
 
 def plan_key(dataset: str, plan: str) -> str:
-    """Of the budgets of a plan that were used."""
+    """Key of the used budgets of a plan."""
     return _key("plan", dataset, plan)
 
 
@@ -55,7 +56,7 @@ def cost_value(cost: Cost) -> list[str | None]:
 
 
 def cost_of(value: Any) -> Cost:
-    """The cost that was written; none was before the first spend."""
+    """The stored cost; zero before the first spend."""
     if value is None:
         return FREE
     epsilon, delta, rho = value
@@ -71,10 +72,10 @@ def used_of(value: Any) -> Counter[Budget]:
 
 
 def totals_after(get: Lookup, dataset: str, relation: str, spend: Spend) -> Totals | None:
-    """The totals that a spend changes; None where they only follow from all spends.
+    """The totals that a spend changes; None where they can be computed only from all spends.
 
-    That is rare: the spend joins two samples, or releases a sample of one part with another, or lowers what a part has
-    cost (a δ that was cut at its maximum).
+    That is rare: the spend joins two samples, or releases a sample of one part with another, or lowers the cost of a
+    part (a δ that was cut at its maximum).
     """
     part, group, together, before = disjoint_part(spend.partition), spend.id, Together(), FREE
     inputs = {one: get(input_key(one)) for one in spend.lineage}
@@ -117,7 +118,7 @@ def totals_after(get: Lookup, dataset: str, relation: str, spend: Spend) -> Tota
 
 
 def totals_of(dataset: str, relation: str, spends: Sequence[Spend], plans: Sequence[Plan]) -> Totals:
-    """All totals of a dataset with these spends, in the order they were made."""
+    """All totals of a dataset with these spends, in the order in which they were made."""
     totals: Totals = {}
     sums: dict[Partition, Cost] = {}
     total = sum((plan.cost for plan in plans), FREE)
@@ -155,14 +156,15 @@ def _part_key(dataset: str, part: Partition) -> str:
 
 
 def _cut_key(dataset: str, part: Partition) -> str:
-    """Of the most costly parts among those of one column and snapshot."""
+    """Key of the most expensive parts among those of one column and snapshot."""
     return _key("parts", dataset, part.column, part.snapshot)
 
 
 def _with_part(largest: Sequence[Any], value: str, cost: Cost) -> list[list[Any] | None]:
-    """For each of ε, δ and ρ the parts with the largest sums, this one with its new sum. The other sums are as they
-    were, and this one's was not larger, so the largest are among those that were the largest and this one. None where
-    the sum of a part has no ε.
+    """The parts with the largest sums for each of ε, δ and ρ, after this part's sum grew to `cost`.
+
+    The other sums are unchanged and this one did not decrease, so the largest are among the previous largest and this
+    one. None where the sum of a part has no ε.
     """
     amounts = (cost.epsilon, cost.delta, cost.rho)
     return [_largest(known, value, amount) for known, amount in zip(largest, amounts, strict=True)]

@@ -1,7 +1,7 @@
-"""The ledger's tables as they are now. How older ones become these: `migrations`.
+"""The current tables of the ledger; `migrations` converts older ones.
 
-Rows are only ever added. All rows that one transaction adds have the number of its `entry`; entries follow one another
-without a gap, and each holds a checksum of its rows and of the entry before it (`ledger_chain`).
+Rows are only ever added. All rows of one transaction carry the number of its `entry`. Entries are numbered without
+gaps, and each holds a checksum of its rows and of the entry before it (`ledger.chain`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 VERSION = "0003"
-FIRST_VERSION = "0001"  # of ledgers from before versions were recorded
+FIRST_VERSION = "0001"  # version of ledgers from before versions were recorded
 
 tables = sa.MetaData()
 entries = sa.Table(
@@ -39,7 +39,7 @@ grants = sa.Table(
     sa.Column("created", sa.String, nullable=False),
     sa.Index("grants_of", "dataset", "entry"),
 )
-# `budgets` is JSON: each budget of the plan and how many `times` it may be used (once, if it does not say).
+# `budgets` is JSON: each budget of the plan and the number of `times` it may be used (by default, once).
 plans = sa.Table(
     "plans",
     tables,
@@ -52,7 +52,7 @@ plans = sa.Table(
     sa.Column("created", sa.String, nullable=False),
     sa.UniqueConstraint("dataset", "name"),
 )
-# `release` and `lineage` are JSON; `event` is what releases of version 0001 said about themselves.
+# `release` and `lineage` are JSON; `event` holds the description of releases from version 0001.
 spends = sa.Table(
     "spends",
     tables,
@@ -76,7 +76,8 @@ commits = sa.Table(
     sa.Column("entry", sa.Integer, nullable=False),
     sa.Index("commits_by_entry", "entry"),
 )
-# Running totals, `value` in JSON: of a key, the newest entry counts. They follow from the other rows (`running`).
+# Running totals, with `value` in JSON: the newest entry of a key counts. They follow from the other rows
+# (`running_totals`).
 totals = sa.Table(
     "totals",
     tables,
@@ -88,6 +89,6 @@ totals = sa.Table(
 CHAINED = (datasets, grants, plans, spends, commits, totals)
 version = sa.Table(
     "alembic_version",
-    sa.MetaData(),  # Alembic's own; not compared with ours
+    sa.MetaData(),  # Alembic's own table, not compared with ours
     sa.Column("version_num", sa.String(32), primary_key=True),
 )

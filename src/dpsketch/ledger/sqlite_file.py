@@ -1,4 +1,4 @@
-"""A ledger in an SQLite file: made in one piece, its owner's alone, written by one process after another."""
+"""A ledger in an SQLite file: created atomically, readable by its owner alone, written by one process at a time."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from dpsketch.errors import LedgerError
 
 try:
     import fcntl
-except ImportError:  # not on Windows: there SQLite's own waiting has to do
+except ImportError:  # on Windows, SQLite's own waiting has to suffice
     fcntl = None  # type: ignore[assignment]
 
 
 def sqlite_engine(url: sa.URL, patience: float) -> sa.Engine:
-    """One connection, which the caller uses from one thread at a time."""
+    """An engine with one connection, which the caller uses from one thread at a time."""
     arguments = {"timeout": patience, "check_same_thread": False}
     engine = sa.create_engine(url, connect_args=arguments, poolclass=StaticPool)
     sa.event.listen(engine, "connect", _plain_connection)
@@ -37,10 +37,11 @@ def _plain_connection(connection: Any, _record: Any) -> None:
 
 
 def _begin(connection: sa.Connection) -> None:
-    """Take the write lock before reading, if this is to write: what a reservation reads is still true when it writes.
+    """Take the write lock before reading, if the transaction writes: what a reservation reads is still true when it
+    writes.
 
-    What need not survive a crash of the machine does not wait for the disk. Only with a write-ahead log: it keeps the
-    order of transactions, so that a crash loses the last ones and nothing in between.
+    A transaction that need not survive a crash of the machine does not wait for the disk. This is done only with a
+    write-ahead log, which keeps the order of transactions, so that a crash loses the last ones and none in between.
     """
     options = connection.get_execution_options()
     synchronous = "FULL" if options.get("durable", True) else "NORMAL"
@@ -49,8 +50,9 @@ def _begin(connection: sa.Connection) -> None:
 
 
 def has_write_ahead_log(engine: sa.Engine, turn_on: bool = False) -> bool:
-    """Whether readers and a writer work at once, and a writer waits for the disk once. A file system without shared
-    memory has none: there everything waits for everything.
+    """Whether the file has a write-ahead log, with which readers and a writer work at once and a commit syncs once.
+
+    A file system without shared memory has no such log. There, every transaction waits for all others.
     """
     with engine.connect() as connection:
         driver: Any = connection.connection.driver_connection
@@ -58,42 +60,42 @@ def has_write_ahead_log(engine: sa.Engine, turn_on: bool = False) -> bool:
     return bool(mode == "wal")
 
 
-def check_file(place: str) -> bool:
-    """Whether there is a file to open. Refuses what cannot be a ledger, or would have to be one that is lost."""
-    if place.startswith("file:"):
+def check_file(path: str) -> bool:
+    """Whether there is a file to open. Refuses a file that is no ledger, and to replace a ledger that is missing."""
+    if path.startswith("file:"):
         raise LedgerError("a ledger's file is named by its path, not by a URI", "pass --ledger ledger.db")
-    if os.path.islink(place) and not os.path.exists(place):
+    if os.path.islink(path) and not os.path.exists(path):
         raise LedgerError(
-            f"{place} is a link to a file that does not exist",
+            f"{path} is a link to a file that does not exist",
             "restore or mount what it points to, or remove the link for a new ledger",
         )
-    if not os.path.exists(place):
-        left = next((rest for rest in (f"{place}-wal", f"{place}-journal") if os.path.lexists(rest)), None)
-        if left is not None and not os.path.exists(place):  # not one that another process has just made
+    if not os.path.exists(path):
+        left = next((rest for rest in (f"{path}-wal", f"{path}-journal") if os.path.lexists(rest)), None)
+        if left is not None and not os.path.exists(path):  # and no other process has just created one
             raise LedgerError(
-                f"there is no ledger {place}, but {left} is left of one",
+                f"there is no ledger {path}, but {left} is left of one",
                 "it may hold spends: put the ledger back beside it, or remove it for a new ledger",
             )
         return left is not None
-    if os.path.isfile(place) and os.path.getsize(place) == 0:
-        raise not_a_ledger(place)
+    if os.path.isfile(path) and os.path.getsize(path) == 0:
+        raise not_a_ledger(path)
     return True
 
 
-def not_a_ledger(place: str) -> LedgerError:
+def not_a_ledger(path: str) -> LedgerError:
     return LedgerError(
-        f"{place} exists but is not a ledger",
+        f"{path} exists but is not a ledger",
         "restore it from a backup if it was one; remove it if the ledger is meant to be new",
     )
 
 
-def make_file(place: str, content: bytes) -> None:
+def make_file(path: str, content: bytes) -> None:
     """Write a new ledger, for its owner alone: it will hold values of partitions and ids of inputs.
 
-    It has its name only when it is whole, and takes that of no other file: whoever makes one at the same time wins or
-    loses, and both go on with the same ledger.
+    The file gets its name only once it is complete, and never replaces another file. If two processes create one at the
+    same time, one of them wins, and both continue with the same ledger.
     """
-    folder, name = os.path.split(os.path.abspath(place))
+    folder, name = os.path.split(os.path.abspath(path))
     try:
         number, draft = tempfile.mkstemp(prefix=f".{name}.", suffix=".new", dir=folder)  # mode 0600
     except OSError as error:
@@ -103,7 +105,7 @@ def make_file(place: str, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        _name(draft, place)
+        _name(draft, path)
     except OSError as error:
         raise _not_made(error) from None
     finally:
@@ -114,14 +116,14 @@ def make_file(place: str, content: bytes) -> None:
             os.fsync(opened)
 
 
-def _name(draft: str, place: str) -> None:
+def _name(draft: str, path: str) -> None:
     try:
-        os.link(draft, place)
+        os.link(draft, path)
     except FileExistsError:
         pass
-    except OSError:  # a file system without links
-        if not os.path.lexists(place):
-            os.rename(draft, place)
+    except OSError:  # a file system without hard links
+        if not os.path.lexists(path):
+            os.rename(draft, path)
 
 
 def _not_made(error: OSError) -> LedgerError:
@@ -129,14 +131,14 @@ def _not_made(error: OSError) -> LedgerError:
 
 
 @contextmanager
-def in_line(place: str, patience: float) -> Iterator[None]:
-    """Wait for those who came before. SQLite keeps writers apart but lets them guess when to try again, and some of
-    many would never get their turn.
+def in_line(path: str, patience: float) -> Iterator[None]:
+    """Wait in line behind earlier writers.
 
-    The lock is on the folder: another descriptor of the file itself would end SQLite's locks when it is closed. Where
-    a folder cannot be locked, nobody waits here.
+    SQLite serialises writers but leaves them to guess when to retry, so that with many of them some would never get a
+    turn. The lock is on the folder, because closing another descriptor of the file itself would end SQLite's locks.
+    Where a folder cannot be locked, nobody waits here.
     """
-    with _opened(os.path.dirname(os.path.realpath(place))) as folder:
+    with _opened(os.path.dirname(os.path.realpath(path))) as folder:
         if fcntl is not None and folder is not None:
             with suppress(OSError):
                 _lock(folder, patience)
@@ -149,7 +151,7 @@ def _lock(folder: int, patience: float) -> None:
         return
     except BlockingIOError:
         pass
-    # Only a blocking call has a place in the line, and only another thread can be left waiting in it.
+    # Only a blocking call has a position in the line, and only another thread can be left waiting in it.
     mine = os.dup(folder)
     given_up = threading.Event()
 
@@ -181,7 +183,7 @@ def busy(seconds: float) -> LedgerError:
 
 @contextmanager
 def _opened(folder: str) -> Iterator[int | None]:
-    """A descriptor of a folder, None if it cannot be had."""
+    """A descriptor of a folder; None if it cannot be opened."""
     try:
         number = os.open(folder, os.O_RDONLY)
     except OSError:

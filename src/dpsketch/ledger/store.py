@@ -1,4 +1,4 @@
-"""Where a ledger is kept: SQLite or PostgreSQL, one writer at a time, tables of the right version."""
+"""Storage of a ledger: SQLite or PostgreSQL, one writer at a time, tables of the right version."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from dpsketch.ledger.sqlite_file import (
 )
 
 _PATIENCE = 120.0  # seconds to wait for other processes, and for a server's answer
-_MOST_SCANNED = 10_000  # entries that opening a file checks, in about a tenth of a second
+_MOST_SCANNED = 10_000  # entries checked when a file is opened, in about a tenth of a second
 _EXAMPLE = "write postgresql://user@host/database"
 _DAMAGE = re.compile(r"malformed|Could not decode|no such (table|column)|(relation|column) .* does not exist")
 _BUSY = re.compile(r"lock timeout|database is locked")
 _SILENT = re.compile(r"statement timeout|connection timeout|timeout expired")
-_HINTS = (  # what a database says, and what to do about it
+_HINTS = (  # parts of a database's message, and what to do about them
     (
         r"permission denied for|must be owner",
         "the role must be allowed to select and insert in the ledger's tables, and to create tables for a new "
@@ -49,9 +49,9 @@ _HINTS = (  # what a database says, and what to do about it
 
 
 class Store:
-    """Transactions that see the ledger as it was at one moment, or see and change it alone.
+    """Transactions that see a consistent snapshot of the ledger, or read and change it exclusively.
 
-    Guarantee: what a transaction that writes has read is still true when it writes, and what it wrote survives a crash.
+    Guarantee: what a writing transaction has read is still true when it writes, and what it wrote survives a crash.
     """
 
     def __init__(self, path_or_url: str | Path, create: bool, patience: float = _PATIENCE) -> None:
@@ -61,7 +61,7 @@ class Store:
         url = _address(text)
         self._secrets = _secrets(text, url)
         self._file: str | None = None
-        self._log = False  # a write-ahead log
+        self._log = False  # whether there is a write-ahead log
         if url.get_backend_name() == "sqlite":
             self.place, self._hint = url.database or "in memory", "check the path and its permissions"
             self._open_sqlite(url, create)
@@ -82,7 +82,7 @@ class Store:
                 with in_line(self.place, self._patience):
                     make_file(self.place, _empty_ledger())
         self._engine = sqlite_engine(url, self._patience)
-        weakref.finalize(self, self._engine.dispose)  # the last to close a file writes its log into it
+        weakref.finalize(self, self._engine.dispose)  # the last process to close a file merges its log into it
         self.upgraded = self._make_or_upgrade(memory)
         if not memory:
             with self._explaining():
@@ -91,7 +91,7 @@ class Store:
                 self._check(connection, _MOST_SCANNED)
 
     def _turned_on(self) -> bool:
-        """A write-ahead log for a ledger of an earlier version; another time, if others are using it."""
+        """Turn on the write-ahead log for a ledger of an earlier version, or try again later if it is in use."""
         with self._line(), suppress(sqlite3.OperationalError):
             return has_write_ahead_log(self._engine, turn_on=True)
         return False
@@ -102,7 +102,7 @@ class Store:
             return self._check(connection, None)
 
     def _check(self, connection: sa.Connection, most: int | None) -> Head:
-        """The same for the newest entries, and for a file's indexes if these are all."""
+        """Check the newest entries, and a file's indexes if these are all the entries."""
         newest = check_chain(connection, most)
         if self._file is None or (most is not None and newest.number > most):
             return newest
@@ -111,7 +111,7 @@ class Store:
         return newest
 
     def _make_or_upgrade(self, create: bool) -> bool:
-        """Returns whether it was upgraded. Nobody waits for a ledger that is as it should be."""
+        """Create or upgrade the ledger; return whether it was upgraded. Takes no lock if the ledger is up to date."""
         with self.reading() as connection:
             if _is_current(connection):
                 return False
@@ -120,13 +120,13 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """Waits for nobody who writes, if the ledger has a write-ahead log or is in PostgreSQL."""
+        """A read transaction. It never waits for writers in PostgreSQL or with a write-ahead log."""
         with self._transaction(isolation_level="REPEATABLE READ") as connection:
             yield connection
 
     @contextmanager
     def writing(self, durable: bool = True) -> Iterator[sa.Connection]:
-        """`durable`: not lost when the machine crashes, once the transaction is over."""
+        """A write transaction. If `durable`, it survives a crash of the machine once it is over."""
         with self._line(), self._transaction(writes=True, durable=durable or not self._log) as connection:
             yield connection
 
@@ -136,7 +136,7 @@ class Store:
     @contextmanager
     def _transaction(self, **options: Any) -> Iterator[sa.Connection]:
         if self._engine.dialect.name == "sqlite":
-            options.pop("isolation_level", None)  # every transaction has the strictest
+            options.pop("isolation_level", None)  # every transaction has the strictest level
         with self._turn, self._explaining(), self._engine.connect() as connection:
             connection.execution_options(**options)
             with connection.begin():
@@ -176,7 +176,7 @@ def _lost(fact: str, hint: str) -> LedgerError:
 
 
 def _address(text: str) -> sa.URL:
-    """A file or a URL. No message repeats what may hold a password."""
+    """Parse a file or a URL. No message repeats what may contain a password."""
     scheme, separator, rest = text.partition("://")
     if re.search(r"password\s*=", text, re.IGNORECASE) or (
         text.lower().startswith("postgres") and (not separator or scheme not in ("postgresql", "postgresql+psycopg"))
@@ -205,14 +205,14 @@ def _address(text: str) -> sa.URL:
 
 
 def _secrets(text: str, url: sa.URL) -> list[str]:
-    """What no message may show: the password as it was meant and as it was written."""
-    found = [str(url.password or "")]
+    """The strings that no message may show: the password as decoded and as written."""
+    secrets = [str(url.password or "")]
     if url.password:
-        found.append(text.partition("://")[2].rpartition("@")[0].partition(":")[2])
+        secrets.append(text.partition("://")[2].rpartition("@")[0].partition(":")[2])
     for name, value in url.query.items():
         if "pass" in name:
-            found += [value] if isinstance(value, str) else list(value)
-    return sorted({secret for secret in found if secret}, key=len, reverse=True)
+            secrets += [value] if isinstance(value, str) else list(value)
+    return sorted({secret for secret in secrets if secret}, key=len, reverse=True)
 
 
 def _is_current(connection: sa.Connection) -> bool:
@@ -225,9 +225,7 @@ def _is_current(connection: sa.Connection) -> bool:
 
 
 def _open(connection: sa.Connection, create: bool, place: str, file: bool) -> bool:
-    """Make the tables, or bring older ones up to date, which it returns. The caller holds the lock: nobody else is
-    doing the same.
-    """
+    """Create the tables, or upgrade older ones; return whether they were upgraded. The caller holds the lock."""
     there = sa.inspect(connection)
     ours = there.has_table("spends")
     versions: list[str] = []
@@ -244,14 +242,14 @@ def _open(connection: sa.Connection, create: bool, place: str, file: bool) -> bo
             raise _no_ledger(f"in {place}")
         make_tables(connection)
     elif versions != [sql_tables.VERSION]:
-        later = {"plans": sql_tables.FIRST_VERSION, "entries": "0002"}  # tables that no version up to it had
+        later = {"plans": sql_tables.FIRST_VERSION, "entries": "0002"}  # tables that no version up to this one had
         if any((versions or [""])[0] <= last and there.has_table(name) for name, last in later.items()):
             raise damaged()
         try:
             from dpsketch.ledger.upgrade import upgrade
 
             upgrade(connection, versions[0] if versions else None)
-        except (ArithmeticError, LookupError, TypeError, ValueError):  # its rows are not what that version wrote
+        except (ArithmeticError, LookupError, TypeError, ValueError):  # its rows are not those of that version
             raise damaged() from None
         return True
     return False
@@ -265,7 +263,7 @@ def make_tables(connection: sa.Connection) -> None:
 
 
 def _empty_ledger() -> bytes:
-    """An SQLite file's content."""
+    """The content of an empty SQLite ledger."""
     engine = sqlite_engine(sa.URL.create("sqlite"), 0.0)
     with engine.connect() as connection:
         with connection.begin():
@@ -273,7 +271,8 @@ def _empty_ledger() -> bytes:
         driver: Any = connection.connection.driver_connection
         content = bytearray(driver.serialize())
     engine.dispose()
-    content[18:20] = b"\2\2"  # its versions, of a file with a write-ahead log: nobody has to turn it on
+    # the file-format versions of a file with a write-ahead log, so that nobody has to turn it on
+    content[18:20] = b"\2\2"
     return bytes(content)
 
 

@@ -1,4 +1,4 @@
-"""What the ledger's rows say."""
+"""Read accounts, plans and totals from the ledger's rows."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from dpsketch.privacy.accounting import ADD_REMOVE, Partition
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Release
 
-_AT_ONCE = 500  # keys in one question
+_AT_ONCE = 500  # keys in one query
 
 
 class RunningTotals:
-    """The newest value of each key, read when it is asked for."""
+    """The newest value of each key, read on demand."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
@@ -37,7 +37,7 @@ class RunningTotals:
         return self._known[key]
 
     def read(self, keys: Sequence[str]) -> None:
-        """Read many at once, which seldom change."""
+        """Read many keys at once, which seldom change."""
         for start in range(0, len(keys), _AT_ONCE):
             some = keys[start : start + _AT_ONCE]
             self._known |= dict.fromkeys(some)
@@ -47,7 +47,7 @@ class RunningTotals:
 
 
 def read_standing(connection: sa.Connection, get: RunningTotals, dataset: str) -> Standing | None:
-    """None for a dataset that is new to the ledger."""
+    """The dataset's standing; None if it is new to the ledger."""
     newest = sa.select(grants).where(grants.c.dataset == dataset).order_by(grants.c.entry.desc()).limit(1)
     grant = connection.execute(newest).one_or_none()
     if grant is None:
@@ -91,7 +91,7 @@ def read_plans(connection: sa.Connection, dataset: str, made: Sequence[Spend]) -
 
 
 def unused_budgets(connection: sa.Connection, get: RunningTotals, dataset: str, name: str) -> Counter[Budget] | None:
-    """What a plan still has; None if there is no such plan."""
+    """The unused budgets of a plan; None if there is no such plan."""
     text = connection.scalar(sa.select(plans.c.budgets).where(plans.c.dataset == dataset, plans.c.name == name))
     if text is None:
         return None

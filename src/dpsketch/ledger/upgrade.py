@@ -1,4 +1,4 @@
-"""Bring the tables of an earlier version up to date."""
+"""Upgrade the tables of an earlier version."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def upgrade(connection: sa.Connection, version: str | None, target: str = VERSION) -> None:
-    """Run the migrations from `version`; None is a ledger from before versions, or an empty database."""
+    """Run the migrations from `version`. None means a ledger from before versions, or an empty database."""
     with extra():
         from alembic import command
         from alembic.config import Config
@@ -39,12 +39,12 @@ def upgrade(connection: sa.Connection, version: str | None, target: str = VERSIO
 
 
 def _add_totals(connection: sa.Connection) -> None:
-    """The totals of all datasets, each in an entry of its own: opening a ledger reads whole entries."""
-    found: Totals = {}
+    """Write the totals of all datasets, each in its own entry, because opening a ledger reads whole entries."""
+    by_key: Totals = {}
     for name, relation in connection.execute(sa.select(datasets.c.name, datasets.c.relation)).all():
         made = read_spends(connection, name)
-        found |= totals_of(name, relation or ADD_REMOVE, made, read_plans(connection, name, made))
-    numbered = enumerate(found.items(), newest_row(connection) + 1)
+        by_key |= totals_of(name, relation or ADD_REMOVE, made, read_plans(connection, name, made))
+    numbered = enumerate(by_key.items(), newest_row(connection) + 1)
     rows = [{"key": key, "entry": number, "value": json.dumps(value)} for number, (key, value) in numbered]
     if rows:
         connection.execute(totals.insert(), rows)

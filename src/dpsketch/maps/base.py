@@ -1,7 +1,7 @@
-"""What a feature map is: a pure function from a record's codes to a bounded integer vector.
+"""Feature maps: pure functions from a record's codes to a bounded integer vector.
 
-A map is a frozen, public description (`Fourier(size=200, seed=7)`); `bind(schema)` gives the
-object that knows the columns, draws the public parameters and does the work.
+A map is a frozen, public description (`Fourier(size=200, seed=7)`). Its `bind(schema)` returns the object that resolves
+the columns, draws the public parameters and computes the sums.
 """
 
 from __future__ import annotations
@@ -27,23 +27,25 @@ from dpsketch.schema.schema import Schema
 
 Sums = NDArray[np.int64] | NDArray[np.int32]
 MOST_COUNTERS = 2**31
-# What binding maps may cost, about a tenth of a microsecond each: as much for every recipe, and more for more sums.
-# So a small file is read in about a second, however many columns and parts it names.
+# Largest cost of binding maps, in units of about a tenth of a microsecond: a fixed allowance for every recipe, and more
+# for each sum. It keeps the reading of a small file to about a second, however many columns and parts it names.
 FREE_WORK, WORK_PER_SUM = 1 << 24, 1 << 10
-LARGE = 1 << 22  # sums; from here on counters take four bytes where they fit, and are shared between threads
+LARGE = 1 << 22  # sums; from this size on, counters take four bytes where they fit and are shared between threads
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Largest change of a part's sums between neighbouring tables, exact integers over all codes."""
+    """Largest change of a part's sums between neighbouring tables: exact integers, the maximum over all codes."""
 
     l1: int
     l2_squared: int
 
 
 class Shape(StrEnum):
-    """A body whose norm fits features better than L1: a disc for every pair of sums, a cube, or the Frobenius ball of
-    symmetric matrices, given by their upper triangle.
+    """Norm balls that fit some features better than the L1 ball.
+
+    A product of discs has one disc for every pair of sums. The ball is that of the Frobenius norm of symmetric
+    matrices, given by their upper triangles.
     """
 
     DISC = "disc"
@@ -53,8 +55,9 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True)
 class Body:
-    """The difference of a part's sums between neighbouring tables lies in `radius` times the body; in a grouped part
-    the norms of the groups add up to at most `radius`.
+    """A bound on how a part's sums differ between neighbouring tables: the difference lies in `radius` times the body.
+
+    In a grouped part, the norms of the groups add up to at most `radius`.
     """
 
     shape: Shape
@@ -63,7 +66,7 @@ class Body:
 
 @dataclass(frozen=True)
 class SumBlock:
-    """Sums first .. last-1 of a map, or of each of its groups: those that depend on `columns` alone."""
+    """Sums first .. last-1 of a map, or of each of its groups, which depend on `columns` alone."""
 
     columns: tuple[str, ...]
     first: int
@@ -92,8 +95,8 @@ class FeatureMap(ABC):
 
     name: ClassVar[str]
     version: ClassVar[int]
-    good_for: ClassVar[str] = ""  # which questions a release of it answers, in the words of `dpsketch show`
-    absent: ClassVar[Mapping[str, Any]] = {}  # what a parameter is where a description does not say it
+    good_for: ClassVar[str] = ""  # the questions that a release of this map answers, as `dpsketch show` prints them
+    absent: ClassVar[Mapping[str, Any]] = {}  # the value of each parameter that a description may omit
 
     @classmethod
     def kind_for(cls, parameters: Mapping[str, Any]) -> type[FeatureMap]:
@@ -102,32 +105,34 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def bind(self, schema: Schema) -> BoundMap:
-        """The map on this schema's columns."""
+        """Bind the map to the columns of this schema."""
 
     @abstractmethod
     def length(self, schema: Schema) -> int:
-        """Number of sums, by arithmetic alone: a hostile file must not make us allocate."""
+        """Number of sums. Computed by arithmetic alone, so that a hostile file cannot make us allocate memory."""
 
     def work(self, schema: Schema) -> int:
-        """Cost of binding and of the sensitivities, in drawn normal numbers, by arithmetic alone."""
+        """Cost of binding and of computing sensitivities, in drawn normal numbers. Computed by arithmetic alone."""
         return 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; a parameter that says what its absence means is left out, as before it existed."""
+        """The description as plain values. Parameters at their `absent` value are omitted, as in files older than they
+        are.
+        """
         facts = {"map": self.name, "version": self.version} | asdict(self)  # type: ignore[call-overload]
         return {key: value for key, value in facts.items() if key not in self.absent or value != self.absent[key]}
 
     def unsettled(self) -> FeatureMap:
-        """The description as it was before a release chose what it shows of the map."""
+        """The description as it was before a release chose which part of the map to publish."""
         return self
 
     def summary(self) -> dict[str, Any]:
-        """The description for a reader: as `to_dict`, but short."""
+        """A short form of `to_dict`, for a reader."""
         return self.to_dict()
 
 
 class BoundMap(ABC):
-    """A map on a schema.
+    """A map bound to a schema.
 
     Guarantee: `accumulate` adds, for each record, a vector that depends on that record's codes only (and, if `secret`,
     on fresh secret words), whose entries are at most `largest` in absolute value, and which obeys `sensitivity`.
@@ -135,23 +140,23 @@ class BoundMap(ABC):
 
     size: int
     largest: int
-    grid: int = 1  # integer features are the real ones times `grid`
-    narrow: bool = False  # whether `accumulate` also takes int32 sums
+    grid: int = 1  # integer features are the real features times `grid`
+    narrow: bool = False  # whether `accumulate` also accepts int32 sums
     secret: bool = False  # whether `accumulate` draws from `records.secret`
-    groups: int = 1  # equal blocks of sums, of which a record changes one
-    certified: bool = False  # whether sensitivities are proven bounds that another machine may find a little different
+    groups: int = 1  # number of equal blocks of sums; a record changes only one of them
+    certified: bool = False  # whether sensitivities are proven upper bounds that may differ slightly between machines
 
     adaptive: bool = False  # whether a release settles what it shows of this map: `settle`
 
-    # What readers of a release ask a map. The defaults claim nothing beyond `columns`, `size` and `features`.
-    rate: float = 1.0  # the share of the records that a sum sees
-    grouped_by: str | None = None  # the column that has a block of sums for each of its labels
-    counter_table: bool = False  # whether sums are hashed counters, of which there may be 10^9
-    only_counts: bool = False  # whether the number of records is all that the sums say
-    separates_points: bool = False  # whether the sums of a block say more of its columns than means and products
-    sparse: bool = False  # whether few of the features of a record are in one block and other than zero
-    title: str | None = None  # of the terms, for a reader; by default they are "sums of" the map's name
-    term: str = "sums"  # what a size is given in: sums, or frequencies of `sums_per_term` sums each
+    # Properties that readers of a release ask for. The defaults claim nothing beyond `columns`, `size` and `features`.
+    rate: float = 1.0  # fraction of the records that a sum includes
+    grouped_by: str | None = None  # the column that has one block of sums for each of its labels
+    counter_table: bool = False  # whether sums are hashed counters, possibly 10^9 of them
+    only_counts: bool = False  # whether the sums contain nothing but the number of records
+    separates_points: bool = False  # whether the sums of a block determine more than means and products of its columns
+    sparse: bool = False  # whether only few features of a record in a block are nonzero
+    title: str | None = None  # how a reader sees the terms; by default "sums of" and the map's name
+    term: str = "sums"  # unit of a map's size: sums, or frequencies of `sums_per_term` sums each
     sums_per_term: int = 1
 
     def __init__(self, description: FeatureMap, schema: Schema, columns: tuple[str, ...]) -> None:
@@ -161,11 +166,11 @@ class BoundMap(ABC):
 
     @abstractmethod
     def accumulate(self, records: Records, sums: Sums) -> None:
-        """Add the features of every record to `sums`, modulo 2^64, or 2^32 for sums of four bytes."""
+        """Add the features of every record to `sums`, modulo 2^64, or modulo 2^32 for four-byte sums."""
 
     @abstractmethod
     def features(self, records: Records) -> Floats:
-        """Real features of each record, from the same quantised parameters: one matrix row a record."""
+        """Real features of each record, from the same quantised parameters: one matrix row per record."""
 
     @abstractmethod
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
@@ -174,8 +179,8 @@ class BoundMap(ABC):
     def sensitivity(self, relation: Relation, rows_per_unit: int | None = None) -> Sensitivity:
         """Sensitivity for units of up to `rows_per_unit` rows; None means that a unit is a row.
 
-        A unit's c rows add vectors that may all be the worst one: c·L1 and c²·L2². Replacing a unit
-        takes c rows away and adds c others. Source: PRIVACY "Sensitivity"; docs/proofs/units.md.
+        A unit's c rows may all add the worst vector: c·L1 and c²·L2². Replacing a unit removes c rows and adds c
+        others. Source: PRIVACY "Sensitivity"; docs/proofs/units.md.
         """
         if rows_per_unit is None:
             return self.record_sensitivity(relation)
@@ -184,11 +189,13 @@ class BoundMap(ABC):
         return Sensitivity(times * single.l1, times**2 * single.l2_squared)
 
     def record_body(self, relation: Relation) -> Body | None:
-        """The body that holds the features, if noise of its shape may be better than Laplace's; for units of a row."""
+        """The body that contains a record's features, if noise of its shape may be better than Laplace noise; None
+        otherwise.
+        """
         return None
 
     def body(self, relation: Relation, rows_per_unit: int | None = None) -> Body | None:
-        """As `sensitivity`: c rows of a unit have c times the radius, replaced ones 2c times."""
+        """The body for units of up to `rows_per_unit` rows: c times the radius, or 2c times for replaced units."""
         single = self.record_body(relation if rows_per_unit is None else Relation.ADD_REMOVE)
         if rows_per_unit is None or single is None:
             return single
@@ -225,61 +232,66 @@ class BoundMap(ABC):
 
     @property
     def core(self) -> BoundMap:
-        """The map without groups and masks."""
+        """The innermost map, without groups and masks."""
         return self
 
     @property
     def ungrouped(self) -> BoundMap:
-        """The map of one group."""
+        """The map of a single group."""
         return self
 
     def group_numbers(self, records: Records) -> NDArray[np.int64]:
-        """The group of each record."""
+        """The group index of each record."""
         return np.zeros(len(records), np.int64)
 
     def group_of(self, codes: Codes) -> NDArray[np.int64]:
-        """The group of each code of the grouping column."""
+        """The group index of each code of the grouping column."""
         return np.zeros(len(codes), np.int64)
 
     def sum_blocks(self) -> Iterator[SumBlock]:
-        """The sums by the columns that they depend on; of groups those of the first."""
+        """Blocks of sums with the columns that they depend on. For a grouped map, those of the first group."""
         yield SumBlock(self.columns, 0, self.size)
 
     @property
     def entries_per_record(self) -> int:
-        """Features of a record that may be other than zero, those of `sparse_entries` where it gives some."""
+        """Largest number of nonzero features of a record; of the entries in `sparse_entries` where it returns some."""
         return self.size
 
     def sparse_entries(self, records: Records, block: SumBlock, rows: int) -> tuple[NDArray[np.int64], Floats] | None:
-        """Indices into the sums and features of each record, one matrix row a record: at least all of `block` that are
-        other than zero, of a table of counters those in its first `rows` rows. None: take `features`.
+        """Indices into the sums, and the features there: one matrix row per record. None means: use `features`.
+
+        They include at least all nonzero features in `block`; for a table of counters, those in its first `rows` rows.
         """
         return None
 
     @property
     def record_count(self) -> RecordCount | None:
-        """Which sums add up to the number of records, if some do."""
+        """Which sums add up to the number of records; None if no sums do."""
         return None
 
     @property
     def column_totals(self) -> Mapping[str, int]:
-        """Indices of the sums that hold the sum of a column's codes, missing ones as 0."""
+        """Index of the sum of each column's codes, missing codes counted as 0, for columns that have one."""
         return {}
 
     def read_as_tables(self, maps: Sequence[BoundMap]) -> bool:
-        """Whether an estimator of its own reads the sums beside those of `maps`, so that no regression has to."""
+        """Whether a separate estimator reads these sums beside those of `maps`, so that the regression on sums can skip
+        them.
+        """
         return False
 
     def noise_coordinates(self, maps: Sequence[BoundMap]) -> int:
-        """Independent coordinates of the noise, beside those of `maps`: of a table of counters that of its total."""
+        """Number of independent noise coordinates beside those of `maps`. A table of counters contributes its total
+        alone.
+        """
         return 1 if self.counter_table else self.size
 
     def restricted(self, first: int, last: int) -> BoundMap:
-        """The same map with only frequencies or directions first .. last-1 of those that it has."""
+        """The same map with only its frequencies or directions first .. last-1."""
         raise cannot_be_subsampled(self.description)
 
     def _with(self, **changes: Any) -> Self:
-        """This map with other parameters; what was computed from the old ones is forgotten."""
+        """A copy of this map with other parameters. Cached properties are dropped."""
         other = object.__new__(type(self))
         for name, value in vars(self).items():
             if not isinstance(getattr(type(self), name, None), cached_property):
@@ -289,18 +301,18 @@ class BoundMap(ABC):
         return other
 
     def parameters(self) -> bytes:
-        """The drawn public parameters, for the fingerprint."""
+        """The drawn public parameters, which enter the fingerprint."""
         return b""
 
     def fingerprint(self) -> str:
-        """Equal only if two sketches may be added: same map, version, columns and parameters."""
+        """A hash of map, version, columns and parameters. Two sketches may be added only if it is equal."""
         facts = json.dumps([self.description.to_dict(), self._facts], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(facts.encode() + b"\0" + self.parameters()).hexdigest()
 
 
 @contextmanager
 def named_errors(description: FeatureMap) -> Iterator[None]:
-    """Errors about the schema say which map needs what it lacks."""
+    """Name the map in errors about the schema."""
     try:
         yield
     except SchemaError as error:
@@ -308,7 +320,7 @@ def named_errors(description: FeatureMap) -> Iterator[None]:
 
 
 def check_work(maps: Sequence[FeatureMap], schema: Schema) -> None:
-    """Refuses maps that would take disproportionately long to bind: a hostile file must not keep us busy."""
+    """Refuse maps that would take disproportionately long to bind, so that a hostile file cannot keep us busy."""
     work, most = 0, FREE_WORK
     for each in maps:
         with named_errors(each):
@@ -316,7 +328,7 @@ def check_work(maps: Sequence[FeatureMap], schema: Schema) -> None:
     if work > most:
         raise RecipeError(
             f"the parameters of {', '.join(dict.fromkeys(each.name for each in maps if each.work(schema)))} on "
-            f"{len(schema.columns)} columns would take too long to draw, for so few sums",
+            f"{len(schema.columns)} columns would take too long to draw for this number of sums",
             "name fewer columns, use fewer parts, or Hadamard directions",
         )
 
@@ -333,7 +345,7 @@ def check_whole(owner: str, name: str, value: object, low: int, high: int) -> No
 
 
 def check_columns(owner: str, columns: object, name: str = "columns") -> tuple[str, ...] | None:
-    """None, or a tuple of distinct names."""
+    """Check a list of distinct column names and return it as a tuple, or None."""
     if columns is None:
         return None
     if (
@@ -348,7 +360,7 @@ def check_columns(owner: str, columns: object, name: str = "columns") -> tuple[s
 
 
 def chosen_columns(schema: Schema, columns: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The named columns, checked against the schema, or every scalar column."""
+    """The named columns, checked against the schema; by default, every scalar column."""
     if columns is None:
         return tuple(column.name for column in schema.scalars)
     for name in columns:

@@ -1,8 +1,8 @@
-"""Public seed to parameters, byte for byte the same on every machine.
+"""Draw parameters from a public seed, byte for byte the same on every machine.
 
-The stream is SHAKE-256 of `dpsketch-draw-1`, a label and the seed; docs/formats/draw.md specifies it with
-test vectors. Only correctly rounded operations (+ - * / sqrt, frexp) follow, in a fixed order:
-NumPy's distributions and libm's logarithm differ between builds.
+The stream is SHAKE-256 of `dpsketch-draw-1`, a label and the seed; docs/formats/draw.md specifies it with test vectors.
+Only correctly rounded operations (+ - * / sqrt, frexp) follow, in a fixed order: NumPy's distributions and libm's
+logarithm differ between builds.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dpsketch.numerics.arrays import Floats
 
 _DOMAIN = b"dpsketch-draw-1\0"
 _LN2 = 0.6931471805599453
-_PAIRS = 1 << 13  # turned into normal numbers at a time: they stay in the cache
+_PAIRS = 1 << 13  # pairs converted to normal numbers at a time, so that they stay in the cache
 
 
 class PublicStream:
-    """An endless stream of 64-bit words, given by a label and a public seed."""
+    """An endless stream of 64-bit words, determined by a label and a public seed."""
 
     def __init__(self, label: str, seed: int) -> None:
         self._hash = hashlib.shake_256(_DOMAIN + label.encode() + b"\0" + seed.to_bytes(8, "little"))
@@ -32,22 +32,22 @@ class PublicStream:
         return np.frombuffer(self._hash.digest(8 * self._used), "<u8")[start:].astype(np.uint64)
 
     def uniforms(self, count: int) -> Floats:
-        """The top 53 bits of each word, plus one half, over 2^53: inside (0, 1)."""
+        """Uniform numbers inside (0, 1): the top 53 bits of each word, plus one half, over 2^53."""
         return _uniforms(self.words(count))
 
     def normals(self, count: int) -> Floats:
-        """Standard normal numbers by the polar method, two of each accepted pair of words."""
+        """Standard normal numbers by the polar method, two from each accepted pair of words."""
         wanted = -(-count // 2)
         parts: list[Floats] = []
         while wanted > 0:
             start = self._used
-            words = self.words(2 * (wanted + wanted // 3 + 64)).reshape(-1, 2)  # π/4 of them are accepted
+            words = self.words(2 * (wanted + wanted // 3 + 64)).reshape(-1, 2)  # a fraction π/4 is accepted
             for first in range(0, len(words), _PAIRS):
                 made, used = _polar(_uniforms(words[first : first + _PAIRS]), wanted)
                 parts.append(made)
                 wanted -= len(made) // 2
                 if wanted == 0:
-                    self._used = start + 2 * (first + used)  # the words after the last accepted pair are still to come
+                    self._used = start + 2 * (first + used)  # the words after the last accepted pair are used next
                     break
         return np.concatenate(parts)[:count] if parts else np.empty(0)
 
@@ -57,7 +57,7 @@ def _uniforms(words: NDArray[np.uint64]) -> Floats:
 
 
 def _polar(uniforms: Floats, wanted: int) -> tuple[Floats, int]:
-    """Normal numbers of the first `wanted` accepted pairs, or of all, and how many pairs that took."""
+    """Normal numbers from the first `wanted` accepted pairs (or from all, if fewer), and the number of pairs used."""
     pairs = 2.0 * uniforms - 1.0
     square = pairs[:, 0] * pairs[:, 0] + pairs[:, 1] * pairs[:, 1]
     accepted = np.flatnonzero(square < 1.0)[:wanted]
@@ -67,7 +67,7 @@ def _polar(uniforms: Floats, wanted: int) -> tuple[Floats, int]:
 
 
 def _log(x: Floats) -> Floats:
-    """Natural logarithm from correctly rounded operations, within a few units of the last place."""
+    """Natural logarithm from correctly rounded operations, accurate to a few units in the last place."""
     mantissa, exponent = np.frexp(x)
     small = mantissa < 0.7071067811865476
     mantissa = np.where(small, 2.0 * mantissa, mantissa)

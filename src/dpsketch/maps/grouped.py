@@ -1,4 +1,4 @@
-"""One sketch for each label of a column: classes, sites, years."""
+"""Grouped maps: one sketch for each label of a column, such as classes, sites or years."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ MOST_GROUPS = 10_000
 
 @dataclass(frozen=True)
 class Grouped(FeatureMap):
-    """`map` of the records of each label of `column`, missing ones last; a record is in exactly one group."""
+    """`map` applied to the records of each label of `column` separately. A record is in exactly one group; missing is
+    last.
+    """
 
     map: FeatureMap
     column: str
@@ -59,9 +61,9 @@ class Grouped(FeatureMap):
 
 
 class BoundGrouped(BoundMap):
-    """Guarantee: a record changes the sums of its own group only, so L1 and L2² are those of the map for a row more
-    or less (parallel composition); for a row replaced 2·L1 and max(L2²_replace, 2·L2²_add).
-    Source: race §4, PRIVACY "Sensitivity"; docs/proofs/grouped.md.
+    """Guarantee: a record changes the sums of its own group only. Adding or removing a row therefore has the L1 and L2²
+    of the inner map (parallel composition); replacing a row has 2·L1 and max(L2²_replace, 2·L2²_add). Source: race §4,
+    PRIVACY "Sensitivity"; docs/proofs/grouped.md.
     """
 
     def __init__(self, description: Grouped, schema: Schema) -> None:
@@ -133,7 +135,7 @@ class BoundGrouped(BoundMap):
 
     @property
     def record_count(self) -> RecordCount | None:
-        """Of tables of counters alone: what other maps say of each group is not added up."""
+        """The sums over all groups that count records; only for tables of counters."""
         each = self.inner.record_count if self.counter_table else None
         return None if each is None else RecordCount(self.groups * each.sums, each.times)
 

@@ -1,8 +1,8 @@
-"""Numba kernels: serial, without the GIL, with explicit signatures; threads are the engine's business.
+"""Numba kernels: serial, without the GIL, with explicit signatures. Threads are the engine's business.
 
-Everything that reaches a sum is integer arithmetic or a float32 operation that is correctly rounded on every
-machine, so the same codes give the same bytes anywhere. Numba widens int32 arithmetic to int64: every
-intermediate is therefore wrapped in int32() again.
+Everything that reaches a sum is integer arithmetic or a float32 operation that is correctly rounded on every machine,
+so the same codes give the same bytes anywhere. Numba widens int32 arithmetic to int64, so every intermediate is wrapped
+in int32() again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dpsketch.numerics.compiler import float32, int32, intrinsic, ir, njit, type
 from dpsketch.numerics.jit import kernel, part
 
 TILE = 512
-LANES = 256  # records of a tile of the Hadamard transform: twice as many took 1.3 times as long at 1024 columns
+LANES = 256  # records in a tile of the Hadamard transform; 512 took 1.3 times as long at 1024 columns
 QUARTER = 1 << 30  # a quarter turn in units of 2^-32 turn
 # 32768·sin(2πt) on |t| <= 1/4: odd minimax polynomial, frozen. Changing a digit is a new version of the map.
 _TURN = np.float32(2.0**-32)
@@ -31,7 +31,7 @@ _MAGIC_BITS = 0x4B400000
 
 @intrinsic
 def _fma(_context: Any, _a: Any, _b: Any, _c: Any) -> Any:
-    """a·b + c with one rounding, in hardware or not."""
+    """a·b + c with a single rounding, with or without hardware support."""
 
     def generate(_inner: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.fma(*arguments)
@@ -63,13 +63,15 @@ def _cosine_bits(phase):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def cosine(phase):  # type: ignore[no-untyped-def]
-    """round(32768·cos) of an int32 phase in units of 2^-32 turn; its sine is that of the phase a quarter back."""
+    """round(32768·cos) of an int32 phase in units of 2^-32 turn. The sine is the cosine of the phase minus a quarter
+    turn.
+    """
     return int32(_cosine_bits(phase) - int32(_MAGIC_BITS))
 
 
 @part
 def _cosines_and_sines(phases, width):  # type: ignore[no-untyped-def]
-    """Sums over a tile; 512 · 32769 fits an int32, and what wraps on the way unwraps at the end."""
+    """Sums of cosines and sines over a tile; 512 · 32769 fits an int32, and intermediate overflow cancels."""
     c = int32(0)
     s = int32(0)
     for i in range(width):
@@ -82,7 +84,7 @@ def _cosines_and_sines(phases, width):  # type: ignore[no-untyped-def]
 
 @part
 def pack_tile(codes, rows, start, width, tile):  # type: ignore[no-untyped-def]
-    """Codes of `width` records, two dimensions in each int32; an odd last dimension is paired with zero."""
+    """Pack the codes of `width` records, two dimensions in each int32. An odd last dimension is paired with zero."""
     for j in range(tile.shape[0]):
         target = tile[j]
         even = codes[rows[2 * j]]
@@ -108,7 +110,7 @@ def _negative_signs(phases, dither, width):  # type: ignore[no-untyped-def]
 
 @part
 def _add_features(phases, dithers, frequency, width, sums):  # type: ignore[no-untyped-def]
-    """Add a tile's cosines and sines of one frequency to its two sums, or with dithers their signs."""
+    """Add a tile's cosines and sines of one frequency (with dithers, their signs) to its two sums."""
     if dithers.size:
         negative_c, negative_s = _negative_signs(phases, dithers[frequency], width)
         sums[2 * frequency] += width + 2 * np.int64(negative_c)
@@ -121,9 +123,9 @@ def _add_features(phases, dithers, frequency, width, sums):  # type: ignore[no-u
 
 @kernel("void(int16[:,::1], int64[::1], int32[:,::1], int32[:,::1], int32[::1], int64[::1])")
 def fourier_sums(codes, rows, high, low, dithers, sums):  # type: ignore[no-untyped-def]
-    """Add Σ cos to sums[0::2] and Σ sin to sums[1::2], or with dithers the signs of the dithered ones.
+    """Add Σ cos to sums[0::2] and Σ sin to sums[1::2]; with dithers, the signs of the dithered cosines and sines.
 
-    `high` and `low` come from `split_frequencies`; `dithers` has one entry a frequency, or none.
+    `high` and `low` come from `split_frequencies`; `dithers` has one entry per frequency, or none.
     """
     records = codes.shape[1]
     count = sums.size // 2
@@ -162,7 +164,7 @@ def _transform(tile, width):  # type: ignore[no-untyped-def]
 
 @part
 def _round_and_sign(tile, shift, signs, width):  # type: ignore[no-untyped-def]
-    """Divide by 2^shift, round to the nearest integer, halves upwards, and give each row its sign."""
+    """Divide by 2^shift, round to the nearest integer, halves upwards, and apply each row's sign."""
     half = int32(int32(1) << int32(shift)) >> int32(1)
     for j in range(tile.shape[0]):
         row, sign = tile[j], int32(signs[j])
@@ -172,7 +174,7 @@ def _round_and_sign(tile, shift, signs, width):  # type: ignore[no-untyped-def]
 
 @part
 def _round_and_multiply(source, shift, factor, target, width):  # type: ignore[no-untyped-def]
-    """Divide by 2^shift, round as above, and multiply modulo 2^32."""
+    """Divide by 2^shift, round to the nearest integer, halves upwards, and multiply modulo 2^32."""
     half = int32(int32(1) << shift) >> int32(1)
     for i in range(width):
         target[i] = int32(int32(int32(source[i] + half) >> (shift & 31)) * factor)
@@ -183,7 +185,7 @@ def _round_and_multiply(source, shift, factor, target, width):  # type: ignore[n
     " int32[::1], int64[::1])"
 )
 def structured_sums(codes, rows, signs, one, two, edges, places, multipliers, shifts, dithers, sums):  # type: ignore[no-untyped-def]
-    """As `fourier_sums`, with the frequencies of `Hadamard`; `one` and `two` are its roundings."""
+    """Do as `fourier_sums`, with the frequencies of `Hadamard`; `one` and `two` are its roundings."""
     records, size = codes.shape[1], signs.shape[2]
     tile = np.empty((size, LANES + 16), np.int32)  # rows a power of two apart would compete for the same cache lines
     phases = np.empty(LANES, np.int32)
@@ -241,7 +243,7 @@ def histogram_sums(codes, rows, lookups, members, strides, offsets, sums):  # ty
 
 @part
 def clip_tile(codes, rows, ball, start, width, tile):  # type: ignore[no-untyped-def]
-    """Numbers of `width` records, missing as 0, clipped to a ball: divisions round towards zero, lengths upwards."""
+    """Numbers of `width` records, missing as 0, clipped to a ball. Divisions round towards zero, lengths upwards."""
     lengths = np.zeros(TILE, np.int64)
     for j in range(rows.size):
         source = codes[rows[j]]
@@ -265,7 +267,7 @@ def clip_tile(codes, rows, ball, start, width, tile):  # type: ignore[no-untyped
 
 @kernel("void(int16[:,::1], int64[::1], int64, int64, int64[::1])")
 def second_moment_sums(codes, rows, ball, constant, sums):  # type: ignore[no-untyped-def]
-    """Add Σ x_i·x_j, i <= j, of records clipped to a ball, whose last number is a constant unless that is 0."""
+    """Add Σ x_i·x_j, i <= j, of records clipped to a ball. A nonzero constant is appended as the last number."""
     records, dimension = codes.shape[1], rows.size
     tile = np.zeros((dimension, TILE), np.int16)
     for start in range(0, records, TILE):
@@ -307,7 +309,7 @@ def _squares(projections, shift, width):  # type: ignore[no-untyped-def]
 def quadratic_sums(codes, rows, ball, high, low, shift, sums):  # type: ignore[no-untyped-def]
     """Add Σ (|ω·x| >> shift)² of records clipped to a ball; `high` and `low` come from `split_frequencies`.
 
-    Projections are below 2^31, so that the products modulo 2^32 are the projections themselves.
+    Projections are below 2^31, so the products modulo 2^32 are the projections themselves.
     """
     records, every = codes.shape[1], np.arange(rows.size)
     tile = np.zeros((rows.size, TILE), np.int16)
@@ -328,8 +330,9 @@ _GRID = "void(int16[:,::1], int64[::1], int64[::1], uint64[:,::1], uint64, {}[::
 
 @kernel(_GRID.format("int64"), _GRID.format("int32"))
 def grid_sums(codes, columns, levels, salts, shift, sums, first, last):  # type: ignore[no-untyped-def]
-    """Add each record's signs to its counters in rows first .. last-1 of the table, which has salts.shape[1] rows a
-    level; level by level the keys, then row by row slots and scatter.
+    """Add each record's signs to its counters in rows first .. last-1 of the table.
+
+    The table has salts.shape[1] rows per level. Keys are computed level by level, then slots are filled row by row.
     """
     records, width = codes.shape[1], np.int64(1) << np.int64(uint64(64) - shift)
     each = salts.shape[1]

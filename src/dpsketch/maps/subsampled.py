@@ -1,4 +1,4 @@
-"""Some of a map's features for each record, chosen by secret masks: less work for a large sketch."""
+"""Feature subsampling: each record contributes only the features that a secret random mask selects."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _STEP = 1 << 22  # mask entries drawn together
 
 @dataclass(frozen=True)
 class Subsampled(FeatureMap):
-    """About `size` of the frequencies or directions of `map` for each record, others for every record.
+    """About `size` of the frequencies or directions of `map` for each record, chosen anew for every record.
 
-    "block" cuts them into blocks of `size` and takes one block at random; "uniform" takes `size` of them at random;
-    "poisson" takes each with probability `size`/all. Only "block" saves time: a record then costs `size` features
-    instead of all; the others evaluate one feature at a time and draw a word for each.
-    No scheme saves privacy: no amplification is claimed.
+    "block" divides them into blocks of `size` and selects one block at random. "uniform" selects `size` of them at
+    random. "poisson" selects each with probability `size`/all. Only "block" saves time: a record then costs `size`
+    features instead of all of them. The other schemes evaluate one feature at a time and draw a random word for each.
+    No scheme improves privacy: no amplification is claimed.
     """
 
     map: FeatureMap
@@ -64,7 +64,7 @@ class Subsampled(FeatureMap):
 
     @property
     def features(self) -> int:
-        """All frequencies or directions of the map."""
+        """Number of frequencies or directions of the full map."""
         count = getattr(self.map, "size", None)
         if not isinstance(count, int):
             raise cannot_be_subsampled(self.map)
@@ -72,12 +72,12 @@ class Subsampled(FeatureMap):
 
     @property
     def block(self) -> int:
-        """Features that a mask takes or leaves together."""
+        """Number of features that a mask selects or drops together."""
         return self.size if self.scheme == "block" else 1
 
     @property
     def rate(self) -> float:
-        """The share of records that a feature sees."""
+        """Expected fraction of the records that a feature includes."""
         return self.size / self.features
 
     def length(self, schema: Schema) -> int:
@@ -96,11 +96,10 @@ class Subsampled(FeatureMap):
 
 class BoundSubsampled(BoundMap):
     """Guarantee: a record adds its features under a mask that is secret, drawn for this record alone and independent of
-    its cells and of its place in the table. The bounds hold for every mask, and for a row replaced for every two masks.
-    A row more or less: the largest block's L1 and L2² ("block"); the least of the full map's and the `size` largest
-    single features' ("uniform"); the full map's ("poisson"). A row replaced: 2·L1, and 4·L2², or for "block"
-    max(L2²_replace, 2·L2²).
-    Source: compressive L. 16, 20, 22-24, but not its L. 25; docs/proofs/subsampled.md.
+    its cells and of its position in the table. The bounds hold for every mask and, for a replaced row, for every pair
+    of masks. Adding or removing a row: the largest block's L1 and L2² ("block"); the smaller of the full map's and the
+    `size` largest single features' ("uniform"); the full map's ("poisson"). Replacing a row: 2·L1, and 4·L2², or for
+    "block" max(L2²_replace, 2·L2²). Source: compressive L. 16, 20, 22-24, but not its L. 25; docs/proofs/subsampled.md.
     """
 
     secret = True
@@ -127,7 +126,7 @@ class BoundSubsampled(BoundMap):
                 self.blocks[block].accumulate(some.take(members), parts[block])
 
     def _members(self, records: int, secret: Words) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """Blocks with the records that have them, from words drawn record by record."""
+        """Yield each block with the records that selected it, from words drawn record by record."""
         count = len(self.blocks)
         if self._scheme == "block":
             choice = secret.words(records).astype(np.uint64) * np.uint64(count) >> np.uint64(32)
@@ -151,7 +150,7 @@ class BoundSubsampled(BoundMap):
         return self.inner.core
 
     def features(self, records: Records) -> Floats:
-        """The expectation over masks: the map's features times `rate`. So sums need no rescaling."""
+        """The expectation over masks: the map's features times `rate`. The sums therefore need no rescaling."""
         return self.inner.features(records) * self.rate
 
     @cached_property
@@ -176,7 +175,7 @@ class BoundSubsampled(BoundMap):
         return Sensitivity(2 * alone.l1, max(within, 2 * alone.l2_squared))
 
     def record_body(self, relation: Relation) -> Body | None:
-        """A mask takes pairs or single sums away, which no norm here grows by."""
+        """The body of the full map. A mask only removes pairs or single sums, which increases none of these norms."""
         full = self.inner.record_body(Relation.ADD_REMOVE)
         if full is None or relation is Relation.ADD_REMOVE:
             return full

@@ -1,8 +1,9 @@
-"""Noise from a body scaled at random, rounded, exactly. Like `noise`, called by `sketch.release` alone.
+"""Exact rounded noise from a randomly scaled body. Only `sketch.release` and audits may draw it.
 
 For the norm whose unit ball is the body K, noise with density ∝ exp(−‖z‖_K/scale) is pure ε-differentially private for
-sums that neighbours move by at most scale·ε in that norm. Sums are integers, so rounding it is post-processing. One
-random radius is common to the whole vector: two vectors that need their own guarantee need a draw each.
+sums that change by at most scale·ε in that norm between neighbouring tables. Sums are integers, so rounding the noise
+is post-processing. One random radius is common to the whole vector: two vectors that need separate guarantees need
+separate draws.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from dpsketch.numerics.precision import precise
 
 MOST_SCALE = Fraction(2**50)
 _CHUNK = 1 << 15
-_FACTORS = 32  # multiplied before the product is cut to its leading bits
-_SIGN = 63  # the place of the sign in a word; the bits below start a number in [0, 1)
+_FACTORS = 32  # factors multiplied before the product is cut to its leading bits
+_SIGN = 63  # position of the sign bit in a word; the bits below start a number in [0, 1)
 
 
 def disc_noise(pairs: int, scale: Fraction, stream: Stream) -> NDArray[np.int64]:
-    """`pairs` pairs, one after the other: a random radius times points of the unit disc, rounded, exactly.
+    """Draw `pairs` pairs of noise: a common random radius times points of the unit disc, rounded, exactly.
 
-    Guarantee: added to integer sums whose pairs neighbours move by at most Δ each, in Euclidean length, it gives
-    (Δ/scale)-differential privacy, for any uniform word stream. Source: docs/proofs/bodies.md.
+    Guarantee: added to integer sums whose pairs change by at most Δ each, in Euclidean length, between neighbouring
+    tables, it gives (Δ/scale)-differential privacy, for any uniform word stream. Source: docs/proofs/bodies.md.
     """
     from dpsketch.noise.bodies_kernel import fill_discs
 
@@ -45,8 +46,8 @@ def disc_noise(pairs: int, scale: Fraction, stream: Stream) -> NDArray[np.int64]
         candidate = 0
         while True:
             candidate, filled, count = fill_discs(words, candidate, rough, noise, filled, undecided)
-            for place, source in undecided[:count].tolist():
-                noise[place] = _Coordinate.of(words[source]).resolved(radius, stream)
+            for index, source in undecided[:count].tolist():
+                noise[index] = _Coordinate.of(words[source]).resolved(radius, stream)
             if candidate == candidates or filled == pairs:
                 break
             point = [_Coordinate.of(word) for word in words[2 * candidate : 2 * candidate + 2]]
@@ -54,15 +55,15 @@ def disc_noise(pairs: int, scale: Fraction, stream: Stream) -> NDArray[np.int64]
                 noise[2 * filled : 2 * filled + 2] = [coordinate.resolved(radius, stream) for coordinate in point]
                 filled += 1
             candidate += 1
-        words.fill(0)  # whoever knows them can take the noise off again
+        words.fill(0)  # whoever knows the words can subtract the noise
     return noise
 
 
 def cube_noise(size: int, scale: Fraction, stream: Stream) -> NDArray[np.int64]:
-    """A random radius times a point of the cube [−1, 1]^size, rounded, exactly.
+    """Draw noise: a random radius times a point of the cube [−1, 1]^size, rounded, exactly.
 
-    Guarantee: added to integer sums which neighbours move by at most Δ each, it gives (Δ/scale)-differential privacy,
-    for any uniform word stream. Source: docs/proofs/bodies.md.
+    Guarantee: added to integer sums which change by at most Δ each between neighbouring tables, it gives
+    (Δ/scale)-differential privacy, for any uniform word stream. Source: docs/proofs/bodies.md.
     """
     from dpsketch.noise.bodies_kernel import fill_cube
 
@@ -74,21 +75,21 @@ def cube_noise(size: int, scale: Fraction, stream: Stream) -> NDArray[np.int64]:
         part = noise[start : start + _CHUNK]
         words = stream.words(2 * part.size).view(np.uint64)
         count = fill_cube(words, rough, part, undecided)
-        for place in undecided[:count].tolist():
-            part[place] = _Coordinate.of(words[place]).resolved(radius, stream)
-        words.fill(0)  # whoever knows them can take the noise off again
+        for index in undecided[:count].tolist():
+            part[index] = _Coordinate.of(words[index]).resolved(radius, stream)
+        words.fill(0)  # whoever knows the words can subtract the noise
     return noise
 
 
 def ball_noise(dimension: int, scale: Fraction, stream: Stream) -> NDArray[np.int64]:
-    """The upper triangle, row by row, of a symmetric matrix with density ∝ exp(−‖Z‖_F/scale), rounded, exactly.
+    """Draw the upper triangle, row by row, of a symmetric matrix with density ∝ exp(−‖Z‖_F/scale), rounded, exactly.
 
-    Guarantee: added to the upper triangle of a symmetric matrix of integer sums which neighbours move by at most Δ in
-    the Frobenius norm, it gives (Δ/scale)-differential privacy, for any uniform word stream.
+    Guarantee: added to the upper triangle of a symmetric matrix of integer sums which changes by at most Δ in the
+    Frobenius norm between neighbouring tables, it gives (Δ/scale)-differential privacy, for any uniform word stream.
     Source: docs/proofs/bodies.md.
 
-    Such noise is Gaussian with a random variance scale²·χ², of as many degrees as there are coordinates, and one: an
-    even number, for one more coordinate, never used, is added where it would be odd.
+    Such noise is Gaussian with a random variance scale²·χ². Its degrees of freedom are the number of coordinates plus
+    one; where that would be odd, one more coordinate is added and never used.
     """
     _checked(scale)
     size = dimension * (dimension + 1) // 2
@@ -111,7 +112,7 @@ def _checked(scale: Fraction) -> Fraction:
 
 
 class _Gamma:
-    """Σ −ln U_i over `count` uniforms, of which the bits drawn so far are kept."""
+    """Σ −ln U_i over `count` uniforms, with the bits drawn so far."""
 
     def __init__(self, count: int, stream: Stream) -> None:
         self.count, self.bits = count, 0
@@ -119,7 +120,9 @@ class _Gamma:
         self.refine(BLOCK, stream)
 
     def refine(self, bits: int, stream: Stream) -> None:
-        """Beyond `bits` while some uniform is known by zeros alone, for then the sum has no upper bound yet."""
+        """Draw until each uniform has `bits` bits, and further while one is all zeros: the sum then has no upper bound
+        yet.
+        """
         if bits <= self.bits:
             return
         while self.bits < bits or not all(self._drawn):
@@ -130,7 +133,9 @@ class _Gamma:
         self.interval = self._sum()
 
     def _sum(self) -> Interval:
-        """By one logarithm: of the product's lower end. ln(1 + x) <= x bounds what the upper end is less."""
+        """The interval of the sum, from one logarithm: that of the product's lower end. ln(1 + x) <= x bounds the
+        difference.
+        """
         keep, places = self.bits + 64, self.bits + 32
         least, cut = _product(self._drawn, keep, 0)
         most, cut_too = _product([drawn + 1 for drawn in self._drawn], keep, 1)
@@ -143,7 +148,9 @@ class _Gamma:
 
 
 def _product(factors: list[int], keep: int, up: int) -> tuple[int, int]:
-    """m and e so that m·2^e is the product, cut to `keep` leading bits downwards or, where `up` is 1, upwards."""
+    """m and e such that m·2^e is the product, truncated to `keep` leading bits or, where `up` is 1,
+    rounded up to them.
+    """
     mantissa, exponent = 1, 0
     for start in range(0, len(factors), _FACTORS):
         mantissa *= prod(factors[start : start + _FACTORS])
@@ -156,7 +163,7 @@ def _product(factors: list[int], keep: int, up: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class _OfGamma:
-    """A number that follows from `factor` and a sum Σ −ln U_i, and is known as well as that."""
+    """A number that is a function of `factor` and a sum Σ −ln U_i, known to the precision of that sum."""
 
     factor: Fraction
     gamma: _Gamma
@@ -169,7 +176,7 @@ class _OfGamma:
         self.gamma.refine(bits, stream)
 
     def _times(self, more_places: int) -> Interval:
-        """factor·Σ −ln U_i, with as many places and `more_places`."""
+        """factor·Σ −ln U_i, with `more_places` binary places more than the sum."""
         low, high, places = self.gamma.interval
         above, below = self.factor.numerator << more_places, self.factor.denominator
         return Interval(low * above // below, -(-high * above // below), places + more_places)
@@ -193,7 +200,7 @@ class _Root(_OfGamma):
 
 @dataclass
 class _Coordinate:
-    """A number in [−1, 1]: a sign, and a uniform of which `bits` bits are drawn."""
+    """A number in [−1, 1]: a sign, and a uniform with `bits` bits drawn so far."""
 
     negative: bool
     drawn: int
@@ -207,17 +214,17 @@ class _Coordinate:
         self.drawn, self.bits = extended(self.drawn, stream), self.bits + BLOCK
 
     def resolved(self, radius: Number, stream: Stream) -> int:
-        """The radius times this coordinate, rounded, after as many bits as that takes."""
+        """The radius times this coordinate, rounded. Draws bits until they decide it."""
         while True:
-            found = radius.interval().times(Interval(self.drawn, self.drawn + 1, self.bits)).rounded()
-            if found is not None:
-                return wrapped(-found if self.negative else found)
+            entry = radius.interval().times(Interval(self.drawn, self.drawn + 1, self.bits)).rounded()
+            if entry is not None:
+                return wrapped(-entry if self.negative else entry)
             self.extend(stream)
             radius.refine(self.bits, stream)
 
 
 def _inside(point: list[_Coordinate], stream: Stream) -> bool:
-    """Whether the point lies in the unit disc: its cell of the bits drawn does, or does not, or gets more bits."""
+    """Whether the point lies in the unit disc. Draws more bits while its cell crosses the circle."""
     while True:
         circle = 1 << 2 * point[0].bits
         if sum((coordinate.drawn + 1) ** 2 for coordinate in point) <= circle:

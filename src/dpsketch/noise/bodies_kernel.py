@@ -1,4 +1,4 @@
-"""The inner loops of noise from a body; apart because Numba takes long to import."""
+"""Inner loops of noise from a body, in a separate module because Numba is slow to import."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dpsketch.numerics.jit import kernel, part
 
 _MAGNITUDE = np.uint64(2**63 - 1)
 _UNIT = 2.0**-63
-_ROUNDING = 2.0**-50  # of an entry, relative to the radius: docs/proofs/bodies.md
+_ROUNDING = 2.0**-50  # rounding error of an entry, relative to the radius: docs/proofs/bodies.md
 _NEAR_CIRCLE = 2.0**-50
 _UNDECIDED = np.int64(-(2**63))
 
 
 @part
 def _entry(word, radius):  # type: ignore[no-untyped-def]
-    """The radius times the number in [-1, 1] that starts with this word, rounded, if the word decides that."""
+    """The radius times the number in [-1, 1] that starts with this word, rounded; or _UNDECIDED."""
     y = np.float64(int64(word & _MAGNITUDE)) * _UNIT * radius
     whole = np.floor(y)
     if abs(y - whole - 0.5) <= radius * _ROUNDING or y >= 4503599627370496.0:
@@ -27,7 +27,7 @@ def _entry(word, radius):  # type: ignore[no-untyped-def]
 
 @kernel("int64(uint64[::1], float64, int64[::1], int64[::1])")
 def fill_cube(words, radius, noise, undecided):  # type: ignore[no-untyped-def]
-    """Write the entry of every word to `noise`; return how many are undecided."""
+    """Write the entry of every word to `noise` and return the number of undecided entries."""
     count = 0
     for i in range(words.size):
         noise[i] = _entry(words[i], radius)
@@ -39,10 +39,11 @@ def fill_cube(words, radius, noise, undecided):  # type: ignore[no-untyped-def]
 
 @kernel("UniTuple(int64, 3)(uint64[::1], int64, float64, int64[::1], int64, int64[:,::1])")
 def fill_discs(words, candidate, radius, noise, pairs, undecided):  # type: ignore[no-untyped-def]
-    """Add the candidates inside the unit disc, from `candidate` on, after the first `pairs` pairs of `noise`.
+    """Append the candidates inside the unit disc, from `candidate` on, to the first `pairs` pairs of `noise`.
 
-    Stops at the end of either, or at a candidate too near the circle to tell. Returns the candidate where it stopped,
-    the pairs in `noise`, and how many entries are undecided: their places in `noise` and of their words.
+    Stops when either is exhausted, or at a candidate too close to the circle to decide. Returns the candidate where it
+    stopped, the number of pairs in `noise`, and the number of undecided entries; `undecided` holds their indices in
+    `noise` and in `words`.
     """
     count = 0
     while 2 * candidate < words.size and 2 * pairs < noise.size:

@@ -1,7 +1,7 @@
-"""Rounded Gaussian noise, exactly. Like `noise`, called by `sketch.release` alone.
+"""Exact rounded Gaussian noise. Only `sketch.release` and audits may draw it.
 
-Sums are integers, so adding round(Z), Z ~ N(0, σ²), is the continuous Gaussian mechanism followed by rounding:
-post-processing. No question about discrete Gaussians in many dimensions arises.
+Sums are integers, so adding round(Z), Z ~ N(0, σ²), is the continuous Gaussian mechanism followed by rounding, which is
+post-processing. The subtleties of discrete Gaussians in many dimensions do not arise.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from dpsketch.noise.lazy_bits import BLOCK, Exactly, Interval, Number, double, e
 from dpsketch.numerics.precision import precise
 
 MOST_DEVIATION = 2.0**50
-OCTAVES, CELLS, TERMS = 24, 64, 8  # the tail's probability: octaves, cells of an octave, coefficients in a cell
+OCTAVES, CELLS, TERMS = 24, 64, 8  # table of tail probabilities: octaves, cells per octave, coefficients per cell
 _CHUNK = 1 << 15
 _PRECISION = 120
-_FLOAT_ERROR = 2.0**-44  # of a quantile from the table, rounding included: docs/proofs/rounded_gaussian.md
+_FLOAT_ERROR = 2.0**-44  # error of a quantile from the table, including rounding: docs/proofs/rounded_gaussian.md
 _MOST_REMAINDER = 2.0**-50
-_FINE_TERMS, _FINE_PLACES = 16, 128  # of the longer polynomials, in integers
-_FINE_ERROR = 1 << 32  # of them, in units of 2^-_FINE_PLACES
+_FINE_TERMS, _FINE_PLACES = 16, 128  # terms and binary places of the longer polynomials, in integers
+_FINE_ERROR = 1 << 32  # their error, in units of 2^-_FINE_PLACES
 
 
 def rounded_gaussian(size: int, deviation: float, stream: Stream) -> NDArray[np.int64]:
-    """`size` independent integers round(σ·Z), Z standard normal, exactly, for any uniform word stream.
+    """Draw `size` independent integers round(σ·Z), Z standard normal, exactly, for any uniform word stream.
 
     Guarantee: added to integer sums, it is post-processing of the continuous Gaussian mechanism with the same σ.
     Source: docs/proofs/rounded_gaussian.md.
 
     A uniform is an infinite bit string. Its first 64 bits give a quantile with a proven error from a table of
-    polynomials; where that error could change the rounding, longer polynomials and more bits decide the entry.
+    polynomials. Where that error could change the rounding, longer polynomials and more bits decide the entry.
     """
     if not 0 < deviation <= MOST_DEVIATION:
         raise BudgetError(
@@ -48,7 +48,7 @@ def rounded_gaussian(size: int, deviation: float, stream: Stream) -> NDArray[np.
 
 
 def scaled_gaussian(size: int, deviation: Number, stream: Stream) -> NDArray[np.int64]:
-    """The same for a deviation known by an interval, such as a random one that several entries share."""
+    """Draw the same noise for a σ known only by an interval, such as a random one that several entries share."""
     from dpsketch.noise.gaussian_kernel import fill_rounded
 
     table, rough = quantile_table(), double(deviation, stream)
@@ -60,7 +60,7 @@ def scaled_gaussian(size: int, deviation: Number, stream: Stream) -> NDArray[np.
         count = fill_rounded(words, table.coefficients, table.errors, rough, part, undecided)
         for entry in undecided[:count].tolist():
             part[entry] = wrapped(resolve(int(words[entry]), deviation, stream))
-        words.fill(0)  # whoever knows them can take the noise off again
+        words.fill(0)  # whoever knows the words can subtract the noise
     return noise
 
 
@@ -68,8 +68,8 @@ def scaled_gaussian(size: int, deviation: Number, stream: Stream) -> NDArray[np.
 class QuantileTable:
     """Upper quantiles of tail probabilities in (2^-(OCTAVES+1), 1/2), the widest octave first.
 
-    In each cell of an octave, z(p) = Σ c_n·x^n within `errors[octave]`, x from −½ to ½ across the cell; the error
-    includes the 64-bit prefix that stands for p.
+    In each cell of an octave, z(p) = Σ c_n·x^n to within `errors[octave]`, with x from −½ to ½ across the cell. The
+    error includes that of the 64-bit prefix used for p.
     """
 
     coefficients: NDArray[np.float64]
@@ -78,7 +78,7 @@ class QuantileTable:
 
 @lru_cache(maxsize=1)
 def quantile_table() -> QuantileTable:
-    """Taylor polynomials at the middle of each cell, coefficients correctly rounded from high precision.
+    """Compute Taylor polynomials at the midpoint of each cell, with coefficients correctly rounded from high precision.
 
     With p = Q(z), the nth derivative of z is (−1)^n·P_n(z)/φ(z)^n, P_1 = 1, P_(n+1) = P_n' + n·z·P_n: non-negative
     coefficients, so that the remainder in a cell is largest at its smaller p, where z is at most the next cell's.
@@ -90,20 +90,20 @@ def quantile_table() -> QuantileTable:
     with precise(_PRECISION) as exact:
         widths, middles = [], []
         for octave in range(OCTAVES):
-            width = exact.ldexp(1, -2 - octave) / CELLS  # of a cell, in p
+            width = exact.ldexp(1, -2 - octave) / CELLS  # width of a cell, in p
             for cell in range(CELLS - 1, -1, -1):
                 widths.append(width)
                 middles.append((CELLS + cell + exact.mpf(1) / 2) * width)
         quantiles = _quantiles(exact, [*middles, middles[-1] * (1 - exact.mpf(1) / CELLS)])
-        for place, (middle, width) in enumerate(zip(quantiles[:-1], widths, strict=True)):
-            octave, cell = divmod(place, CELLS)
+        for index, (middle, width) in enumerate(zip(quantiles[:-1], widths, strict=True)):
+            octave, cell = divmod(index, CELLS)
             row = octave * CELLS + CELLS - 1 - cell
             density = exact.npdf(middle)
             coefficients[row, 0] = float(middle)
             for n in range(1, TERMS):
                 derivative = (-1) ** n * _value(polynomials[n - 1], middle) / density**n
                 coefficients[row, n] = float(derivative * width**n / factorial(n))
-            outer = quantiles[place + 1]
+            outer = quantiles[index + 1]
             bound = _value(polynomials[TERMS - 1], outer) / exact.npdf(outer) ** TERMS
             if bound * (width / 2) ** TERMS / factorial(TERMS) > _MOST_REMAINDER:
                 raise AssertionError("the remainder of the table's polynomials is too large")
@@ -128,15 +128,15 @@ def _value(polynomial: list[int], z: Any) -> Any:
 
 
 def _quantiles(exact: Any, tails: list[Any]) -> list[Any]:
-    """Upper quantiles: one Newton step from double precision leaves less than z·step², far below 2^-70."""
-    found = []
+    """Upper quantiles. One Newton step from double precision leaves an error below z·step², far below 2^-70."""
+    quantiles = []
     for tail in tails:
         start = exact.mpf(-NormalDist().inv_cdf(float(tail)))
         step = (_tail(exact, start) - tail) / exact.npdf(start)
         if abs(step) > exact.ldexp(1, -40):
-            raise AssertionError("the double-precision quantile is off")
-        found.append(start + step)
-    return found
+            raise AssertionError("the double-precision quantile is inaccurate")
+        quantiles.append(start + step)
+    return quantiles
 
 
 def _tail(exact: Any, z: Any) -> Any:
@@ -146,7 +146,8 @@ def _tail(exact: Any, z: Any) -> Any:
 def resolve(word: int, deviation: Number, stream: Stream) -> int:
     """The entry whose uniform starts with this 64-bit word: the top bit is the sign, the rest a tail probability.
 
-    σ·z grows with σ and falls with the tail's probability: the ends of both decide it, if they give the same integer.
+    σ·z grows with σ and falls with the tail probability. If the ends of both intervals give the same integer, it is
+    decided.
     """
     sign = -1 if word >> 63 else 1
     tail = Interval(word & (2**63 - 1), (word & (2**63 - 1)) + 1, 64)
@@ -162,7 +163,7 @@ def resolve(word: int, deviation: Number, stream: Stream) -> int:
 
 
 def _by_table(tail: Interval, deviation: Interval) -> int | None:
-    """round(σ·z) by a polynomial in integers; None where its error, or what is not known of σ and p, matters."""
+    """round(σ·z) by a polynomial in integers; None where its error, or the uncertainty of σ and p, could change it."""
     drawn, _, bits = tail
     octave = bits - 1 - drawn.bit_length()
     shift = bits - 8 - octave
@@ -180,7 +181,7 @@ def _by_table(tail: Interval, deviation: Interval) -> int | None:
 
 @lru_cache(maxsize=OCTAVES * CELLS)
 def _fine_coefficients(octave: int, cell: int) -> tuple[int, ...]:
-    """The Taylor polynomial of `quantile_table` with twice the terms, the highest power first."""
+    """The Taylor polynomial of `quantile_table` with twice the number of terms, highest power first."""
     with precise(2 * _PRECISION) as exact:
         width = exact.ldexp(1, -2 - octave) / CELLS
         tail = (CELLS + cell + exact.mpf(1) / 2) * width
@@ -201,7 +202,7 @@ def _fine_coefficients(octave: int, cell: int) -> tuple[int, ...]:
 
 
 def _by_tails(tail: Interval, deviation: Interval) -> int | None:
-    """round(σ·z) by tail probabilities in high precision at both ends."""
+    """round(σ·z) from tail probabilities in high precision at both ends."""
     low = _rounded_quantile(tail.high, tail.places, deviation.low, deviation.places)
     high = _rounded_quantile(tail.low, tail.places, deviation.high, deviation.places)
     return low if low == high else None
@@ -223,7 +224,7 @@ def _rounded_quantile(drawn: int, bits: int, numerator: int, places: int) -> int
                 break
         nearest = max(int(exact.floor(z * deviation + exact.mpf(1) / 2)), 0)
         margin = exact.ldexp(1, 64 - precision)
-        for entry in (nearest, nearest + 1, max(nearest - 1, 0)):  # next to a boundary z may be on its wrong side
+        for entry in (nearest, nearest + 1, max(nearest - 1, 0)):  # close to a boundary, z may be on the wrong side
             above = _tail(exact, (entry + exact.mpf(1) / 2) / deviation) + margin < target
             below = entry == 0 or target < _tail(exact, (entry - exact.mpf(1) / 2) / deviation) - margin
             if above and below:

@@ -1,4 +1,4 @@
-"""The inner loop of the rounded Gaussian; apart because Numba takes long to import."""
+"""Inner loop of the rounded Gaussian, in a separate module because Numba is slow to import."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dpsketch.numerics.compiler import int64, uint64
 from dpsketch.numerics.jit import double_bits, kernel
 
 _TAIL = np.uint64(2**63 - 1)
-_LEAST = np.uint64(2**39)  # below: further out than the table's 24 octaves
-_ROUNDING = 2.0**-50  # of the product and of the deviation itself: docs/proofs/rounded_gaussian.md
+_LEAST = np.uint64(2**39)  # smaller words are beyond the table's 24 octaves
+_ROUNDING = 2.0**-50  # rounding error of the product and of the deviation itself: docs/proofs/rounded_gaussian.md
 
 
 @kernel("int64(uint64[::1], float64[:,::1], float64[::1], float64, int64[::1], int64[::1])")
 def fill_rounded(words, coefficients, errors, deviation, noise, undecided):  # type: ignore[no-untyped-def]
-    """Write the rounded quantile of every word to `noise`; return how many entries are undecided."""
+    """Write the rounded quantile of every word to `noise` and return the number of undecided entries."""
     count = 0
     for i in range(words.size):
         tail = uint64(words[i] & _TAIL)
@@ -22,7 +22,7 @@ def fill_rounded(words, coefficients, errors, deviation, noise, undecided):  # t
             undecided[count] = i
             count += 1
             continue
-        # 24 leading bits are exact in a double: its exponent is the place of the first set bit.
+        # 24 leading bits are exact in a double: its exponent is the position of the first set bit.
         top = int64(double_bits(np.float64(int64(tail >> uint64(39)))) >> int64(52)) - int64(1023)
         octave = int64(23) - top
         shift = uint64(int64(56) - octave)

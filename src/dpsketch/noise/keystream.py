@@ -1,8 +1,8 @@
 """Secret randomness: an AES-256-CTR keystream whose key comes from the operating system.
 
-There is no seed and no way to pass one. A child process that inherits a stream by fork draws its own key
-before its next word, so two processes never share noise. The keystream makes every guarantee of the
-library computational: it holds against anyone who cannot break AES-256.
+There is no seed and no way to pass one. A child process that inherits a stream by fork draws its own key before its
+next word, so two processes never share noise. Because of the keystream, every guarantee of the library is
+computational: it holds against anyone who cannot break AES-256.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 
 class _Process:
-    """Stands for this process; a forked child has another one. Process ids alone may come again."""
+    """A marker of this process, which differs in a forked child. Process ids alone may be reused."""
 
 
 _process = _Process()
@@ -32,19 +32,21 @@ if hasattr(os, "register_at_fork"):
 
 
 class Stream(Protocol):
-    """A source of independent uniform 32-bit words, in arrays that are the caller's to wipe. Tests inject their own."""
+    """A source of independent uniform 32-bit words. The caller owns the arrays and may wipe them. Tests inject their
+    own.
+    """
 
     def words(self, count: int) -> NDArray[np.uint32]: ...
 
 
 class Keystream:
-    """Fresh, secret words; usable by one thread at a time.
+    """Fresh, secret words, for use by one thread at a time.
 
-    `close`, or the end of a `with` block, forgets the key; a later word comes from a new one.
+    `close`, or the end of a `with` block, forgets the key; later words come from a new one.
 
-    What is wiped: our copy of the key, as soon as the cipher has it, and OpenSSL's copy, by OpenSSL, when the
-    stream is closed or dropped. What is not: the bytes object in which the operating system's randomness arrives
-    (Python frees it at once but cannot overwrite it) and pages that were swapped out.
+    Wiped are our copy of the key, as soon as the cipher has it, and OpenSSL's copy, by OpenSSL, when the stream is
+    closed or dropped. Not wiped are the bytes object in which the operating system's randomness arrives (Python frees
+    it at once but cannot overwrite it) and pages that were swapped out.
     """
 
     def __init__(self) -> None:

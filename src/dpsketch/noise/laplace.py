@@ -1,4 +1,4 @@
-"""Exact noise on integers. The only module that draws noise; only `sketch.release` calls it."""
+"""Exact discrete Laplace noise on integers. Only `sketch.release` and audits may draw it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ MOST_NOISE_SCALE = Fraction(2**50)
 
 
 def discrete_laplace(size: int, noise_scale: Fraction, stream: Stream) -> NDArray[np.int64]:
-    """`size` independent integers z with P(z) ∝ exp(−|z|/noise_scale), exactly.
+    """Draw `size` independent integers z with P(z) ∝ exp(−|z|/noise_scale), exactly.
 
-    Guarantee: added to integer sums of L1 sensitivity Δ, it gives (Δ/noise_scale)-differential privacy, for
-    any uniform word stream. Source: docs/proofs/discrete_laplace.md.
+    Guarantee: added to integer sums of L1 sensitivity Δ, it gives (Δ/noise_scale)-differential privacy, for any uniform
+    word stream. Source: docs/proofs/discrete_laplace.md.
 
-    Each z is a difference of two geometric numbers; a geometric number has independent base-256 digits, each
-    drawn by inversion from one 32-bit word. A word whose bits do not yet decide the digit gets more bits.
+    Each z is the difference of two geometric numbers. A geometric number has independent base-256 digits, each drawn by
+    inversion from one 32-bit word. A word whose bits do not yet decide the digit gets more bits.
     """
     if not 0 < noise_scale <= MOST_NOISE_SCALE:
         raise BudgetError(
@@ -47,14 +47,15 @@ def discrete_laplace(size: int, noise_scale: Fraction, stream: Stream) -> NDArra
             sign, position = divmod(sign_and_digit, len(digits))
             value = digits[position].resolve(int(words[index]), stream)
             part[entry] += (1 - 2 * sign) * value * _BASE**position
-        words.fill(0)  # whoever knows them can take the noise off again
+        words.fill(0)  # whoever knows the words can subtract the noise
     return noise
 
 
 @dataclass(frozen=True)
 class _Digit:
-    """Distribution of one digit: P(digit <= d) = (1 − q^(d+1)) / (1 − q^256), or without the denominator for
-    the last digit, which is unbounded. log q = −rate.
+    """Distribution of one digit: P(digit <= d) = (1 − q^(d+1)) / (1 − q^256), with log q = −rate.
+
+    The last digit is unbounded, and its distribution has no denominator.
     """
 
     rate: Fraction
@@ -63,7 +64,7 @@ class _Digit:
     guide: NDArray[np.uint8]
 
     def resolve(self, word: int, stream: Stream) -> int:
-        """The digit given its first 32 bits, drawing 64 more whenever they do not decide it."""
+        """The digit given its first 32 bits. Draws 64 more whenever they do not decide it."""
         bits, drawn = 32, word
         while True:
             low, high = (_digit_at(self.rate, self.last, Fraction(edge, 1 << bits)) for edge in (drawn, drawn + 1))
@@ -82,7 +83,7 @@ def _cumulative(exact: Any, rate: Fraction, last: bool, digit: int) -> Any:
 
 
 def _digit_at(rate: Fraction, last: bool, point: Fraction) -> int | None:
-    """The digit whose cell holds `point`; None where that is not certain, or where no digit reaches."""
+    """The digit whose cell contains `point`; None where that is uncertain, or beyond all digits."""
     if point >= 1:
         return None if last else _BASE - 1
     precision = point.denominator.bit_length() + 128
@@ -99,7 +100,9 @@ def _digit_at(rate: Fraction, last: bool, point: Fraction) -> int | None:
 
 @lru_cache(maxsize=64)
 def _digits(noise_scale: Fraction) -> tuple[_Digit, ...]:
-    """Digits from the least significant up; the last one exceeds 255, and is resolved one by one, once in a million."""
+    """Digits from the least significant up. The last is unbounded; above 255, once in a million, it is
+    resolved singly.
+    """
     rate = 1 / noise_scale
     rates = [rate]
     while rates[-1] * _BASE < 14:
@@ -109,7 +112,7 @@ def _digits(noise_scale: Fraction) -> tuple[_Digit, ...]:
 
 @lru_cache(maxsize=64)
 def _tables(noise_scale: Fraction) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-    """Bounds and guides of all digits, one row each."""
+    """Bounds and guides of all digits, one row per digit."""
     digits = _digits(noise_scale)
     return np.stack([digit.bounds for digit in digits]), np.stack([digit.guide for digit in digits])
 
@@ -121,7 +124,7 @@ def _digit(rate: Fraction, last: bool) -> _Digit:
 
 
 def _first_word(rate: Fraction, last: bool, digit: int) -> int:
-    """floor(2^32 · P(digit' <= digit)), certain: precision grows until rounding errors cannot change it."""
+    """floor(2^32 · P(digit' <= digit)), exactly: precision grows until rounding errors cannot change it."""
     if digit == _BASE - 1 and not last:
         return 2**32 - 1  # the probability is 1; the all-ones word is left to `resolve`
     precision = 128

@@ -1,4 +1,4 @@
-"""The inner loop of the noise; apart because Numba takes long to import."""
+"""Inner loop of the discrete Laplace noise, in a separate module because Numba is slow to import."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dpsketch.numerics.jit import kernel
 
 @kernel("int64(uint32[::1], uint32[:,::1], uint8[:,::1], int64[::1], int64[::1])")
 def fill_digits(words, bounds, guides, noise, undecided):  # type: ignore[no-untyped-def]
-    """Add both geometric numbers of every entry to `noise`; return how many words are undecided."""
+    """Add both geometric numbers of every entry to `noise` and return the number of undecided words."""
     digits, size = bounds.shape[0], noise.size
     count = 0
     for block in range(2 * digits):

@@ -1,7 +1,7 @@
-"""Numbers known by the bits drawn so far: what the exact samplers of rounded continuous noise share.
+"""Numbers known by the bits drawn so far, shared by the exact samplers of rounded continuous noise.
 
-A uniform number is an infinite bit string. A finite part of it gives an interval; where that does not decide the
-rounding of a result, more bits are drawn. All arithmetic is on integers, outward.
+A uniform number is an infinite bit string. A finite prefix gives an interval. Where that does not decide the rounding
+of a result, more bits are drawn. All arithmetic is on integers and rounds outwards.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ BLOCK = 64  # bits drawn at a time
 
 
 class Interval(NamedTuple):
-    """low/2^places <= the number <= high/2^places, both at least 0."""
+    """low/2^places <= the number <= high/2^places, with both ends at least 0."""
 
     low: int
     high: int
@@ -24,14 +24,16 @@ class Interval(NamedTuple):
         return Interval(self.low * other.low, self.high * other.high, self.places + other.places)
 
     def rounded(self) -> int | None:
-        """The nearest integer, None where more than one may be the nearest. Ties go up; they have probability zero."""
+        """The nearest integer; None where the interval does not decide it. Ties round up; they have
+        probability zero.
+        """
         half = (1 << self.places) >> 1
         low = (self.low + half) >> self.places
         return low if low == (self.high + half) >> self.places else None
 
 
 class Number(Protocol):
-    """A number above 0 whose interval shrinks as `bits`, those drawn of each of its uniforms, grow."""
+    """A positive number whose interval shrinks as `bits`, the bits drawn of each of its uniforms, grow."""
 
     @property
     def bits(self) -> int: ...
@@ -43,7 +45,7 @@ class Number(Protocol):
 
 
 class Exactly:
-    """A double, which is a fraction with a power of two below."""
+    """A double, as an exact fraction whose denominator is a power of two."""
 
     bits = 0
 
@@ -55,11 +57,13 @@ class Exactly:
         return self._interval
 
     def refine(self, bits: int, stream: Stream) -> None:
-        """Nothing is left to draw."""
+        """Do nothing: there is nothing left to draw."""
 
 
 def double(number: Number, stream: Stream) -> float:
-    """The number within 2^-52 of itself, after as many bits as that takes: 2^-54 for the interval, 2^-53 to round."""
+    """The number to a relative error of 2^-52: 2^-54 from the interval, 2^-53 from rounding. Draws the
+    bits it needs.
+    """
     while True:
         low, high, places = number.interval()
         if (high - low) << 54 <= low:
@@ -68,11 +72,11 @@ def double(number: Number, stream: Stream) -> float:
 
 
 def extended(drawn: int, stream: Stream) -> int:
-    """The bits drawn, and BLOCK more."""
+    """The bits drawn, with BLOCK more appended."""
     high, low = stream.words(2).tolist()
     return (drawn << BLOCK) | (high << 32) | low
 
 
 def wrapped(entry: int) -> int:
-    """Modulo 2^64, as sums are: what exceeds an int64 is still added right."""
+    """The entry modulo 2^64, like the sums: adding is correct even beyond an int64."""
     return ((entry + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)

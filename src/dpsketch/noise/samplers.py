@@ -1,6 +1,6 @@
-"""How the noise of each mechanism is drawn, one row each. Called by `sketch.release` and audits alone.
+"""Samplers of the noise mechanisms, one row per mechanism. Only `sketch.release` and audits may call them.
 
-What is known about the noise, without drawing it, is in `privacy.mechanisms`; a test holds the two tables together.
+`privacy.mechanisms` holds what is known about the noise without drawing it; a test keeps the two tables consistent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names for the arrays that most modules handle."""
+"""Type names for common arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kernels use of Numba: imported here first, so that a missing Numba is reported in one place."""
+"""The parts of Numba that kernels use, imported here first so that a missing Numba is reported in one place."""
 
 from dpsketch.extras import extra
 

@@ -10,7 +10,7 @@ def fork_safe_lock() -> threading.RLock:
     """A lock that is free in every forked child: a fork waits until no other thread holds it.
 
     Otherwise a child could inherit a lock whose holder does not exist there, and wait for ever. Waiting, rather than
-    resetting the lock in the child, also spares the child whatever a thread had half written.
+    resetting the lock in the child, also protects the child from data that a thread had half written.
     """
     lock = threading.RLock()
     if hasattr(os, "register_at_fork"):

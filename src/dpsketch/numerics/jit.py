@@ -1,7 +1,7 @@
-"""How kernels are compiled: serial machine code without the GIL, cached on disk, loaded when first called.
+"""Compilation of kernels: serial machine code without the GIL, cached on disk, loaded when first called.
 
-Loading a kernel takes milliseconds, importing all of them half a second: a process pays only for those it uses.
-Explicit signatures keep a read-only or oddly laid out array from compiling a second version in silence.
+Loading one kernel takes milliseconds, importing all of them half a second: a process pays only for those it uses.
+Explicit signatures prevent a read-only or unusually laid out array from silently compiling a second version.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _loading = fork_safe_lock()  # Numba and LLVM hold locks while they compile, whi
 
 
 def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A function that Python calls, compiled for these signatures."""
+    """Compile a function that Python calls, for these signatures."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         compiled: list[Callable[..., Any]] = []
@@ -40,7 +40,7 @@ def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
 
 def _load(function: Callable[..., Any], signatures: Sequence[Any]) -> Callable[..., Any]:
     collecting = gc.isenabled()
-    gc.disable()  # Numba makes many objects that stay: looking for garbage among them only takes time
+    gc.disable()  # Numba creates many long-lived objects: searching them for garbage only takes time
     try:
         dispatcher: Any = njit(**_OPTIONS)(function)
         dispatcher._cache = KernelCache(function)
@@ -54,7 +54,7 @@ def _load(function: Callable[..., Any], signatures: Sequence[Any]) -> Callable[.
 
 
 def part(function: Callable[..., Any]) -> Any:
-    """A function that only kernels call: compiled into them."""
+    """Mark a function that only kernels call and that is compiled into them."""
     return njit(**_OPTIONS)(function)
 
 

@@ -1,8 +1,8 @@
 """Compiled kernels on disk, in a folder that belongs to exactly this code.
 
-Numba's own cache notices a change of the file that defines a kernel, but not of the functions and constants that the
-kernel was compiled with. A stale kernel would break sensitivities silently. Here the folder's name is a hash of every
-source file that kernels depend on and of every version that machine code depends on: nothing stale can be found.
+Numba's own cache notices a change of the file that defines a kernel, but not of the functions and constants with which
+the kernel was compiled. A stale kernel would silently break sensitivities. Here the folder's name is a hash of every
+source file that kernels depend on and of every version that machine code depends on, so a stale kernel is never loaded.
 
 A cached kernel is pickled code: it is read only from a folder that nobody else can write to. Where there is no such
 folder, or a file is damaged or cannot be written, the kernel is compiled in memory, as if there were no cache.
@@ -36,18 +36,18 @@ from dpsketch.numerics.user_cache import user_folder
 
 _DECORATORS = b"from dpsketch.numerics.jit import"
 _IMPORT = re.compile(rb"^ *from ([\w.]+) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
-KEPT = 8  # folders: of installed versions, environments and recent edits of the code
+KEPT = 8  # folders: installed versions, environments and recent edits of the code
 _DIGEST = hashlib.sha256().digest_size
 
 
 class KernelCache(NullCache):
-    """What Numba asks for one function's machine code, a file for each signature and processor."""
+    """Numba's interface to the machine code of one function: one file per signature and processor."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._name = f"{function.__module__}.{function.__qualname__}"
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compiled function, or None: whatever is wrong with a file, compiling again puts it right."""
+        """The compiled function, or None. Whatever is wrong with a file, compiling again repairs it."""
         target_context.refresh()
         folder = cache_folder()
         if folder is None:
@@ -60,14 +60,15 @@ class KernelCache(NullCache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a compiled function for later processes, if possible."""
+        """Store a compiled function for later processes, if possible."""
         folder = cache_folder()
-        if folder is None or data.library.has_dynamic_globals:  # addresses, valid in this process alone
+        # such code contains addresses, valid in this process alone
+        if folder is None or data.library.has_dynamic_globals:
             return
         with suppress(Exception):
             key = self._key(sig, data.target_context)
             payload = dumps(data._reduce())
-            if folder.name == _folder_name():  # the sources are still those of the modules in memory
+            if folder.name == _folder_name():  # the sources still match the modules in memory
                 _write(_path(folder, key), _digest(key, payload) + payload)
 
     def _key(self, sig: Any, target_context: Any) -> bytes:
@@ -77,7 +78,7 @@ class KernelCache(NullCache):
 
 @cache
 def cache_folder() -> Path | None:
-    """The folder of this code's kernels, made if absent; None if there is no place that is safe from other users."""
+    """The folder of this code's kernels, created if absent; None if no folder is safe from other users."""
     try:
         name = _folder_name()
     except (OSError, PackageNotFoundError):
@@ -103,7 +104,7 @@ def _folder_name() -> str | None:
 
 
 def _kernel_sources(package: Path) -> dict[Path, bytes]:
-    """The files that define kernels, and every file of the package that these import, directly or not.
+    """The files that define kernels, and every file of the package that these import, directly or indirectly.
 
     The package's own `__init__` names everything and defines nothing: it is not followed.
     """
@@ -115,13 +116,13 @@ def _kernel_sources(package: Path) -> dict[Path, bytes]:
         path = waiting.pop()
         if path not in needed:
             needed.add(path)
-            names = {name for found in _IMPORT.findall(contents[path]) for name in _modules(*found)}
+            names = {name for imported in _IMPORT.findall(contents[path]) for name in _modules(*imported)}
             waiting += [homes[name] for name in names & homes.keys()]
     return {path: content for path, content in contents.items() if path in needed}
 
 
 def _modules(module: bytes, names: bytes) -> set[str]:
-    """What `from module import names` may load: the module, or modules in it."""
+    """The modules that `from module import names` may load: the module, or modules in it."""
     return {module.decode()} | {f"{module.decode()}.{name}" for name in re.findall(r"\w+", names.decode())}
 
 
@@ -140,7 +141,7 @@ def _digest(key: bytes, payload: bytes) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """All of a file or nothing, readable by this user alone."""
+    """Write a file atomically, readable by this user alone."""
     handle, temporary = tempfile.mkstemp(dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

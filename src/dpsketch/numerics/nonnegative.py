@@ -6,18 +6,17 @@ import numpy as np
 
 from dpsketch.numerics.arrays import Floats
 
-_EXACT = 2.0**40  # shares above it leave too few bits below one
-PATIENCE = 5  # exchanges of whole sets that may fail to shrink the violations, before single exchanges
+_EXACT = 2.0**40  # larger shares leave too few bits below one
+PATIENCE = 5  # block exchanges that may fail to reduce the violations, before single exchanges
 
 
 def nonnegative_minimum(hessian: Floats, linear: Floats) -> Floats:
     """The x ≥ 0 that minimises ½·xᵀHx − fᵀx, for a positive definite H.
 
-    Block principal pivoting: guess which entries are zero, solve for the others, exchange every entry whose sign is
-    wrong. Where that does not make progress only the last wrong entry is exchanged, which always ends.
-
-    Source: Júdice & Pires, Computers & Operations Research 21 (1994) 587; Kim & Park, SIAM Journal on Scientific
-    Computing 33 (2011) 3261.
+    Block principal pivoting: guess which entries are zero, solve for the others, exchange every entry with the wrong
+    sign. Where that makes no progress, exchange only the last wrong entry, which always terminates. Source: Júdice &
+    Pires, Computers & Operations Research 21 (1994) 587; Kim & Park, SIAM Journal on Scientific Computing 33 (2011)
+    3261.
     """
     from scipy.linalg import cho_factor, cho_solve
 
@@ -45,8 +44,8 @@ def nonnegative_minimum(hessian: Floats, linear: Floats) -> Floats:
 
 
 def project_to_simplex(shares: Floats) -> Floats:
-    """The nearest non-negative vector with sum one."""
-    if np.abs(shares).max() > _EXACT:  # a common shift changes nothing, but brings the one back into the precision
+    """The Euclidean projection on the probability simplex."""
+    if np.abs(shares).max() > _EXACT:  # a common shift does not change the projection, but restores the precision
         shares = shares - shares.max()
     ordered = np.sort(shares)[::-1]
     excess = np.cumsum(ordered) - 1.0

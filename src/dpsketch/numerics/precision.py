@@ -21,11 +21,11 @@ def _context() -> Any:
 
 @contextmanager
 def precise(bits: int) -> Iterator[Any]:
-    """A context with `bits` of precision, one user at a time.
+    """A context with `bits` of precision, for one user at a time.
 
-    mpmath keeps its precision and its table of constants for the whole process, without locks: two threads that
-    compute at once can get wrong numbers or never end. A child forked in between could inherit a constant half stored,
-    so a fork waits as well.
+    mpmath keeps its precision and its table of constants for the whole process, without locks: two threads that compute
+    at once can get wrong numbers or never end. A child forked in between could inherit a half-stored constant, so a
+    fork waits as well.
     """
     with _turn:
         context = _context()

@@ -1,4 +1,4 @@
-"""When this process imported dpsketch: the package imports this module before any other."""
+"""The time at which this process imported dpsketch: the package imports this module before any other."""
 
 import time
 

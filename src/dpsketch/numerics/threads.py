@@ -1,4 +1,4 @@
-"""How many threads linear algebra may use while a release is fitted."""
+"""The number of threads that linear algebra may use while a release is fitted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class _Limit:
-    """The limit of the whole process: set by the first fit that runs, lifted when the last one ends."""
+    """The limit of the whole process: set when the first concurrent fit starts, lifted when the last one ends."""
 
     def __init__(self) -> None:
         self._lock, self._fits = Lock(), 0
@@ -35,8 +35,10 @@ _LIMIT = _Limit()
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Matrices of a fit are small: threads would wait for each other, several times as long as they work. Entering
-    takes some milliseconds. Also a decorator: `@one_thread()`.
+    """Limit linear algebra to one thread. Also a decorator: `@one_thread()`.
+
+    Matrices of a fit are small: threads would spend several times as long waiting for each other as working. Entering
+    takes some milliseconds.
     """
     _LIMIT.enter()
     try:

@@ -1,4 +1,4 @@
-"""The user's own cache folder: what may be lost at any time, and what no other user can change."""
+"""The user's own cache folder, for data that may be lost at any time and that no other user can change."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 
 def user_folder(name: str) -> Path | None:
-    """A folder in the user's cache, made if absent; None if there is none that only this user can write to."""
-    with suppress(OSError, RuntimeError):  # no home, or one that cannot be written to
+    """A folder in the user's cache, created if absent; None if there is none that only this user can write to."""
+    with suppress(OSError, RuntimeError):  # no home directory, or one that cannot be written to
         base = _base()
         if base.is_absolute():
             base.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What releases cost together. Exact fractions; where rounding is needed, it is against us."""
+"""Composition: the joint cost of releases, in exact fractions. Rounding is always conservative."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Cost:
         return Cost(epsilon, self.delta + other.delta, self.rho + other.rho)
 
     def __sub__(self, other: Cost) -> Cost:
-        """The cost without that of some of its releases. What only ρ can count stays so."""
+        """The cost without that of some of its releases. An unknown ε stays unknown."""
         known = self.epsilon is not None and other.epsilon is not None
         epsilon = self.epsilon - other.epsilon if known else None  # type: ignore[operator]
         return Cost(epsilon, self.delta - other.delta, self.rho - other.rho)
@@ -48,8 +48,8 @@ FREE = Cost(Fraction(0), Fraction(0), Fraction(0))
 class Partition(NamedTuple):
     """The rows with one value of a column.
 
-    Parts with the same `snapshot` were read from the whole of one unchanged table, so that a unit is in one of them at
-    most; the curator asserts it. Without a snapshot nothing is known about which units two parts share.
+    Parts with the same `snapshot` were read from the whole of one unchanged table, so that a unit is in at most one of
+    them; the curator asserts this. Without a snapshot, two parts may share any units.
     """
 
     column: str
@@ -58,8 +58,8 @@ class Partition(NamedTuple):
 
 
 class Counted(Protocol):
-    """A release, the random ids of what its raw sketch holds, the part of the table that it read, and the plan that
-    has paid for it.
+    """A release with the random ids of its raw sketch, the part of the table that it read, and the plan that paid for
+    it.
     """
 
     @property
@@ -83,10 +83,10 @@ class Attempt:
 
 
 def amplified(epsilon: Fraction, rate: Fraction) -> Fraction:
-    """ε of the table for ε of a sample of it by rate: ln(1 + rate·(e^ε − 1)), rounded up.
+    """ε for the table, given ε for a sample of it: ln(1 + rate·(e^ε − 1)), rounded up.
 
-    Guarantee: for one unit more or less, each kept independently, and everything released from that sample together.
-    Source: Balle, Barthe and Gaboardi 2018, Theorem 8; docs/proofs/accounting.md.
+    Guarantee: for adding or removing one unit, each kept independently, and everything released from that sample
+    together. Source: Balle, Barthe and Gaboardi 2018, Theorem 8; docs/proofs/accounting.md.
     """
     _check_rate(rate)
     if rate == 1 or epsilon == 0:
@@ -102,7 +102,7 @@ def amplified(epsilon: Fraction, rate: Fraction) -> Fraction:
 def inner_budget(budget: Budget, rate: Fraction | None) -> tuple[Fraction, Fraction]:
     """The (ε, δ) that a mechanism may use on a sample of the rows so that the table gets `budget`, rounded down.
 
-    δ grows by 1/rate, but not above what a budget may have.
+    δ grows by 1/rate, up to the largest δ of a budget.
     """
     epsilon, delta = budget.exact_epsilon, budget.exact_delta
     if rate is None or rate == 1:
@@ -123,16 +123,16 @@ def release_rho(release: Release) -> Fraction:
     if release.noises:
         return Fraction(math.ceil(release.rho * _DECIMALS), _DECIMALS)
     if release.budget.delta:
-        raise BudgetError("a release with delta costs a rho that only its noise can tell")
+        raise BudgetError("the rho of a release with delta follows from its noise alone, which is not stated")
     return inner_budget(release.budget, release.rate)[0] ** 2 / 2
 
 
 @dataclass(frozen=True)
 class Together:
-    """Sums over the releases of one sample of the rows, in the order they were made, or over a single release.
+    """Sums over the releases of one sample of the rows, in the order in which they were made, or over a single release.
 
-    `inner` and `slack` are Σε and Σδ on the sample, `weighted` is Σδ with the weights of `_suspicion`. `rate` is what
-    the releases have in common, 1 if they differ.
+    `inner` and `slack` are Σε and Σδ on the sample; `weighted` is Σδ with the weights of `_suspicion`. `rate` is the
+    common sampling rate of the releases, or 1 if they differ.
     """
 
     count: int = 0
@@ -143,11 +143,11 @@ class Together:
     largest_epsilon: Fraction = Fraction(0)
     delta: Fraction = Fraction(0)
     rho: Fraction = Fraction(0)
-    has_epsilon: bool = True  # no budget is of ρ
-    pure: bool = True  # sampled, without δ and Gaussian noise
+    has_epsilon: bool = True  # whether no budget is in terms of ρ
+    pure: bool = True  # whether all are sampled, without δ and without Gaussian noise
 
     def plus(self, release: Release) -> Together:
-        """These and one more."""
+        """The sums with one more release."""
         rate = release.rate or Fraction(1)
         if self.count and rate != self.rate:
             rate = Fraction(1)
@@ -179,13 +179,13 @@ class Together:
             epsilon, delta = self.largest_epsilon, self.delta
         else:
             epsilon, delta = max(amplified(self.inner, self.rate), self.largest_epsilon), self.weighted
-        # Of a pure sample, the smaller of the noises' ρ, which sampling does not lower, and ε²/2.
+        # For a pure sample, the smaller of ε²/2 and the ρ of the noises, which sampling does not lower.
         return Cost(epsilon, delta, min(self.rho, epsilon**2 / 2) if self.pure else self.rho)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Spends that are counted together, and what they cost; `part` is None if they are of the whole table."""
+    """Spends that are counted together, and their cost; `part` is None if they are of the whole table."""
 
     spends: tuple[Counted, ...]
     together: Together
@@ -194,18 +194,21 @@ class Group:
 
 
 def release_cost(together: Together, planned: bool) -> Cost:
-    """What releases cost beside the plan that has paid for them, if there is one."""
+    """The cost of releases in addition to that of the plan that has paid for them, if there is one."""
     return Cost(Fraction(0), Fraction(0), together.rho) if planned else together.cost
 
 
 def disjoint_part(partition: Partition | None) -> Partition | None:
-    """The part of a snapshot. Others count as the whole table: who is in them may be in any other part as well."""
+    """The part of a snapshot. Other parts count as the whole table, because their units may be in any other part as
+    well.
+    """
     return None if partition is None or partition.snapshot is None else partition
 
 
 def groups(spends: Iterable[Counted]) -> list[Group]:
-    """Spends that share a sample of rows, together: those whose raw sketches have inputs in common, also by others."""
-    made: dict[int, list[Counted]] = {}  # by the number of the group's first spend or, if joined, of the joining one
+    """Spends grouped by sample of rows: those whose raw sketches share inputs, directly or through other spends."""
+    # keyed by the group's first spend or, if groups were joined, by the joining one
+    made: dict[int, list[Counted]] = {}
     newest: dict[int, int] = {}
     of_input: dict[str, int] = {}
     for number, spend in enumerate(spends):
@@ -235,11 +238,11 @@ def _group(spends: Sequence[Counted]) -> Group:
 
 
 def total(spends: Iterable[Counted], relation: str) -> Cost:
-    """What all spends cost together, in the order they were made; those of a plan cost no ε and δ, the plan did.
+    """The joint cost of all spends, in the order in which they were made. Those of a plan cost no ε and δ: the plan
+    did.
 
-    Guarantee: releases with budgets chosen one after another, each after seeing all results so far, are (ε, δ)-DP for
-    any bound on this total that never was exceeded; the same for ρ.
-    Source: PRIVACY "Ledger"; docs/proofs/accounting.md.
+    Guarantee: releases with budgets chosen adaptively, each after seeing all earlier results, are (ε, δ)-DP for any
+    bound on this total that was never exceeded; likewise for ρ. Source: PRIVACY "Ledger"; docs/proofs/accounting.md.
     """
     sums: dict[Partition | None, Cost] = {}
     for group in groups(spends):
@@ -252,17 +255,19 @@ def total(spends: Iterable[Counted], relation: str) -> Cost:
 
 
 def parts_met(relation: str) -> int:
-    """In how many parts of a snapshot neighbouring tables differ at most: a replaced unit may move to another."""
+    """Largest number of parts of a snapshot in which neighbouring tables differ: a replaced unit may move to another
+    part.
+    """
     return 1 if relation == ADD_REMOVE else 2
 
 
 def samples(spends: Iterable[Counted]) -> int:
-    """How many samples of rows were released from; merged ones count as one."""
+    """Number of samples of rows that were released from; merged ones count as one."""
     return sum(is_sample(group.spends[0]) for group in groups(spends))
 
 
 def _worst(costs: Sequence[Cost], parts: int) -> Cost:
-    """What a unit can meet that is in one of these disjoint parts, or moves from one to another."""
+    """The worst cost for a unit in one of these disjoint parts, or one that moves between two of them."""
     known = [cost.epsilon for cost in costs if cost.epsilon is not None]
     epsilon = _largest(known, parts) if len(known) == len(costs) else None
     return Cost(epsilon, _largest([cost.delta for cost in costs], parts), _largest([cost.rho for cost in costs], parts))
@@ -281,9 +286,10 @@ def _pure_sample(release: Release) -> bool:
 
 
 def _suspicion(epsilon: Fraction, rate: Fraction) -> Fraction:
-    """How likely a unit is in the sample at most, for someone who saw releases of it that cost ε: at first the rate.
+    """An upper bound on the probability that a unit is in the sample, after releases of it that cost ε; initially the
+    rate.
 
-    A later δ counts with this weight, because whoever chooses it may choose it larger where the unit seems present.
+    A later δ is weighted by it, because an analyst who chooses δ may choose it larger where the unit seems present.
     """
     if rate == 1 or epsilon == 0:
         return rate

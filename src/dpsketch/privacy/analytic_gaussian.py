@@ -1,4 +1,4 @@
-"""How much Gaussian noise an (ε, δ) budget needs: the analytic formula, rounded up and checked in high precision."""
+"""Calibration of Gaussian noise to (ε, δ): the analytic formula, rounded up and checked in high precision."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from dpsketch.errors import BudgetError
 from dpsketch.numerics.precision import precise
 
 _PRECISION = 200
-_MARGIN = 2.0**-100  # relative, far above the rounding of a few operations with 200 bits
+_MARGIN = 2.0**-100  # relative, far above the rounding error of a few operations with 200 bits
 
 
 def gaussian_deviation(epsilon: Fraction, delta: Fraction, l2_squared: Fraction | int) -> float:
-    """The least σ, up to rounding upwards, with which N(0, σ²) noise on sums of squared L2 sensitivity `l2_squared` is
-    (ε, δ)-differentially private.
+    """The smallest σ, rounded up, for which N(0, σ²) noise on sums of squared L2 sensitivity `l2_squared` is (ε, δ)-DP.
 
-    Guarantee: δ(σ) = Φ(r/2 − ε/r) − e^ε·Φ(−r/2 − ε/r) <= δ for r = Δ/σ, checked for the very σ that is returned.
+    Guarantee: δ(σ) = Φ(r/2 − ε/r) − e^ε·Φ(−r/2 − ε/r) <= δ for r = Δ/σ, checked for exactly the σ that is returned.
     Source: Balle and Wang 2018, Theorem 8; docs/proofs/calibrate.md.
     """
     if not 0 < delta < 1:
@@ -35,10 +34,10 @@ def gaussian_deviation(epsilon: Fraction, delta: Fraction, l2_squared: Fraction 
 
 
 def rho_deviation(rho: Fraction, l2_squared: Fraction | int) -> float:
-    """The least σ, rounded upwards, with which N(0, σ²) noise on sums of squared L2 sensitivity `l2_squared` is ρ-zCDP.
+    """The smallest σ, rounded up, for which N(0, σ²) noise on sums of squared L2 sensitivity `l2_squared` is ρ-zCDP.
 
-    Guarantee: l2_squared / (2σ²) <= ρ, exactly.
-    Source: Bun and Steinke 2016, Proposition 1.6; docs/proofs/calibrate.md.
+    Guarantee: l2_squared / (2σ²) <= ρ, exactly. Source: Bun and Steinke 2016, Proposition 1.6;
+    docs/proofs/calibrate.md.
     """
     square = Fraction(l2_squared) / (2 * rho)
     deviation = math.sqrt(square)
@@ -49,7 +48,7 @@ def rho_deviation(rho: Fraction, l2_squared: Fraction | int) -> float:
 
 @lru_cache(maxsize=256)
 def _largest_ratio(epsilon: Fraction, delta: Fraction) -> Any:
-    """The largest Δ/σ, to 50 bits from below: δ grows with it."""
+    """The largest Δ/σ, rounded down to 50 bits; δ increases with it."""
     with precise(_PRECISION) as exact:
         target = exact.mpf(delta.numerator) / delta.denominator
         low, high = exact.mpf(0), exact.mpf(1)

@@ -1,4 +1,4 @@
-"""What an attack could achieve at best, from the parameters of a release."""
+"""The best possible success of a membership attack, from the parameters of a release."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ FALSE_POSITIVES = 0.01
 
 
 def attack_power(release: Release, false_positives: float = FALSE_POSITIVES) -> float:
-    """The largest share of members that any attack recognises while it takes this share of others for members.
+    """The largest true positive rate of any membership attack with this false positive rate.
 
-    Guarantee: by (ε, δ), a share is at most min(e^ε·α + δ, 1 − e^(−ε)·(1 − δ − α)); Gaussian noise on all parts with
+    Guarantee: by (ε, δ), the rate is at most min(e^ε·α + δ, 1 − e^(−ε)·(1 − δ − α)); Gaussian noise on all parts with
     ratio μ allows at most Φ(Φ⁻¹(α) + μ) (Dong, Roth and Su 2022). Source: docs/proofs/release.md.
     """
     alpha, budget = false_positives, release.budget

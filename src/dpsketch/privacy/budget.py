@@ -18,9 +18,9 @@ NOT_IN_LEDGER = "a release with infinite epsilon is not private and never enters
 
 @dataclass(frozen=True)
 class Budget:
-    """ε, (ε, δ) or ρ (zero-concentrated) differential privacy.
+    """ε-, (ε, δ)- or ρ-zero-concentrated differential privacy.
 
-    `epsilon` = infinity is for studies: no noise, a file marked NOT PRIVATE.
+    `epsilon` = infinity is for studies: no noise, and a file marked NOT PRIVATE.
     """
 
     epsilon: float | None = None
@@ -31,7 +31,7 @@ class Budget:
         for name in ("epsilon", "delta", "rho"):
             value = getattr(self, name)
             if isinstance(value, Real) and not isinstance(value, bool):
-                object.__setattr__(self, name, float(value))  # a NumPy number has another repr
+                object.__setattr__(self, name, float(value))  # a NumPy number would have another repr
         if self.rho is not None:
             self._check_rho()
             return
@@ -72,7 +72,7 @@ class Budget:
 
     @property
     def exact_epsilon(self) -> Fraction:
-        """The number as written: 0.1 is one tenth, so ten releases of it spend exactly 1."""
+        """The number as written: 0.1 is exactly one tenth, so ten such releases spend exactly 1."""
         return Fraction(repr(self.epsilon))
 
     @property
@@ -85,7 +85,7 @@ class Budget:
 
     @property
     def strength(self) -> float:
-        """About the ε of pure privacy whose noise is as large, for rules that choose sizes."""
+        """The pure ε with noise of about the same size, for rules that choose sizes."""
         return math.sqrt(2 * self.rho) if self.epsilon is None and self.rho is not None else float(self.epsilon or 0)
 
     def __repr__(self) -> str:
@@ -99,7 +99,7 @@ class Budget:
 
 
 def decimal_text(fraction: Fraction) -> str:
-    """An exact fraction as people write it: 0.125, or 1/3 if no finite decimal exists."""
+    """An exact fraction in decimal notation, as 0.125; or as 1/3 if it has no finite decimal expansion."""
     denominator = fraction.denominator
     for prime in (2, 5):
         while denominator % prime == 0:
@@ -115,5 +115,5 @@ def decimal_text(fraction: Fraction) -> str:
 
 
 def spend_stands(dataset: str, budget: Budget) -> PublicNote:
-    """What a message adds when something goes wrong after a spend was recorded."""
+    """The note that a message adds when something fails after a spend was recorded."""
     return PublicNote(f"The spend of {budget} by dataset '{dataset}' stands, but nothing was released.")

@@ -1,4 +1,4 @@
-"""What releases that were declared up front cost together: by the distribution of their privacy losses."""
+"""The joint cost of releases that were declared up front, from the distribution of their privacy losses."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dpsketch.privacy.accounting import Attempt, Counted, groups, inner_budget, 
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Release
 
-_LOSS_INTERVAL = 1e-4  # privacy losses are rounded up to multiples of it, or of a power of two times it,
-_MOST_LOSSES = 1 << 20  # so that there are at most so many
+_LOSS_INTERVAL = 1e-4  # privacy losses are rounded up to multiples of this, or of this times a power of two,
+_MOST_LOSSES = 1 << 20  # so that there are at most this many
 _LOSS_DECIMALS = 10**6
 
 
 def composed_spends(spends: Iterable[Counted], delta: Fraction, relation: str) -> Fraction:
-    """What these releases cost at δ had they been declared up front. (No gain from parts, except by closed form.)"""
+    """The cost of these releases at δ, had they been declared up front. (Parts help only in the closed form.)"""
     alone = [Attempt(spend.release, spend.lineage, spend.partition) for spend in spends]
     pairs: Counter[tuple[Fraction, Fraction]] = Counter()
     mu_squared = Fraction(0)
@@ -38,7 +38,7 @@ def composed_spends(spends: Iterable[Counted], delta: Fraction, relation: str) -
 
 
 def plan_cost(budgets: Sequence[Budget], delta: Fraction) -> Fraction:
-    """ε at δ of releases with these budgets, in any order, whatever they will be; those with ρ are Gaussian.
+    """ε at δ of releases with these budgets, in any order and whatever they will be; those with ρ are Gaussian.
 
     Source: Kairouz, Oh and Viswanath 2015, Theorem 3.3; Zhu, Dong and Wang 2022, Theorem 10; docs/proofs/accounting.md.
     """
@@ -50,7 +50,7 @@ def plan_cost(budgets: Sequence[Budget], delta: Fraction) -> Fraction:
 
 
 def _losses(release: Release) -> tuple[Counter[tuple[Fraction, Fraction]], Fraction]:
-    """A release as (ε, δ) pairs and a Gaussian: by its noises, or by its budget if it names none."""
+    """A release as (ε, δ) pairs and a Gaussian: from its noises, or from its budget if it lists none."""
     pairs: Counter[tuple[Fraction, Fraction]] = Counter()
     if not release.noises:
         if release.budget.rho is not None:
@@ -72,21 +72,23 @@ def _composed(
     closed_delta: Fraction,
     delta: Fraction,
 ) -> Fraction:
-    """The smaller of the sum of the ε, if that of the δ allows it, and what the distribution of losses gives."""
-    found = []
+    """The smaller of the sum of the ε, if the sum of the δ allows it, and the ε from the distribution of losses."""
+    candidates = []
     if closed_epsilon is not None and closed_delta <= delta:
-        found.append(closed_epsilon)
+        candidates.append(closed_epsilon)
     if delta > 0 and (pairs or mu_squared):
         epsilon = _loss_epsilon(pairs, mu_squared, delta)
         if math.isfinite(epsilon):
-            found.append(Fraction(math.ceil(epsilon * _LOSS_DECIMALS) + 1, _LOSS_DECIMALS))
-    if not found:
+            candidates.append(Fraction(math.ceil(epsilon * _LOSS_DECIMALS) + 1, _LOSS_DECIMALS))
+    if not candidates:
         raise BudgetError(f"these releases have no finite epsilon at delta {float(delta):g}", "choose a larger delta")
-    return min(found)
+    return min(candidates)
 
 
 def _loss_epsilon(pairs: Counter[tuple[Fraction, Fraction]], mu_squared: Fraction, delta: Fraction) -> float:
-    """ε at δ by the distribution of privacy losses: all Gaussians are one, every pair is the worst with its (ε, δ)."""
+    """ε at δ from the distribution of privacy losses. All Gaussians combine into one; every pair is the worst with its
+    (ε, δ).
+    """
     with extra():
         from dp_accounting.pld import privacy_loss_distribution as losses  # takes a second to import
         from dp_accounting.pld.common import DifferentialPrivacyParameters
@@ -96,8 +98,8 @@ def _loss_epsilon(pairs: Counter[tuple[Fraction, Fraction]], mu_squared: Fractio
     interval = _LOSS_INTERVAL
     while width / interval > _MOST_LOSSES:
         interval *= 2
-    # Convolutions are rounded. Each of the probabilities is off by about 2^-52 of the largest; by Parseval's equation
-    # their sum is off by the square root of their number times that.
+    # Convolutions are rounded. Each probability has an error of about 2^-52 of the largest one. By Parseval's equation,
+    # the error of their sum is that times the square root of their number.
     events = sum(pairs.values()) + 1
     rounding = 8 * 2.0**-52 * events * math.sqrt(width / interval + events)
     target = math.nextafter(float(delta), 0) - rounding

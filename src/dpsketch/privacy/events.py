@@ -1,4 +1,4 @@
-"""What was done: the noise of each part of a release, frozen. What it costs follows from it."""
+"""Records of what was done: the noise of each part of a release, frozen. Its cost follows from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.mechanisms import MECHANISMS, Mechanism
 
-_MOST_SCALE = 2**64  # more than any mechanism draws
+_MOST_SCALE = 2**64  # larger than any mechanism draws
 _FRACTION = re.compile(r"[0-9]{1,400}(/[0-9]{1,400})?")
 
 
@@ -19,9 +19,10 @@ _FRACTION = re.compile(r"[0-9]{1,400}(/[0-9]{1,400})?")
 class Noise:
     """Noise added to one part.
 
-    `sensitivity` is in the norm that the mechanism is calibrated in (`MECHANISMS`): L1 for Laplace, the squared L2 for
-    Gaussian noise, the radius in the norm of its body for the others. `scale` is Laplace's, the standard deviation, or
-    radius/ε. Both are 0 where neighbouring tables cannot differ: then nothing is added and nothing is spent.
+    `sensitivity` is in the norm to which the mechanism is calibrated (`MECHANISMS`): L1 for Laplace noise, the squared
+    L2 for Gaussian noise, the radius in the norm of its body for the others. `scale` is the Laplace scale, the standard
+    deviation, or radius/ε. Both are 0 where neighbouring tables cannot differ: then nothing is added and nothing is
+    spent.
     """
 
     mechanism: Mechanism
@@ -37,7 +38,7 @@ class Noise:
 
     @property
     def rho(self) -> Fraction:
-        """Zero-concentrated privacy: Δ²/2σ², or ε²/2 (Bun and Steinke 2016, Propositions 1.6 and 1.4)."""
+        """ρ of zero-concentrated privacy: Δ²/2σ², or ε²/2 (Bun and Steinke 2016, Propositions 1.6 and 1.4)."""
         epsilon = self.epsilon
         return self.sensitivity / (2 * self.scale**2) if epsilon is None else epsilon**2 / 2
 
@@ -46,7 +47,7 @@ class Noise:
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Noise:
-        """Checked: files and ledgers come from elsewhere."""
+        """Parse and check a noise: files and ledgers come from elsewhere."""
         sensitivity, scale = facts["sensitivity"], exact_number(facts["scale"])
         if isinstance(sensitivity, bool) or not isinstance(sensitivity, int) or not 0 <= sensitivity < 2**400:
             raise ValueError("sensitivity")
@@ -57,9 +58,9 @@ class Noise:
 
 @dataclass(frozen=True)
 class Release:
-    """One release: the budget that it keeps and the noise of every part.
+    """One release: its budget and the noise of every part.
 
-    With rows sampled at `rate`, the budget holds for the table, the noises for the sample; ρ is the same for both.
+    With rows sampled at `rate`, the budget holds for the table and the noises for the sample. ρ is the same for both.
     """
 
     budget: Budget
@@ -68,7 +69,9 @@ class Release:
 
     @property
     def rho(self) -> Fraction:
-        """Of the whole release. Sampling only lowers it (joint convexity of the Rényi divergence): none is claimed."""
+        """ρ of the whole release. Sampling can only lower it (joint convexity of the Rényi divergence), but no gain is
+        claimed.
+        """
         return sum((noise.rho for noise in self.noises), Fraction(0))
 
     def to_dict(self) -> dict[str, Any]:
@@ -85,13 +88,13 @@ class Release:
 
 
 def budget_facts(budget: Budget) -> dict[str, Any]:
-    """The arguments that make this budget."""
+    """The arguments that construct this budget."""
     facts = {"rho": budget.rho} if budget.rho is not None else {"epsilon": budget.epsilon}
     return facts | ({"delta": budget.delta} if budget.delta else {})
 
 
 def exact_number(text: object) -> Fraction:
-    """A fraction as `str` writes it."""
+    """Parse a fraction as `str` writes it."""
     if not isinstance(text, str) or not _FRACTION.fullmatch(text):
         raise ValueError("fraction")
     return Fraction(text)

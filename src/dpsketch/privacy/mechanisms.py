@@ -1,10 +1,10 @@
-"""Noise mechanisms, one row each: what calibration, variances, audits and the privacy statement ask about noise.
+"""Noise mechanisms, one row per mechanism: properties used by calibration, variances, audits and privacy statements.
 
-No randomness: whoever reads a release may ask. How each is drawn is in `noise.samplers`, behind the wall; a test holds
-the two tables together. Variances and reaches are in the integer units of the sums.
+There is no randomness here, so that readers of a release may use it. `noise.samplers`, behind the wall, draws the
+noise; a test keeps the two tables consistent. Variances and reaches are in the integer units of the sums.
 
-Rounding adds 1/12 to continuous noise: the usual approximation, within 2 % where the standard deviation is above 1, too
-large where almost all noise rounds to 0.
+Rounding adds 1/12 to the variance of continuous noise. This usual approximation is accurate to 2 % where the standard
+deviation is above 1, and too large where almost all noise rounds to 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROUNDING = 1 / 12
 
 
 class Mechanism(StrEnum):
-    """Noise by its shape: independent Laplace or Gaussian numbers, or one vector from a body scaled at random."""
+    """Kinds of noise: independent Laplace or Gaussian numbers, or one vector from a randomly scaled body."""
 
     LAPLACE = "discrete Laplace"
     GAUSSIAN = "rounded Gaussian"
@@ -33,7 +33,7 @@ class Mechanism(StrEnum):
 
 
 class Norm(StrEnum):
-    """What a mechanism's sensitivity is measured in."""
+    """Norms in which a mechanism's sensitivity is measured."""
 
     L1 = "L1"
     L2_SQUARED = "squared L2"
@@ -46,38 +46,41 @@ class Facts:
 
     norm: Norm
     pure: bool  # whether it gives pure ε, with density ∝ exp(−length/scale); else Gaussian, with a standard deviation
-    variances: Callable[[int, float], float | Floats]  # of each of `size` sums, from size and scale: one number or each
+    # variance of each of `size` sums, from size and scale: one number, or one per sum
+    variances: Callable[[int, float], float | Floats]
     reach: Callable[[int], int]  # scales that the noise of one of `size` sums exceeds with a probability below 10^-40
-    length: Callable[[Floats, int], Floats]  # the norm that the density falls with, of every row of so many groups
+    # the norm in the density's exponent, of every row of a given number of groups
+    length: Callable[[Floats, int], Floats]
     shape: str | None = (
-        None  # the body (`maps.base.Shape`) that it needs; None: it suits all sums, and draws each alone
+        None  # the body (`maps.base.Shape`) that it needs; None if it suits all sums and draws each independently
     )
-    least: int = 1  # sums that a draw has at least
+    least: int = 1  # smallest number of sums of a draw
 
     @property
     def scale_name(self) -> str:
         return "noise scale" if self.pure else "standard deviation"
 
     def log_density(self, vectors: Floats, groups: int, scale: float) -> Floats:
-        """Of noise, one vector a row, up to a constant and to rounding. A vector has equal groups of sums, each with a
-        draw of its own.
+        """Log density of noise, one vector per row, up to a constant and to rounding.
+
+        A vector has equal groups of sums, each with a separate draw.
         """
         length = self.length(vectors, groups) / scale
         return -length if self.pure else -(length**2) / 2
 
 
 def sum_variances(mechanism: Mechanism, size: int, scale: float) -> float | Floats:
-    """Variance of each of `size` sums under this mechanism: one number, or for the ball one a sum."""
+    """Variance of each of `size` sums under this mechanism: one number, or for the ball one per sum."""
     return MECHANISMS[mechanism].variances(size, scale)
 
 
 def triangle_dimension(size: int) -> int:
-    """d, from the d(d+1)/2 entries of an upper triangle."""
+    """The dimension d of a matrix whose upper triangle has d(d+1)/2 entries."""
     return (isqrt(8 * size + 1) - 1) // 2
 
 
 def laplace_variance(scale: float) -> float:
-    """2a/(1−a)² with a = exp(−1/scale), exactly; 0 where that is below any double."""
+    """2a/(1−a)² with a = exp(−1/scale), exactly; 0 where that underflows a double."""
     half = 0.5 / scale
     return 0.5 / sinh(half) ** 2 if half < 300 else 0.0
 
@@ -87,24 +90,26 @@ def gaussian_variance(deviation: float) -> float:
 
 
 def disc_variance(pairs: int, scale: float) -> float:
-    """E r² = (2m+1)(2m+2)·scale² and a coordinate of the unit disc has variance 1/4."""
+    """Variance under disc noise: E r² = (2m+1)(2m+2)·scale², and a coordinate of the unit disc has variance 1/4."""
     return (2 * pairs + 1) * (2 * pairs + 2) / 4 * scale**2 + ROUNDING
 
 
 def cube_variance(size: int, scale: float) -> float:
-    """E r² = (n+1)(n+2)·scale² and a number in [−1, 1] has variance 1/3."""
+    """Variance under cube noise: E r² = (n+1)(n+2)·scale², and a uniform number in [−1, 1] has variance 1/3."""
     return (size + 1) * (size + 2) / 3 * scale**2 + ROUNDING
 
 
 def ball_variances(dimension: int, scale: float) -> NDArray[np.float64]:
-    """Of the upper triangle, row by row: E W = scale²·(degrees of the χ²) on the diagonal, half of it off it."""
+    """Variances of the upper triangle, row by row: E W = scale²·(degrees of the χ²) on the diagonal, half of it
+    elsewhere.
+    """
     degrees = 2 * (dimension * (dimension + 1) // 4 + 1)
     diagonal = np.equal(*np.triu_indices(dimension))
     return np.where(diagonal, 1.0, 0.5) * degrees * scale**2 + ROUNDING
 
 
 def _body_reach(size: int) -> int:
-    """The body's random scale is a sum of `size` + 1 exponentials (Chernoff)."""
+    """Reach in scales: the body's random scale is a sum of `size` + 1 exponentials (Chernoff)."""
     count = size + 2
     return count + 20 * (isqrt(count) + 1) + 100
 

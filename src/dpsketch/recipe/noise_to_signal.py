@@ -1,4 +1,4 @@
-"""How much of a sketch will be noise, by closed formulas: from public numbers alone, before anything is spent."""
+"""Predicted noise-to-signal ratio of a sketch, by closed formulas from public numbers, before anything is spent."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ RECORDS, POPULATION = "records", "population"
 
 @dataclass(frozen=True)
 class NoiseToSignal:
-    """E‖s − z‖² / ‖z‖² of normalised sums s, by its causes: that the table is itself a draw from a population, that
-    only some rows and some features of each are summed, the privacy noise of the sums and that of the count.
+    """E‖s − z‖² / ‖z‖² of normalised sums s, by cause.
+
+    The table is itself a draw from a population, only some rows and some features of each may be summed, and the sums
+    and the count have privacy noise.
     """
 
     draw: float
@@ -38,40 +40,41 @@ class NoiseToSignal:
 
 
 class SumsNoise:
-    """The noise-to-signal ratio of the sums of one part of a recipe, divided by the recipe's count or, without one, by
-    the public number of rows.
+    """The noise-to-signal ratio of the sums of one part of a recipe, divided by the recipe's count.
 
-    The part is the first that is not a count. Nothing is read: sensitivities and noises are those that a release gets.
-    Source: compressive L. 26 and 27 and App. D. Dividing by the count of the *sample* takes the chance of its size out
-    of a Poisson sample; and the variance of one over a noisy count is taken as it is, σ²/n⁴: the Cramér–Rao bound of
-    L. 27 has half of it for Laplace noise, which no estimator here attains.
+    The part is the first that is not a count. Without a count, sums are divided by the public number of rows. Nothing
+    is read: sensitivities and noises are those of a release.
+
+    Source: compressive L. 26 and 27 and App. D, with two differences. Dividing by the count of the *sample* removes the
+    random size of a Poisson sample. The variance of one over a noisy count is taken as σ²/n⁴: the Cramér–Rao bound of
+    L. 27 is half of it for Laplace noise, which no estimator here attains.
     """
 
     def __init__(self, schema: Schema, recipe: Recipe, mechanism: str = "auto") -> None:
         self.schema, self.recipe, self._mechanism = schema, recipe, mechanism
         self._bound = recipe.bind(schema)
         self.maps = self._bound.maps
-        places = [place for place, bound in enumerate(self.maps) if not bound.only_counts]
-        if not places:
+        indices = [index for index, feature_map in enumerate(self.maps) if not feature_map.only_counts]
+        if not indices:
             raise RecipeError("this recipe holds nothing but counts", "add a part, such as Part(Fourier(), share=0.9)")
-        self.place = places[0]
-        self.map = self.maps[self.place]
-        self._count = next((i for i, bound in enumerate(self.maps) if bound.only_counts), None)
+        self.part_index = indices[0]
+        self.map = self.maps[self.part_index]
+        self._count = next((i for i, feature_map in enumerate(self.maps) if feature_map.only_counts), None)
         core, self.rate = self.map.core, self.map.rate
         self.energy = core.record_sensitivity(Relation.ADD_REMOVE).l2_squared / core.grid**2
 
     def noises(self, budget: Budget) -> tuple[Noise, Noise | None]:
-        """Of the sums, and of the count."""
+        """The noise of the sums, and that of the count."""
         if not budget.private:
             raise BudgetError("a plan is for private releases", "pass a finite epsilon")
-        found = self._bound.calibrated(budget, self._mechanism).noises
-        return found[self.place], None if self._count is None else found[self._count]
+        noises = self._bound.calibrated(budget, self._mechanism).noises
+        return noises[self.part_index], None if self._count is None else noises[self._count]
 
     def mechanism(self, budget: Budget) -> Mechanism:
         return self.noises(budget)[0].mechanism
 
     def noise_energy(self, budget: Budget) -> float:
-        """Expected squared length of the noise, in units of the real features; masked sums scaled up."""
+        """Expected squared length of the noise, in units of the real features, with masked sums scaled up."""
         noise, _ = self.noises(budget)
         mean = float(np.mean(noise_variances(noise, self.map)))
         return mean * self.map.size / (self.map.grid * self.rate) ** 2
@@ -84,10 +87,12 @@ class SumsNoise:
         reference: str = RECORDS,
         energy: float | None = None,
     ) -> NoiseToSignal:
-        """Against the exact mean features of the table's records (z_X), or of the `population` that they come from (z).
+        """The ratio relative to the exact mean features of the table's records (z_X), or of the `population` they come
+        from (z).
 
-        `energy` is the mean squared length of a record's features: by default the largest, which for Fourier features,
-        histograms and hashes all records have. `signal` is ‖z‖²/energy, which only data tell; 1 is the strongest.
+        `energy` is the mean squared length of a record's features. The default is the largest, which all records have
+        for Fourier features, histograms and hashes. `signal` is ‖z‖²/energy, which depends on the data; 1 is the
+        strongest.
         """
         if reference not in (RECORDS, POPULATION):
             raise RecipeError(f"reference must be {RECORDS} or {POPULATION}, got {reference!r} instead")
@@ -101,7 +106,7 @@ class SumsNoise:
         return self._ratio(self.noise_energy(budget) / energy, variance, rows, signal, reference)
 
     def _ratio(self, noise: float, count: float, rows: int, signal: float, reference: str) -> NoiseToSignal:
-        """From the noise's energy over a record's, and the variance of the count."""
+        """The ratio from the noise's energy relative to a record's, and the variance of the count."""
         kept = self.kept(rows)
         beta = kept / rows
         loss = 1 / beta - 1
@@ -119,14 +124,14 @@ class SumsNoise:
         return NoiseToSignal(draw, sampling, masks, added, count / kept**2 * (1 + rest))
 
     def kept(self, rows: int) -> float:
-        """Rows that are sketched."""
+        """Number of rows that are sketched."""
         sampling = self.recipe.sampling
         if sampling is None:
             return float(rows)
         return float(min(sampling.count, rows) if sampling.count is not None else rows * sampling.exact_rate)
 
     def rows_needed(self, budget: Budget, limit: float, signal: float = 1.0, reference: str = RECORDS) -> int | None:
-        """The least number of rows with a ratio of at most `limit`; None if 10^15 are too few."""
+        """The smallest number of rows with a ratio of at most `limit`; None if 10^15 are too few."""
         noise, count = self.noise_energy(budget) / self.energy, self.noises(budget)[1]
         variance = (
             0.0 if count is None or self._count is None else float(noise_variances(count, self.maps[self._count]))
@@ -148,7 +153,7 @@ class SumsNoise:
     def epsilon_needed(
         self, delta: float, rows: int, limit: float, signal: float = 1.0, reference: str = RECORDS
     ) -> float | None:
-        """The least ε, to three digits upwards, with a ratio of at most `limit`; None if 100 is too little."""
+        """The smallest ε, rounded up to three digits, with a ratio of at most `limit`; None if 100 is too small."""
 
         def ratio(epsilon: float) -> float:
             return self.at(Budget(epsilon, delta), rows, signal, reference).total
@@ -163,12 +168,12 @@ class SumsNoise:
 
 
 def _rounded_up(number: float) -> float:
-    """To three significant digits."""
+    """The number rounded up to three significant digits."""
     exponent = int(np.floor(np.log10(number))) - 2
     unit = Fraction(10) ** exponent
     return float(-(-Fraction(number) // unit) * unit)
 
 
 def amplified(epsilon: float, rate: float) -> float:
-    """ε' for the sample with which rows sampled at this rate keep ε for the table: compressive (22)."""
+    """The ε' to use on a sample so that rows sampled at this rate keep ε for the table: compressive (22)."""
     return float(np.log1p(np.expm1(epsilon) / rate)) if rate > 0 else inf

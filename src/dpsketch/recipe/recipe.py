@@ -1,4 +1,4 @@
-"""What to sketch: maps, each with its share of the budget. Sizes and shares come from public numbers only."""
+"""Recipes: the maps to sketch, each with its share of the budget. Sizes and shares come from public numbers only."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ class Part:
             raise RecipeError(f"Part: map must be a feature map such as Count(), got {self.map!r} instead")
         if isinstance(self.share, bool) or not isinstance(self.share, Real) or not 1e-9 <= self.share <= 1:
             raise RecipeError(f"Part: share must be above 0 and at most 1, got {self.share!r} instead")
-        object.__setattr__(self, "share", float(self.share))  # a NumPy number has another repr
+        object.__setattr__(self, "share", float(self.share))  # a NumPy number would have another repr
 
     def __repr__(self) -> str:
         return f"Part({brief(self.map)}, {self.share})"
 
     @property
     def exact_share(self) -> Fraction:
-        """The share as written: 0.03 is three hundredths."""
+        """The share as written: 0.03 is exactly three hundredths."""
         return Fraction(repr(self.share))
 
 
 @dataclass(frozen=True)
 class RowSampling:
-    """A random part of the rows: each with probability `rate`, or `count` of them without replacement.
+    """A random sample of the rows: each with probability `rate`, or `count` of them without replacement.
 
-    Rows are chosen by secret randomness; with a unit column `rate` keeps or drops whole units. A rate, between tables
-    with one unit more or less, lowers the noise that a budget needs: docs/proofs/accounting.md.
+    Rows are chosen by secret randomness; with a unit column, `rate` keeps or drops whole units. If neighbouring tables
+    differ by adding or removing one unit, a rate reduces the noise that a budget needs: docs/proofs/accounting.md.
     """
 
     rate: float | None = None
@@ -79,11 +79,11 @@ class RowSampling:
 
     @property
     def exact_rate(self) -> Fraction:
-        """The rate as it is drawn: a multiple of 2^-32."""
+        """The rate that is actually used: a multiple of 2^-32."""
         return Fraction(self.threshold, 2**32)
 
     def weight(self, rows: int) -> float:
-        """How many of `rows` declared rows a sampled one stands for."""
+        """The number of declared rows that a sampled row represents."""
         return float(1 / self.exact_rate) if self.count is None else max(1.0, rows / self.count)
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,10 +100,10 @@ class RowSampling:
 class Only:
     """The rows in which a category or boolean column has this value: one part of a partition.
 
-    With `snapshot` you assert that the whole of a table is read, and that everything released of a dataset with this
-    snapshot's name is read from the whole of the same, unchanged table. Then releases of different parts cost as much
-    as the most costly of them. Without a snapshot, or with different ones, they add up: a person may have moved from
-    one part to another, or be in both of two files.
+    With `snapshot` you assert that a whole table is read, and that every release of a dataset under this snapshot's
+    name is read from the whole of the same, unchanged table. Releases of different parts then cost as much as the most
+    expensive of them. Without a snapshot, or with different ones, their costs add up: a person may have moved from one
+    part to another, or be in both of two files.
     """
 
     column: str
@@ -121,7 +121,7 @@ class Only:
             )
 
     def level(self, schema: Schema) -> int:
-        """The value's place among those of the column."""
+        """The index of the value among those of the column."""
         column = schema.column(self.column)
         if not isinstance(column, Category | Boolean):
             raise RecipeError(f"Only: '{self.column}' is not a category or boolean column", "partition by one that is")
@@ -133,11 +133,11 @@ class Only:
         return column.labels.index(self.value)
 
     def places(self, schema: Schema, records: Records) -> NDArray[np.int64]:
-        """Of the records with this value."""
+        """Indices of the records with this value."""
         return np.flatnonzero(self._levels(schema, records) == self.level(schema))
 
     def places_elsewhere(self, schema: Schema, records: Records) -> NDArray[np.int64]:
-        """Of the records with another value; a missing cell is in no part."""
+        """Indices of the records with another value; a missing cell is in no part."""
         levels = self._levels(schema, records)
         return np.flatnonzero((levels >= 0) & (levels != self.level(schema)))
 
@@ -152,7 +152,7 @@ class Only:
     def from_dict(cls, facts: object) -> Only:
         if not isinstance(facts, Mapping) or not {"column", "value"} <= set(facts) <= {"column", "value", "snapshot"}:
             raise RecipeError(
-                "only has the parameters column, value and perhaps snapshot",
+                "only has the parameters column, value and, optionally, snapshot",
                 'write column = "region", value = "north"',
             )
         return cls(**facts)
@@ -160,8 +160,10 @@ class Only:
 
 @dataclass(frozen=True)
 class Recipe(TaskRecipes):
-    """The parts of a sketch. `rows`, if given, overrides the schema's declared number of rows. `sampling`, if given,
-    sketches a random part of the rows, `only` those with one value in a column.
+    """The parts of a sketch.
+
+    `rows`, if given, overrides the schema's declared number of rows. `sampling`, if given, sketches a random sample of
+    the rows; `only`, those with one value in a column.
     """
 
     parts: tuple[Part, ...]
@@ -222,8 +224,8 @@ class Recipe(TaskRecipes):
         return BoundRecipe(schema, self, tuple(maps))
 
     def settled(self, maps: Sequence[BoundMap]) -> Recipe:
-        """This recipe with the choices that its maps made when they were bound: what a sketch keeps."""
-        parts = [Part(bound.description, part.share) for part, bound in zip(self.parts, maps, strict=True)]
+        """This recipe with the choices that its maps made when they were bound, as a sketch stores it."""
+        parts = [Part(feature_map.description, part.share) for part, feature_map in zip(self.parts, maps, strict=True)]
         return Recipe(parts, self.rows, self.sampling, self.only)
 
     def to_dict(self) -> dict[str, Any]:
@@ -245,8 +247,9 @@ class Recipe(TaskRecipes):
 
     @classmethod
     def load(cls, path: str | Path) -> Recipe:
-        """Read a TOML recipe: one [[parts]] section a map, with its share, perhaps [sampling] and [only]; see
-        docs/recipes.md.
+        """Read a TOML recipe.
+
+        It has one [[parts]] section per map, with its share, and optionally [sampling] and [only]; see docs/recipes.md.
         """
         path = Path(path)
         facts = recipe_facts(path)
@@ -257,7 +260,7 @@ class Recipe(TaskRecipes):
 
 
 def declared_rows(schema: Schema, rows: int | None = None) -> int:
-    """The public order of magnitude of the rows: as passed, or as the schema says."""
+    """The public order of magnitude of the number of rows: as passed, or as declared in the schema."""
     rows = schema.rows if rows is None else rows
     if rows is None:
         raise RecipeError(

@@ -1,4 +1,4 @@
-"""Recipes as a person writes them: TOML files with one [[parts]] section a map."""
+"""Recipes as a person writes them: TOML files with one [[parts]] section per map."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpsketch.maps.registry import MAPS
 
 
 def recipe_facts(path: Path) -> dict[str, Any]:
-    """The facts of a recipe file, each part with the current version and defaults of its map."""
+    """The contents of a recipe file, each part with the current version and defaults of its map."""
     facts = read_toml(
         path,
         RecipeError,
@@ -34,13 +34,13 @@ def recipe_facts(path: Path) -> dict[str, Any]:
 
 
 def _versioned(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part as a person writes it: the current version and defaults of its map, also inside `of`."""
+    """A part as a person writes it, completed with the current version and defaults of its map, also inside `of`."""
     facts = dict(part)
     kind = MAPS.get(str(facts.get("map")))
     if kind is not None:
         facts.setdefault("version", kind.version)
         for entry in fields(kind):  # type: ignore[arg-type]
-            if entry.name in kind.absent:  # in a sketch its absence means something else than in a person's file
+            if entry.name in kind.absent:  # its absence in a sketch has another meaning than in a person's file
                 facts.setdefault(entry.name, entry.default)
     if isinstance(facts.get("of"), Mapping):
         facts["of"] = _versioned(facts["of"])

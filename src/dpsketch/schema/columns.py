@@ -71,26 +71,26 @@ class Column:
         raise TypeError(f"a {self.kind} column has no levels")
 
     def codes_of(self, levels: NDArray[np.int64]) -> Codes:
-        """Levels 0 .. levels-1 to codes; a negative level is missing. Exact integers."""
+        """Codes of the levels 0 .. levels-1; a negative level is missing. Exact integers."""
         if self.levels == SPAN + 1:
             return np.where(levels < 0, MISSING, levels + LOWEST).astype(np.int16)
         return self._codes[levels]
 
     @cached_property
     def _codes(self) -> Codes:
-        """Code of every level; the last entry, which level -1 finds, is missing."""
+        """Code of every level. The last entry, at index -1, is missing."""
         steps = max(self.levels - 1, 1)
         levels = np.arange(self.levels, dtype=np.int64)
         return np.append((2 * SPAN * levels + steps) // (2 * steps) + LOWEST, MISSING).astype(np.int16)
 
     def levels_of(self, codes: NDArray[Any]) -> NDArray[np.int64]:
-        """Inverse of `codes_of`; codes between two levels go to the nearer one, missing to -1."""
+        """Inverse of `codes_of`. Codes between two levels go to the closer one, missing to -1."""
         steps = max(self.levels - 1, 1)
         shifted = np.asarray(codes).astype(np.int64) - LOWEST
         return np.where(shifted < 0, -1, (2 * shifted * steps + SPAN) // (2 * SPAN))
 
     def values_of(self, codes: NDArray[Any]) -> Floats:
-        """Codes to numbers in the user's units (category and boolean: the level); missing is NaN."""
+        """Numbers in the user's units (for category and boolean, the level); missing is NaN."""
         levels = self.levels_of(codes)
         return np.where(levels < 0, np.nan, self._values(levels.astype(np.float64)))
 
@@ -139,7 +139,7 @@ class Number(Column):
 
 @dataclass(frozen=True)
 class Integer(Column):
-    """A whole number in [lower, upper]; exact up to 65535 distinct values, else nearest of as many."""
+    """A whole number in [lower, upper]; exact up to 65535 distinct values, else rounded to the nearest of 65535."""
 
     lower: int = 0
     upper: int = 1
@@ -239,7 +239,7 @@ def microseconds(moment: datetime) -> int:
 
 
 def as_moment(value: object) -> datetime | None:
-    """An ISO text, a date or a datetime as a moment in UTC; naive ones are taken as UTC."""
+    """An ISO text, a date or a datetime as a moment in UTC; naive ones are interpreted as UTC."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)

@@ -40,7 +40,7 @@ def check_keys(facts: Mapping[str, Any], path: str, known: tuple[str, ...]) -> N
 
 
 def check_visible(key: str, name: str) -> None:
-    """Refuse names that could rewrite what a terminal shows."""
+    """Refuse names that could manipulate what a terminal shows."""
     if visible(name) != name:
         raise SchemaError(f"{key}: '{name}' has a character that cannot be seen", "write it without")
 

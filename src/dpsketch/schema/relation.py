@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Relation(StrEnum):
-    """When two tables are neighbours: one unit more or less, or one unit replaced by another."""
+    """When two tables are neighbours: one unit is added or removed, or one unit is replaced by another."""
 
     ADD_REMOVE = "add-remove"
     REPLACE_ONE = "replace-one"

@@ -1,6 +1,6 @@
 """Public facts about a table: columns, bounds, categories and the privacy unit.
 
-A person writes a schema, or `tighten` from a release; nothing in it is ever taken from values.
+A person writes a schema, or `tighten` derives it from a release. It never contains anything taken from values.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ MOST_COLUMNS = 10_000
 
 @dataclass(frozen=True)
 class Csv:
-    """How CSV files are laid out: whether quoted cells may hold line breaks, and the names of all columns in their
-    order if the first line is a record."""
+    """The layout of CSV files.
+
+    It records whether quoted cells may contain line breaks, and the names of all columns in their order if the first
+    line is a record.
+    """
 
     multiline: bool = False
     columns: tuple[str, ...] | None = None
@@ -57,17 +60,17 @@ class Csv:
 
 @dataclass(frozen=True)
 class Schema:
-    """The declared columns, the privacy unit and the public order of magnitude of the rows."""
+    """The declared columns, the privacy unit and the public order of magnitude of the number of rows."""
 
     columns: tuple[Column, ...]
     rows: int | None = None
     unit: str = ROW_UNIT
     max_rows_per_unit: int = 1
-    record: str = ROW_UNIT  # what a row stands for, in the words of the privacy statement
-    note: str | None = None  # what else the statement must say of it
+    record: str = ROW_UNIT  # what a row represents, in the privacy statement
+    note: str | None = None  # an additional sentence of the statement about it
     relation: Relation = Relation.ADD_REMOVE
-    constant_per_unit: tuple[str, ...] = ()  # columns that have one value in all rows of a unit
-    unit_kind: str = UNIT_KINDS[0]  # how ids of units are read
+    constant_per_unit: tuple[str, ...] = ()  # columns with the same value in all rows of a unit
+    unit_kind: str = UNIT_KINDS[0]  # how unit ids are read
     csv: Csv = Csv()
 
     def __post_init__(self) -> None:
@@ -104,13 +107,13 @@ class Schema:
 
     @property
     def rows_per_unit(self) -> int | None:
-        """None where a unit is a row."""
+        """Most rows of a unit that count; None where a unit is a row."""
         return None if self.unit_column is None else self.max_rows_per_unit
 
     @property
     def accounted(self) -> tuple[str, int, str]:
-        """Whom the ledger counts, up to how many rows of them (0 where a row is a thing of its own), and between which
-        tables: fixed for a dataset.
+        """The unit, its maximum number of rows (0 where a row is its own unit) and the relation, fixed for a dataset in
+        the ledger.
         """
         if self.unit_column is not None:
             return self.unit, self.max_rows_per_unit, self.relation.value
@@ -223,7 +226,7 @@ class Schema:
 
 
 def nearest(name: str, names: Sequence[str], what: str = "columns") -> str:
-    """A hint with the closest names, or all of them when none is close."""
+    """A hint with the closest names, or with all of them if none is close."""
     lowered = {known.lower(): known for known in names}
     close = [lowered[match] for match in get_close_matches(name.lower(), list(lowered), n=3, cutoff=0.5)]
     if close:
@@ -232,7 +235,7 @@ def nearest(name: str, names: Sequence[str], what: str = "columns") -> str:
 
 
 def _declared(column: Column) -> tuple[str, str, str]:
-    """A column's name, kind and public facts: lower 0, upper 120; values Female, Male."""
+    """A column's name, kind and public facts, as in "lower 0, upper 120" or "values Female, Male"."""
     facts = {name: fact for name, fact in column.to_dict().items() if name != "kind"}
     texts = [f"{name} {listed([*map(str, fact)]) if isinstance(fact, list) else fact}" for name, fact in facts.items()]
     return column.name, column.kind, ", ".join(texts)

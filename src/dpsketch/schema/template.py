@@ -1,4 +1,4 @@
-"""Schemas as TOML: one to fill in, from column names and stored types only, and one that is known."""
+"""Schemas as TOML: a template from column names and stored types only, or a known schema."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _LISTS = (
 
 
 def schema_template(columns: list[tuple[str, pa.DataType]], layout: Csv) -> str:
-    """TOML with a section a column; text columns offer the choices that a name and type cannot settle."""
+    """TOML with one section per column. Text columns offer the choices that name and type cannot settle."""
     names = "" if layout.columns is None else _UNNAMED + "\n".join(_facts(layout.to_dict())) + "\n"
     return _HEAD + names + "".join(_section(name, _lines(kind)) for name, kind in columns)
 
 
 def schema_text(schema: Schema, head: str) -> str:
-    """A whole schema below a line that says where it comes from."""
+    """A whole schema below a line that states its origin."""
     facts = schema.to_dict()
     general = "\n".join(
         "\n".join([f"[{key}]", *_facts(facts[key])]) + "\n" for key in ("privacy", "csv") if key in facts
@@ -50,7 +50,7 @@ def _facts(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _quoted(fact: object) -> str:
-    """Numbers, strings and lists of them are the same in TOML as in JSON, but for one character."""
+    """Numbers, strings and lists of them as TOML: like JSON, except for one character."""
     return json.dumps(fact, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from benchmarks.compressive import goals
 from benchmarks.compressive.sketches import best_error, error_of
-from benchmarks.compressive.tables import made_up
+from benchmarks.compressive.tables import simulated_mixture
 
 
 def test_a_line_passes_by_its_median_and_its_worst() -> None:
@@ -19,7 +19,7 @@ def test_a_line_passes_by_its_median_and_its_worst() -> None:
 @pytest.mark.parametrize("kind", ["isotropic", "diagonal", "unbalanced", "0.03"])
 def test_a_mixtures_own_density_scores_its_rows_best(kind: str) -> None:
     generator = np.random.default_rng(1)
-    mixture = made_up(kind, 4, 3, generator)
+    mixture = simulated_mixture(kind, 4, 3, generator)
     points = mixture.drawn(20_000, generator)
     spread = np.log(mixture.deviations).sum(1) @ mixture.weights
     entropy = spread + 1.5 * (1 + np.log(2 * np.pi)) - mixture.weights @ np.log(mixture.weights)
@@ -30,7 +30,7 @@ def test_a_mixtures_own_density_scores_its_rows_best(kind: str) -> None:
 
 def test_errors_are_relative_to_the_best_centres() -> None:
     generator = np.random.default_rng(2)
-    mixture = made_up("0.01", 3, 2, generator)
+    mixture = simulated_mixture("0.01", 3, 2, generator)
     points = mixture.drawn(3000, generator)
     least = best_error(points, 3, 0, mixture.centres, most=1000)
     assert error_of(points, mixture.centres) / least == pytest.approx(1, abs=0.01)

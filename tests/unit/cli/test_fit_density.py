@@ -255,8 +255,8 @@ def test_lists_are_released_for_graphs(folder: Path) -> None:
             ["--for", "oven"],
             "--for must be one of general, clusters, pca, density, anomaly, synthetic",
         ),
-        (["--for", "classify"], "--for classify needs more"),
-        (["--for", "anomaly:3"], "nothing belongs to"),
+        (["--for", "classify"], "--for classify needs an argument"),
+        (["--for", "anomaly:3"], "no argument that fits"),
         (["--for", "density:wide"], "a bandwidth must be a number"),
         (["--for", "pca:many"], "components must be a whole number"),
         (["--for", "graph", "--columns", "a"], "--columns is not for graphs"),
@@ -298,6 +298,6 @@ def test_plans_of_densities_and_rows(folder: Path) -> None:
     assert "budget" in done("plan", "--task", "density", "--columns", "2", "--rows", "1000").stdout
     for task, more, message in (
         ("density", ["--k", "2"], "--k is not for the task density"),
-        ("synthetic:3", [], "--task synthetic:3 has a colon that nothing belongs to"),
+        ("synthetic:3", [], "--task synthetic:3 has a colon but no argument that fits"),
     ):
         assert message in str(invoke(*words, "--task", task, *more).exception)

@@ -121,7 +121,7 @@ def test_rho_of_a_release() -> None:
     assert release_rho(Release(Budget(1.0), halves)) == Fraction(1, 4)
     sampled = release_rho(pure(0.1, RATE))
     assert sampled == inner_budget(Budget(0.1), RATE)[0] ** 2 / 2
-    with pytest.raises(BudgetError, match="only its noise can tell"):
+    with pytest.raises(BudgetError, match="follows from its noise alone"):
         release_rho(Release(Budget(1.0, 1e-6), ()))
 
 

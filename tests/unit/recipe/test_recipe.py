@@ -169,7 +169,7 @@ def test_a_single_column_has_its_marginal() -> None:
         dps.Part(dps.Count(), 0.05),
         dps.Part(dps.Marginals(bins=128), 0.95),
     )
-    with pytest.raises(RecipeError, match=r"this table has a single one(.|\n)*leave out frequencies"):
+    with pytest.raises(RecipeError, match=r"this table has only one(.|\n)*leave out frequencies"):
         dps.Recipe.general(wide(1), budget=dps.Budget(1.0), frequencies=50)
 
 

@@ -299,7 +299,7 @@ def test_groups_are_taken_only_from_private_releases_that_would_merge(schema: dp
 
 def test_pooling_needs_marginals_of_the_same_cells(schema: dps.Schema) -> None:
     for marginals in ([], [dps.Part(dps.Marginals(bins=6), 0.5)], [dps.Part(dps.Marginals(("age",), bins=16), 0.5)]):
-        with pytest.raises(RecipeError, match="pool needs Marginals of the same columns with as many bins"):
+        with pytest.raises(RecipeError, match="pool needs Marginals of the same columns with the same number of bins"):
             dps.Recipe([dps.Part(dps.Pairs(bins=16, pool=True), 0.5), *marginals]).bind(schema)
     with pytest.raises(RecipeError, match="groups are either given or chosen by the release"):
         dps.Pairs(groups=((0,),), pool=True)

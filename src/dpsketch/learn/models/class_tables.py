@@ -1,4 +1,4 @@
-"""What the counters of each class say of a record: log-odds by cell, and how far to trust their sum over tables."""
+"""Evidence for each class from its counters: log-odds by cell, and the calibration of their sum over tables."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ MOST_SHARED: Annotated[float, _ORIGIN] = 0.25
 
 @dataclass(frozen=True)
 class LogOdds:
-    """Of each class against all together: one number for class, table and cell, and its standard error by noise."""
+    """Log-odds of each class against all classes together, and their standard errors from noise: by class, table and
+    cell.
+    """
 
     value: Floats
     deviation: Floats
-    shares: Floats  # of each class's records in the cells, without noise as far as possible: sum to one over cells
+    shares: Floats  # share of each class's records in the cells, largely without noise: sums to one over cells
 
 
 def log_odds(counters: Floats, totals: Floats, variance: float) -> LogOdds:
-    """Ratios of densities, r = p_class(cell)/p_all(cell), shrunk towards 1 by the noise, and their logarithms.
+    """Log ratios of densities, r = p_class(cell)/p_all(cell), shrunk towards 1 according to the noise.
 
-    A counter has mean e·r, where e is the class's total times the share of all records in the cell, and variance
-    v = noise + e. Ratios of a class spread around 1 with a variance τ² that the counters themselves show, so the best
-    linear estimate of r is 1 + s·(c/e − 1) with s = τ²e²/(τ²e² + v). Adding a constant to counters instead, as RESEARCH
-    does, favours classes of few records wherever noise prevails.
+    A counter has mean e·r, where e is the class's total times the share of all records in the cell, and variance v =
+    noise + e. The ratios of a class vary around 1 with a variance τ², estimated from the counters themselves, so the
+    best linear estimate of r is 1 + s·(c/e − 1) with s = τ²e²/(τ²e² + v). Adding a constant to counters instead, as
+    RESEARCH does, favours classes of few records wherever noise dominates.
     """
     classes = len(totals)
     every = np.maximum(counters.sum(axis=0), 0.0) + np.sqrt(classes * variance) + 1.0
@@ -45,7 +47,8 @@ def log_odds(counters: Floats, totals: Floats, variance: float) -> LogOdds:
         excess, spread = counters[place] - expected, variance + expected
         weight = shared * expected**2 / spread
         varies = float((weight * (excess**2 - spread) / expected**2).sum() / weight.sum())
-        varies -= float(np.sqrt(2 * ((weight * spread / expected**2) ** 2).sum()) / weight.sum())  # its own noise
+        # minus one standard error
+        varies -= float(np.sqrt(2 * ((weight * spread / expected**2) ** 2).sum()) / weight.sum())
         kept = expected**2 * max(varies, _LEAST_SPREAD)
         kept /= kept + spread
         ratio = np.maximum(1 + kept * excess / expected, _LEAST_RATIO)
@@ -56,12 +59,12 @@ def log_odds(counters: Floats, totals: Floats, variance: float) -> LogOdds:
 
 
 def slope(odds: LogOdds, totals: Floats, covariance: float | None) -> float:
-    """What the sum of log-odds over R tables must be multiplied by to be log-odds itself.
+    """The factor that turns the sum of log-odds over R tables into log-odds.
 
     Tables see the same record, so their sum counts the same evidence many times. If scores within a class are about
-    normal, log-odds are (difference of the means between class and others)/(variance within a class) times the score;
-    R tables have R times the difference and a variance of R·v + R·(R−1)·c. Difference and v follow from the cells.
-    `covariance` is c as a part of v; unknown, it is taken as MOST_SHARED.
+    normal, log-odds are (difference of the means between class and others)/(variance within a class) times the score. R
+    tables have R times the difference and a variance of R·v + R·(R−1)·c. Difference and v follow from the cells.
+    `covariance` is c relative to v; if None, MOST_SHARED is assumed.
     """
     tables = odds.value.shape[1]
     difference, within = separation(odds, totals)
@@ -70,7 +73,9 @@ def slope(odds: LogOdds, totals: Floats, covariance: float | None) -> float:
 
 
 def separation(odds: LogOdds, totals: Floats) -> tuple[float, float]:
-    """Of one table: difference of the means of a class's score between its records and others, variance within."""
+    """Difference of a class's mean score between its records and others, and the variance within classes, for one
+    table.
+    """
     prior = totals / totals.sum()
     difference = within = 0.0
     for place, share in enumerate(prior):
@@ -84,19 +89,19 @@ def separation(odds: LogOdds, totals: Floats) -> tuple[float, float]:
 
 
 def against_others(value: Floats, share: float) -> Floats:
-    """Log-odds of a class against the others, from those against all together."""
+    """Log-odds of a class against the others, from those against all classes together."""
     others = (1 - share * np.exp(value)) / (1 - share)
     return np.asarray(value - np.log(np.maximum(others, _LEAST_RATIO)))
 
 
 def shared_evidence(counters: Floats, totals: Floats, variance: float) -> float | None:
-    """How strongly the log-odds of two tables vary together within a class, as a part of how they vary: from tables of
-    2^b counters, each of which is the joint table of two hashes of b/2 bits. None if the noise hides it, or if it is
-    MOST_SHARED or more, where halves say little of whole tables.
+    """Correlation of the log-odds of two tables within a class; None if noise hides it or it is at least MOST_SHARED.
 
-    c of whole tables is taken to be that of the halves times the ratio of their separations, so that many tables of
-    either kind have the same slope: measured, not proven. Scores move with the noise of the counters they are averaged
-    over, which is taken off to first order.
+    A table of 2^b counters is the joint table of two hashes of b/2 bits, and the correlation is estimated between these
+    halves. At MOST_SHARED or more, halves are not informative about whole tables. The covariance c of whole tables is
+    taken as that of the halves times the ratio of their separations, so that many tables of either kind have the same
+    slope: measured, not proven. The bias from noise in the counters over which scores are averaged is removed to first
+    order.
     """
     classes, tables, width = counters.shape
     bits = int(width).bit_length() - 1

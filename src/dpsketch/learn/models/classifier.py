@@ -1,4 +1,4 @@
-"""Classes from hashed counters, one sketch for each class."""
+"""Classifiers from hashed counters, one sketch per class."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _LEAST_LIKELIHOOD = 1e-12
 
 
 class DensityClassifier(Model):
-    """The class whose records are densest around a record, from `Grouped(Race(…), target)`: `fit(view)`.
+    """Predict the class whose records are densest around a record, from `Grouped(Race(…), target)`: `fit(view)`.
 
-    `method="log-odds"` adds up what each table's counters say for and against a class; `"likelihood"` compares mean
-    counters, as the paper does, which is less accurate. `prior="map"` weighs classes by their noisy numbers of records,
-    `"ml"` equally.
+    `method="log-odds"` adds up the evidence of each table's counters for and against a class. `"likelihood"` compares
+    mean counters, as in the paper, which is less accurate. `prior="map"` weights classes by their noisy numbers of
+    records, `"ml"` equally.
 
-    After `fit`: `classes_` (the labels that stand out of the noise), `class_count_`, `class_count_stderr_`, `slope_`
-    (what the sum of log-odds over all tables is multiplied by, as tables repeat one another), `slope_how_` (whether the
-    counters told it), `calibrated_` (false: the slope is a guess that may be off by a factor of several),
+    After `fit`: `classes_` (the labels with significant counts), `class_count_`, `class_count_stderr_`, `slope_` (the
+    factor applied to the sum of log-odds over all tables, whose evidence overlaps), `slope_how_` (whether it was
+    estimated from the counters), `calibrated_` (false: the slope is a guess that may be wrong by a factor of several),
     `feature_names_in_` and `how_`. Source: race §4, RESEARCH "Classifiers (race)"; docs/models.md.
     """
 
@@ -53,7 +53,7 @@ class DensityClassifier(Model):
         present = np.flatnonzero((totals > STANDS_OUT * errors) & (totals > 0))
         if len(present) < 2:
             raise QueryError(
-                f"column '{self.target}' has fewer than two classes that stand out of the noise",
+                f"column '{self.target}' has fewer than two classes with significant counts",
                 "release with a larger epsilon, fewer counters or more rows",
             )
         self._finish(view.schema, bound, present, sums[present], variance, totals[present], errors[present])
@@ -61,10 +61,10 @@ class DensityClassifier(Model):
         return self
 
     def log_odds(self, X: Any) -> Answer:
-        """Of each class against all others together, one column a class, with standard errors.
+        """Log-odds of each class against all others together, one column per class, with standard errors.
 
-        Errors come from the spread between tables, which the noise and the choice of hashes cause, and never fall below
-        the noise. They do not cover the table's being a sample, nor the slope.
+        Errors come from the variation between tables, which noise and the choice of hashes cause, and are at least
+        those of the noise. They cover neither the sampling of the table nor the slope.
         """
         self._check_fitted()
         if self.method == "likelihood":
@@ -81,10 +81,10 @@ class DensityClassifier(Model):
         return value[:, 1] - value[:, 0] if len(self.classes_) == 2 else value
 
     def predict_proba(self, X: Any) -> Floats:
-        """Probabilities of the classes, one column each: not calibrated, which a warning says."""
+        """Probabilities of the classes, one column each. They are not calibrated, and a warning says so."""
         self._check_fitted()
         warnings.warn(
-            "DensityClassifier: probabilities are not calibrated: how far tables repeat one another is known roughly.\n"
+            "DensityClassifier: probabilities are not calibrated: the dependence between tables is uncertain.\n"
             "Hint: rely on the order of decision_function, or calibrate on public records whose classes are known",
             FitWarning,
             stacklevel=2,
@@ -92,7 +92,7 @@ class DensityClassifier(Model):
         return self.probabilities(np.asarray(self.log_odds(X).value))
 
     def probabilities(self, log_odds: Floats) -> Floats:
-        """As `predict_proba`, of log-odds that are known already."""
+        """The probabilities of `predict_proba` for log-odds that are already known."""
         raised = np.exp(log_odds - log_odds.max(axis=1, keepdims=True))
         return np.asarray(raised / raised.sum(axis=1, keepdims=True))
 
@@ -102,7 +102,7 @@ class DensityClassifier(Model):
         return self.classes_[best]
 
     def score(self, X: Any, y: Any) -> float:
-        """Share of the rows whose known class is predicted; rows without a class do not count."""
+        """Accuracy: fraction of the rows whose known class is predicted. Rows without a class do not count."""
         return accuracy(self._schema, self.target, self.predict(X), y)
 
     def scores(self, X: Any) -> Columns:
@@ -115,7 +115,7 @@ class DensityClassifier(Model):
         return columns
 
     def to_saved(self) -> Saved:
-        """What `from_saved` makes this model of: facts for JSON, and arrays."""
+        """Facts for JSON and arrays, from which `from_saved` restores this model."""
         self._check_fitted()
         facts = {
             "target": self.target,
@@ -176,7 +176,7 @@ class DensityClassifier(Model):
         self._set_features(schema, self._sums.columns)
 
     def _likelihoods(self, X: Any) -> Answer:
-        """Mean counters over class totals, corrected for records that share them by accident."""
+        """Mean counters over class totals, corrected for accidental collisions."""
         tables, width = self._race.rows, self._race.width
         numbers = self._counters.astype(np.float64)
         sums, squares = self._summed(X, (numbers, numbers**2))
@@ -188,9 +188,7 @@ class DensityClassifier(Model):
         return Answer(np.log(share) + self._log_prior, stderr, self.how_)
 
     def _summed(self, X: Any, tables: tuple[Floats, ...]) -> list[Floats]:
-        """Of each class and for each record, the entries of its cells, summed over tables: one matrix for each of
-        `tables`.
-        """
+        """Entries of each record's cells, summed over tables, for each class: one matrix for each of `tables`."""
         records = self._sums.records(self._points(X))
         classes, rows = len(self.classes_), self._race.rows
         found = [np.empty((len(records), classes)) for _ in tables]
@@ -203,7 +201,7 @@ class DensityClassifier(Model):
         return found
 
     def _part(self, view: View) -> tuple[BoundRace, np.ndarray, float]:
-        """Hashed counters of every class but the missing ones'."""
+        """Hashed counters of every class, without that of missing labels."""
         if self.target not in [column.name for column in view.schema.scalars]:
             raise QueryError(
                 f"there is no column '{self.target}'",
@@ -219,7 +217,9 @@ class DensityClassifier(Model):
         )
 
     def _totals(self, view: View, race: BoundRace, sums: np.ndarray, variance: float) -> tuple[Floats, Floats]:
-        """Numbers of records of the classes, from counts by class or from the tables' totals; the better."""
+        """Numbers of records of the classes, from counts by class or from the tables' totals, whichever is more
+        accurate.
+        """
         found = sums.sum(axis=1, dtype=np.int64) / race.rows
         error = float(np.sqrt(variance * race.width / race.rows))
         for part in view.released.parts:

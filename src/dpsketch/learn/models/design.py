@@ -1,4 +1,4 @@
-"""How rows become the features and targets of models, and how predictions are scored on known targets."""
+"""Conversion of rows to the features and targets of models, and scores of predictions on known targets."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ STANDS_OUT: Annotated[float, UNRECORDED] = 3.0
 class Design:
     """Features of some columns, in the user's units.
 
-    Numbers and integers are one feature each, as the logarithm or asinh where the schema says so; dates are days since
-    1970; booleans 0 or 1; categories one feature a label, `column=label`. A missing category has zeros; other missing
-    values are NaN.
+    Numbers and integers are one feature each, as logarithm or asinh where the schema declares it. Dates are days since
+    1970, booleans 0 or 1. Categories are one feature per label, `column=label`. A missing category is all zeros; other
+    missing values are NaN.
     """
 
     def __init__(self, schema: Schema, columns: Sequence[str]) -> None:
@@ -36,16 +36,16 @@ class Design:
         )
 
     def features(self, frame: Frame) -> Floats:
-        """One row a point."""
+        """The feature matrix, one row per point."""
         return np.hstack([_features(self.schema.column(name), frame) for name in self.columns])
 
     def features_of(self, table: Any) -> Floats:
-        """Features of a user's table, or of a matrix with these columns, under the rules of the release."""
+        """Features of a user's table, or of a matrix with these columns, by the rules of the release."""
         return self.features(Frame.read(self.schema, self.columns, table))
 
 
 def design(schema: Schema, population: Population, target: str | None, columns: Sequence[str] | None) -> Design:
-    """The features of the named columns, or of all but the target."""
+    """The features of the named columns, or of all except the target."""
     if isinstance(columns, str):
         raise QueryError("columns must be a list of names", f"write columns=['{columns}']")
     if columns is None:
@@ -65,7 +65,7 @@ def numbers_of(column: Column, frame: Frame) -> Floats:
 
 
 def r_squared(schema: Schema, target: str, predicted: Floats, y: Any) -> float:
-    """R² of predictions on known values; rows without one do not count."""
+    """R² of predictions on known values. Rows without one do not count."""
     known = numbers_of(schema.column(target), _known(schema, target, predicted, y))
     present = ~np.isnan(known)
     left = np.sum((known - predicted)[present] ** 2)
@@ -73,7 +73,7 @@ def r_squared(schema: Schema, target: str, predicted: Floats, y: Any) -> float:
 
 
 def accuracy(schema: Schema, target: str, predicted: Labels, y: Any) -> float:
-    """Share of the known classes that are predicted; rows without one do not count."""
+    """Fraction of the known classes that are predicted. Rows without one do not count."""
     levels = _known(schema, target, predicted, y).levels(target)
     return float((labels_of(schema.column(target))[levels] == predicted)[levels >= 0].mean())
 
@@ -86,12 +86,12 @@ def _known(schema: Schema, target: str, predicted: NDArray[Any], y: Any) -> Fram
 
 
 def label_texts(labels: Labels) -> Labels:
-    """Labels as a column of a table: of one type."""
+    """Labels as a table column of a single type."""
     return labels.astype(str) if labels.dtype == object else labels
 
 
 class Classes:
-    """The classes of a target: levels whose share is significant, and the labels that users know them by."""
+    """The classes of a target: levels with significant shares, and their labels as users know them."""
 
     def __init__(self, column: Column, population: Population) -> None:
         if not (isinstance(column, Category | Boolean) or (isinstance(column, Integer) and column.levels == 2)):
@@ -105,7 +105,7 @@ class Classes:
         self._levels = np.flatnonzero((fit > STANDS_OUT * error) & (fit > 0))
         if len(self._levels) < 2:
             raise QueryError(
-                f"column '{column.name}' has fewer than two classes that stand out of the noise",
+                f"column '{column.name}' has fewer than two classes with significant shares",
                 "release with a larger epsilon, fewer columns or more rows",
             )
         self.labels: Labels = labels_array(labels_of(column)[self._levels].tolist())
@@ -129,7 +129,7 @@ def labels_array(labels: Sequence[Any]) -> Labels:
 
 
 def labels_of(column: Column) -> Labels:
-    """What users call the levels: the schema's values with their types."""
+    """The levels' labels for users: the schema's values with their types."""
     values: list[Any] = [False, True]
     if isinstance(column, Category):
         values = [*column.values, *column.labels[len(column.values) :]]

@@ -34,21 +34,21 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 class GridDensity(Model):
-    """The density of records of a release with a `Grid`: `fit(view)`, `density(X)`, `score_samples(X)`.
+    """The density of the records of a release with a `Grid`: `fit(view)`, `density(X)`, `score_samples(X)`.
 
-    Densities are of the grid's columns together, a unit of each: a number's own, days for dates; labels, booleans and
-    missing cells count as one each. Inside a cell the density is constant.
+    Densities are joint over the grid's columns, per unit of each: a number's own unit, days for dates; labels, booleans
+    and missing cells count as one each. Inside a cell the density is constant.
 
     | method | paper | |
     | --- | --- | --- |
-    | "cells" | f_S | heavy cells from coarse to fine, nonnegative, with total one; near in single cells |
-    | "heap" | f_S | the `heavy` heaviest cells of one level, as the paper has it |
+    | "cells" | f_S | heavy cells from coarse to fine, nonnegative, with total one; most accurate for single cells |
+    | "heap" | f_S | the `heavy` heaviest cells of one level, as in the paper |
     | "sketch" | f_C | the counter of the point's cell over rows and volume: unbiased, may be negative |
-    | "normalised" | f_C* | the same, no less than zero, over the sum of all cells: a density |
+    | "normalised" | f_C* | the same, at least zero, over the sum of all cells: a density |
 
-    `level` is the level of all but "cells", by default the finest one. `recovery` is the "mean" or the "median" of the
-    K rows of counters. Standard errors cover the noise and shared counters, not the width of the cells.
-    Source: density sec. 3 (Density Sketch), Theorems 3 to 5.
+    `level` is the level of all methods but "cells", by default the finest one. `recovery` is the "mean" or the "median"
+    of the K rows of counters. Standard errors cover noise and collisions, not the width of the cells. Source: density
+    sec. 3 (Density Sketch), Theorems 3 to 5.
     """
 
     _estimator_type = "density_estimator"
@@ -75,7 +75,9 @@ class GridDensity(Model):
         return self
 
     def density(self, X: Any) -> Answer:
-        """At each row of a mapping or table of columns, or of a matrix with the grid's columns in their order."""
+        """Densities at each row of a mapping or table of columns, or of a matrix with the grid's columns in their
+        order.
+        """
         codes = self._codes(X)
         value, deviation = self._of_counters(codes) if self._table is not None else self._of_cells(codes)
         return Answer(value, deviation, self.how_)
@@ -85,7 +87,7 @@ class GridDensity(Model):
         return {"density": answer.value, "density_stderr": answer.stderr}
 
     def score_samples(self, X: Any) -> Floats:
-        """Logarithm of the density at each row; minus infinity where it is not above zero."""
+        """Logarithm of the density at each row; minus infinity where it is not positive."""
         value = self.density(X).value
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(value, 0.0))
@@ -95,16 +97,16 @@ class GridDensity(Model):
         return float(self.score_samples(X).sum())
 
     def sample(self, n: int, seed: int = 0) -> pa.Table:
-        """`n` rows drawn from this density. Those of `view.sample` are nearer to the table in few columns at a time."""
+        """Draw `n` rows from this density. Those of `view.sample` are more accurate for few columns at a time."""
         from dpsketch.learn.population.sampling import sample
 
         self._check_fitted()
         if self._table is not None:
-            raise QueryError(f'method "{self.method}" is no distribution over cells', 'fit method="cells" or "heap"')
+            raise QueryError(f'method "{self.method}" is not a distribution over cells', 'fit method="cells" or "heap"')
         return sample(self._schema, CellRows(self._schema, self._model()), n, seed)
 
     def to_saved(self) -> Saved:
-        """What scoring new rows takes: facts for a JSON file, and arrays. Nothing beyond the release."""
+        """What scoring new rows needs: facts for a JSON file, and arrays. Nothing beyond the release."""
         self._check_fitted()
         facts: dict[str, Any] = {
             "parameters": self.get_params() | {"level": None if self.level is None else int(self.level)},
@@ -213,7 +215,7 @@ class GridDensity(Model):
     def _keep_cells(
         self, numbers: NDArray[np.int32], levels: NDArray[np.int8], densities: Floats, deviations: Floats
     ) -> None:
-        """In the order of their keys, by which points find them."""
+        """Store the cells in the order of their keys, by which points are looked up."""
         keys = _keys(numbers.astype(np.int64), levels.astype(np.int64))
         order = np.argsort(keys, kind="stable")
         self._numbers, self._levels, self._order_keys = numbers[:, order], levels[order], keys[order]
@@ -253,7 +255,7 @@ class GridDensity(Model):
         return (np.maximum(counts, 0.0) if self.method == "normalised" else counts) / size, deviation
 
     def _codes(self, X: Any) -> NDArray[np.int64]:
-        """Codes of the grid's columns plus 32768: 0 is missing. A matrix has the columns in their order."""
+        """Codes of the grid's columns plus 32768, where 0 is missing. A matrix has the columns in their order."""
         frame = self._frame(X)
         return np.stack([frame.codes(name).astype(np.int64) for name in self._columns]) + 32768
 
@@ -284,7 +286,7 @@ def _summed(cells: GridCells, table: GridTable, recovery: str, clipped: bool) ->
 
 
 def _keys(numbers: NDArray[np.int64], levels: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """One word for each cell; 64 mixed bits keep millions of cells apart."""
+    """One word per cell; 64 mixed bits distinguish millions of cells."""
     with np.errstate(over="ignore"):
         key = levels.astype(np.uint64) * _MIX
         for row in numbers.astype(np.uint64):

@@ -1,4 +1,4 @@
-"""Linear regression and a linear classifier from hashed counters: the race paper's, for comparison."""
+"""Linear regression and a linear classifier from hashed counters, as in the race paper, for comparison."""
 
 from __future__ import annotations
 
@@ -30,15 +30,17 @@ _LONGEST: Annotated[float, UNRECORDED] = 1.5  # length of slopes and intercept, 
 
 
 class HashedLinear(Model):
-    """A linear model whose loss is estimated from hashed counters (`Recipe.hashed_linear`), as the race paper does:
-    `fit(view)`. `loss="squared"` predicts a number, `"hinge"` one of two classes.
+    """A linear model whose loss is estimated from hashed counters (`Recipe.hashed_linear`), as in the race paper:
+    `fit(view)`.
+
+    `loss="squared"` predicts a number, `"hinge"` one of two classes.
 
     **Less accurate than its alternatives**, `LinearRegression` and `LogisticRegression` or `DensityClassifier`: a
     thousand hashes resolve a loss too coarsely, with or without noise. docs/models.md has figures.
 
     `coef_` and `intercept_` are in the user's units (of the logarithm or asinh where the schema transforms a column):
-    of the target for `"squared"`, of a score whose sign tells the class for `"hinge"`. How far noise and hashes move
-    them is not known: `coef_stderr_` and `intercept_stderr_` are NaN. Source: race §4; PAPERS "race".
+    those of the target for `"squared"`, of a score whose sign is the class for `"hinge"`. Their errors from noise and
+    hashes are unknown: `coef_stderr_` and `intercept_stderr_` are NaN. Source: race §4; PAPERS "race".
     """
 
     classes_: Labels
@@ -86,7 +88,7 @@ class HashedLinear(Model):
         return self
 
     def decision_function(self, X: Any) -> Floats:
-        """The linear score: above zero for the second class, or the (transformed) target."""
+        """The linear score: positive for the second class, or the (transformed) target."""
         frame = self._frame(X)
         features = self._design.features(frame)
         return np.where(np.isnan(features), self._middle, features) @ self.coef_ + self.intercept_
@@ -99,7 +101,7 @@ class HashedLinear(Model):
         return self._column.unscaled(scores)
 
     def score(self, X: Any, y: Any) -> float:
-        """R² of the predictions on known values, or the share of known classes that are predicted."""
+        """R² of the predictions on known values, or the fraction of known classes that are predicted."""
         measured = accuracy if self.loss == "hinge" else r_squared
         return measured(self._schema, self.target, self.predict(X), y)
 
@@ -133,7 +135,7 @@ class HashedLinear(Model):
         return model
 
     def _restore(self, schema: Schema, columns: list[str]) -> None:
-        """What follows from the coefficients and their columns."""
+        """Restore what follows from the coefficients and their columns."""
         self._column, self._design = find_column(schema, self.target), Design(schema, columns)
         self._middle, _ = half_widths(schema, columns)
         self.coef_stderr_: Floats = np.full(len(columns), np.nan)
@@ -143,7 +145,9 @@ class HashedLinear(Model):
         self._set_features(schema, columns, self._design.names)
 
     def _part(self, view: View) -> tuple[BoundRace, list[Floats]]:
-        """Hashed counters of records with a one, each row of the table a matrix row; for the hinge of both classes."""
+        """Hashed counters of records with a constant one, one matrix row per row of the table; for "hinge", of both
+        classes.
+        """
         grouped_by = self.target if self.loss == "hinge" else None
         for part, race in view.released.parts_with(BoundRace, grouped=True):
             if part.map.grouped_by != grouped_by or not _suits(race):
@@ -176,7 +180,7 @@ def _suits(race: BoundRace) -> bool:
 
 
 def _two_classes(column: Column) -> list[Any]:
-    """Its labels; the class of unlisted ones and missing cells do not count."""
+    """Labels of both classes; the class of unlisted labels and missing cells do not count."""
     if isinstance(column, Boolean) or (isinstance(column, Category) and len(column.values) == 2):
         return list(labels_of(column)[:2])
     raise QueryError(f"column '{column.name}' does not have two classes", "use DensityClassifier or LogisticRegression")

@@ -1,4 +1,4 @@
-"""Least squares from second moments: a linear model needs nothing else of the records."""
+"""Least squares from second moments, which are all that a linear model needs of the records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TRUE_PENALTY: Annotated[float, UNRECORDED] = 0.03
 
 @dataclass(frozen=True)
 class MomentFit:
-    """Coefficients in the user's units, of the logarithm or asinh of a transformed target, with standard errors."""
+    """Coefficients in the user's units (of the logarithm or asinh of a transformed target), with standard errors."""
 
     design: Design
     means: Floats
@@ -40,7 +40,7 @@ class MomentFit:
 
 
 def moments_of(view: View, target: str, columns: Sequence[str] | None) -> tuple[str, ...] | None:
-    """The columns to learn from, if the release has second moments of them and the target; else None."""
+    """The predictor columns, if the release has second moments of them and the target; else None."""
     for _, moments in view.released.parts_with(BoundSecondMoments, (target, *(columns or ()))):
         return tuple(columns or [name for name in moments.columns if name != target])
     return None
@@ -52,10 +52,11 @@ def fit_moments(
     """Ridge regression on the noisy covariances without their negative eigenvalues.
 
     The default penalty is ½·σ·√(2(d+1)) for each squared coefficient of columns in half-widths of their bounds, where σ
-    is the standard deviation of the noise in a covariance: a fourth of the largest eigenvalue that noise alone has.
-    Errors hold what new noise changes and what the penalty hides: if the matrix without its negative eigenvalues were
-    the truth, refits to it with new noise would be as far from its own coefficients, with next to no penalty.
-    Source: RESEARCH "Regression".
+    is the standard deviation of the noise in a covariance: a fourth of the largest eigenvalue of noise alone.
+
+    Standard errors cover noise and the bias from the penalty. They take the matrix without its negative eigenvalues as
+    the truth, and compare refits to it with new noise to its own coefficients with almost no penalty. Source: RESEARCH
+    "Regression".
     """
     if not columns:
         raise QueryError("there is no column to learn from", "name at least one in columns")
@@ -68,7 +69,7 @@ def fit_moments(
     ridge = 0.5 * deviation * np.sqrt(2 * (len(columns) + 1))
 
     def solved(matrix: Floats, part: float = 1.0) -> Floats:
-        """With this part of the penalty."""
+        """Solve with this fraction of the penalty."""
         possible = _possible(matrix)
         inner = possible[:-1, :-1]
         added = np.full(len(columns), ridge) if penalty is None else penalty * np.diag(inner)
@@ -91,13 +92,13 @@ def fit_moments(
 
 
 def _possible(matrix: Floats) -> Floats:
-    """Without negative eigenvalues, as covariances are."""
+    """The matrix without negative eigenvalues, as covariances are."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
 def half_widths(schema: Schema, columns: Sequence[str]) -> tuple[Floats, Floats]:
-    """Middle and half-width of the bounds, in the units of the features."""
+    """Midpoint and half-width of the bounds, in the units of the features."""
     corners = {name: np.array([LOWEST, HIGHEST], np.int16) for name in columns}
     low, high = Design(schema, columns).features(Frame(schema, corners))
     return (low + high) / 2, (high - low) / 2

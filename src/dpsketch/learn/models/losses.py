@@ -1,4 +1,4 @@
-"""The minimiser of any loss over the joint distribution of a release."""
+"""Minimise any loss over the joint distribution of a release."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_DESCENT = 2  # of BFGS: no step along the slope makes the loss smaller
 
 @dataclass(frozen=True)
 class LossFit:
-    """The minimiser `x`, its standard error over refits to new noise, the mean loss there, and what the solver says."""
+    """The minimiser `x`, its standard error over refits to new noise, the mean loss there, and the solver's message."""
 
     x: Floats
     stderr: Floats
@@ -36,15 +36,15 @@ class LossFit:
 def fit_loss(
     view: View, loss: PerRow, theta0: Any, columns: Sequence[str] | None = None, gradient: PerRow | None = None
 ) -> LossFit:
-    """Minimise the mean of `loss(theta, rows)`, an array of one number a row.
+    """Minimise the mean of `loss(theta, rows)`, an array of one number per row.
 
     `rows` is a dict of arrays in the user's units: numbers, integers and booleans as float64 with NaN where missing,
-    categories as text with None, dates as datetime64. `gradient(theta, rows)` has one row a row and one column a
-    parameter; without it slopes are found by differences.
+    categories as text with None, dates as datetime64. `gradient(theta, rows)` has one matrix row per row and one column
+    per parameter; without it, derivatives are approximated by differences.
     """
     start = np.array(theta0, np.float64, ndmin=1)
     if start.ndim != 1 or not start.size or not np.isfinite(start).all():
-        raise QueryError("theta0 must be a list of finite numbers", "give one starting value a parameter")
+        raise QueryError("theta0 must be a list of finite numbers", "give one starting value per parameter")
     population = view.population
     names = known_columns(population, population.columns if columns is None else columns)
     fit = _minimised(loss, gradient, start, rows_of(names, population.points(0)), population.points(0))
@@ -78,11 +78,11 @@ def _minimised(loss: PerRow, gradient: PerRow | None, start: Floats, rows: Rows,
     if not np.isfinite(mean(start)):
         raise QueryError(
             "the loss is not finite where the search starts",
-            "start from other values of theta0, and say what missing values count: np.nan_to_num, or a weight of 0",
+            "start from other values of theta0, and handle missing values in the loss: np.nan_to_num, or a weight of 0",
         )
     with np.errstate(all="ignore"):
         found = minimize(mean, start, method="BFGS", jac="3-point" if gradient is None else slope)
-        if found.status == _NO_DESCENT:  # at a kink, such as that of an absolute value, slopes do not vanish
+        if found.status == _NO_DESCENT:  # at a kink, such as that of an absolute value, the gradient does not vanish
             found = minimize(mean, found.x, method="Nelder-Mead")
         return found
 
@@ -97,6 +97,6 @@ def _called(name: str, function: PerRow, theta: Floats, rows: Rows, shape: tuple
     if found.shape != shape:
         raise QueryError(
             f"the {name} must return an array of shape {shape}, got {found.shape} instead",
-            "return one number a row and leave the mean to fit_loss" if len(shape) == 1 else "one row a row of `rows`",
+            "return one number per row and leave the mean to fit_loss" if len(shape) == 1 else "return one row per row",
         )
     return found

@@ -1,4 +1,4 @@
-"""What every model that users fit to a release shares: parameters, checks, how it reads X, and how it prints."""
+"""The base of all models of a release: parameters, checks, reading of X, and printing."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Model:
     """A model with scikit-learn's conventions, except that `fit` takes the view of a release in place of rows.
 
     A subclass stores the arguments of `__init__` unchanged and checks them in `fit(view)`, which starts with
-    `_check_view`, sets `statement_` and ends with `_set_features`. It has `scores`, `to_saved` and `from_saved`, and
-    is listed or registered in `dpsketch.learn.saved`. `docs/models.md` says how models work inside scikit-learn.
+    `_check_view`, sets `statement_` and ends with `_set_features`. It has `scores`, `to_saved` and `from_saved`, and is
+    listed or registered in `dpsketch.learn.saved`. `docs/models.md` describes the use of models inside scikit-learn.
 
     After `fit`: `feature_names_in_` and `n_features_in_` (the features that the model sees), `input_columns` (the
     columns that X must have) and `statement_`, the privacy statement of the release.
     """
 
-    _estimator_type: ClassVar[str | None] = None  # "classifier", "regressor", … as scikit-learn calls it
+    _estimator_type: ClassVar[str | None] = None  # scikit-learn's name of its kind: "classifier", "regressor", …
     statement_: dict[str, Any]
     feature_names_in_: Labels
     n_features_in_: int
@@ -46,7 +46,7 @@ class Model:
         raise NotImplementedError
 
     def scores(self, X: Any) -> Columns:
-        """What the model says of each row of X, as columns of a table; `…_stderr` are standard errors."""
+        """The model's output for each row of X, as columns of a table; `…_stderr` are standard errors."""
         raise NotImplementedError
 
     def to_saved(self) -> Saved:
@@ -55,7 +55,7 @@ class Model:
 
     @classmethod
     def from_saved(cls, facts: Facts, arrays: Arrays) -> Self:
-        """The model that `to_saved` described; raises for anything that it would not write."""
+        """The model that `to_saved` described; raises for anything that `to_saved` would not write."""
         raise NotImplementedError
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Model:
         return {name: getattr(self, name) for name in _defaults(type(self))}
 
     def set_params(self, **parameters: Any) -> Self:
-        """Change arguments of the constructor; they count from the next `fit` on."""
+        """Change arguments of the constructor, which take effect at the next `fit`."""
         known = _defaults(type(self))
         for name in parameters:
             if name not in known:
@@ -82,14 +82,14 @@ class Model:
 
     @property
     def id_universe(self) -> int | None:
-        """The number of ids, if X is sets of ids."""
+        """The number of ids, if X consists of sets of ids."""
         columns = [self._schema.column(name) for name in self.input_columns]
         return columns[0].universe if len(columns) == 1 and isinstance(columns[0], IdSet) else None
 
     def _set_features(self, schema: Schema, columns: Sequence[str], names: Sequence[str] | None = None) -> None:
-        """Call last in `fit` and `from_saved`: from here on the model is fitted.
+        """Record the features. Call last in `fit` and `from_saved`: from here on the model is fitted.
 
-        `names` are the features if they are other than the columns.
+        `names` are the features if they differ from the columns.
         """
         self._schema, self._columns = schema, tuple(columns)
         self.feature_names_in_ = np.array([*(columns if names is None else names)], object)
@@ -101,7 +101,7 @@ class Model:
         return Frame.read(self._schema, columns, X)
 
     def _points(self, X: Any) -> Any:
-        """X for hashed counters, which read a matrix of numbers faster than columns, and sets of ids by themselves."""
+        """X for hashed counters, which read a matrix of numbers faster than columns, and sets of ids as they are."""
         columns = [self._schema.column(name) for name in self.input_columns]
         if not isinstance(X, np.ndarray | list) or any(isinstance(column, IdSet) for column in columns):
             return X

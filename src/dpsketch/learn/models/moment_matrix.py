@@ -1,4 +1,4 @@
-"""How a release's columns vary together: their second moments or covariances as one noisy matrix."""
+"""Second moments or covariances of a release's columns as one noisy matrix."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _SEED, _ROUNDING = 13, 1e-12
 
 @dataclass(frozen=True)
 class MomentMatrix:
-    """Covariances, or second moments about the middle of the bounds, in half-widths of the columns' declared bounds.
+    """Covariances, or second moments about the midpoint of the bounds, in half-widths of the columns' declared bounds.
 
-    `redraw` is what another release would give, were a matrix the truth. `goodness` is the mean squared distance of the
-    sums to those of the nearest possible matrix, over the noise's variance: about 1 or below it if all is well.
-    `length` is the mean squared length of records, as clipped, over the squared radius of the ball that clips them; 0
-    where none does.
+    `redraw` simulates another release, with a given matrix as the truth. `goodness` is the mean squared distance of the
+    sums to those of the nearest positive semidefinite matrix, over the noise's variance: about 1 or below for a good
+    fit. `length` is the mean squared length of records, as clipped, over the squared radius of the ball that clips
+    them; 0 where none does.
     """
 
     columns: tuple[str, ...]
@@ -52,7 +52,7 @@ class MomentMatrix:
 
 
 def moment_matrix(view: View, columns: Sequence[str] | None, of: str, rank: int) -> MomentMatrix:
-    """From second moments, else from squares of projections, else from whatever answers covariances."""
+    """The matrix from second moments, else from squares of projections, else from the view's answers of covariances."""
     names = None if columns is None else _checked(view, columns)
     for part, moments in view.released.parts_with(BoundSecondMoments, names, grouped=True):
         return _from_part(view, part, moments, partial(_Triangle, moments), names, of)
@@ -113,7 +113,7 @@ def _from_part(
     value = fit.matrix[chosen] * radius**2 - np.outer(means, means)
 
     def redraw(truth: Floats, generator: np.random.Generator) -> Floats:
-        """Of the columns not asked for as found."""
+        """A simulated release; columns that were not asked for keep their estimates."""
         full = fit.matrix.copy()
         full[chosen] = (truth + np.outer(means, means)) / radius**2
         drawn = fit.redraw(full, generator) / max(1 + doubt * generator.normal(), 0.1)
@@ -153,7 +153,7 @@ class _Triangle:
 
 
 class _Projections:
-    """Squares of projections: least squares where they determine the matrix, else one of low rank."""
+    """Squares of projections: least squares where they determine the matrix, else a low-rank fit."""
 
     def __init__(self, bound: BoundQuadratic, rank: int, sums: Floats, variances: Floats) -> None:
         self._directions, self._variance = bound.directions, float(variances[0])
@@ -188,17 +188,17 @@ class _Projections:
 
 
 def _misfit(value: Floats, redraw: Redraw) -> float:
-    """Of a noisy matrix to the nearest possible one, over what the noise moves it by."""
+    """Distance of a noisy matrix to the nearest positive semidefinite one, over the standard deviation of the noise."""
     values, vectors = projected(value)
     possible = (vectors.T * values) @ vectors
     moved = [np.mean((redraw(possible, np.random.default_rng([_SEED, each])) - possible) ** 2) for each in range(4)]
     if np.mean(moved) < (_ROUNDING * np.abs(value).max()) ** 2:
-        return float("nan")  # a study without noise
+        return float("nan")  # no noise
     return float(np.mean((value - possible) ** 2) / np.mean(moved))
 
 
 def _means(view: View, names: Sequence[str]) -> tuple[Floats, Floats]:
-    """In half-widths from the middle, a missing cell as the middle, as in the second moments."""
+    """Means in half-widths from the midpoint; a missing cell counts as the midpoint, as in the second moments."""
     for name in names:
         if not view.knows((name,)):
             raise QueryError(
@@ -218,7 +218,7 @@ def _from_answers(view: View, names: tuple[str, ...], of: str) -> MomentMatrix:
     """Covariances as the view answers them, over records where both cells are present."""
     if not view.knows(names[:2]):
         raise QueryError(
-            "this release does not tell how columns vary together",
+            "this release has no covariances of columns",
             "release Recipe.pca(schema, …), or add Part(SecondMoments(means=True), share=0.5) to the recipe",
         )
     codes = [_code(view.schema.column(name)) for name in names]
@@ -235,7 +235,7 @@ def _from_answers(view: View, names: tuple[str, ...], of: str) -> MomentMatrix:
 
 
 def _code(column: Column) -> Factor:
-    """A column's place in its bounds, from −1 to 1; 0 where missing."""
+    """A column scaled from its bounds to −1 … 1; 0 where missing."""
 
     def each(frame: Frame) -> Floats:
         codes = frame.codes(column.name)

@@ -37,15 +37,15 @@ _NUMBERS = ("noise_variance", "goodness_of_fit")
 
 
 class PCA(Model):
-    """Principal components as in scikit-learn, but of a release: `fit(view)`.
+    """Principal components of a release, with scikit-learn's interface: `fit(view)`.
 
-    `of="covariance"`: of the columns' covariances in the user's units, as scikit-learn does (but divided by the number
-    of records, not by one less). `of="second_moments"`: of uncentred second moments about the middle of the bounds, of
-    columns scaled to [-1, 1] by their bounds: what `SecondMoments` and `Quadratic` sum up, with records clipped to
-    their ball. The first needs means in the release, the second needs nothing more.
+    `of="covariance"` takes the columns' covariances in the user's units, as scikit-learn does (but divided by the
+    number of records, not by one less). `of="second_moments"` takes uncentred second moments about the midpoint of the
+    bounds, for columns scaled to [-1, 1] by their bounds: what `SecondMoments` and `Quadratic` sum up, with records
+    clipped to their ball. The first needs means in the release, the second needs nothing more.
 
     A transformed column counts as its logarithm or asinh, a date in days. `columns` are by default all numbers and
-    integers that the release's part has.
+    integers in the release's part.
 
     After `fit`: `components_` (one row each, the largest entry positive), `explained_variance_` (of the records along
     `components_`), `explained_variance_ratio_`, `mean_`, `noise_variance_`, each of the first three also as
@@ -59,8 +59,10 @@ class PCA(Model):
         self.n_components, self.columns, self.of = n_components, columns, of
 
     def fit(self, view: View, uncertainty: bool = True) -> PCA:
-        """`uncertainty=False` leaves out refits to new noise, and with them standard errors and the correction of
-        variances for the axes' following the noise.
+        """Fit the components to a release.
+
+        `uncertainty=False` omits refits to new noise, and with them standard errors and the bias correction of the
+        variances, which noise inflates.
         """
         self._check_view(view)
         self._check()
@@ -98,8 +100,9 @@ class PCA(Model):
         self._middle, self._half = half_widths(schema, columns)
 
     def transform(self, X: Any) -> Floats:
-        """Rows of a mapping or table of columns in the user's units, along the components; missing cells count as
-        means, or with second moments as the middle. Nothing is clipped to the ball.
+        """Coordinates along the components for the rows of a mapping or table of columns in the user's units.
+
+        Missing cells count as means, or with second moments as the midpoint. Nothing is clipped to the ball.
         """
         return self._centred(X) @ self.components_.T
 
@@ -122,7 +125,7 @@ class PCA(Model):
         return float(np.mean(-0.5 * (distance + logarithm + dimension * np.log(2 * np.pi))))
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One row a component, with its entries by column."""
+        """One row per component, with its entries by column."""
         self._check_fitted()
         return [
             {
@@ -170,7 +173,7 @@ class PCA(Model):
         return model
 
     def plot(self, path: str | Path) -> None:
-        """The share of variance along each component, with two standard errors, as a PNG file."""
+        """Plot the share of variance along each component, with two standard errors, to a PNG file."""
         self._check_fitted()
         with picture(path, 6, 4) as (_, axis):
             places = np.arange(1, self.n_components + 1)
@@ -195,17 +198,19 @@ class PCA(Model):
             raise QueryError(f"of must be one of {', '.join(WHAT)}, got {self.of!r} instead")
 
     def _warn(self, length: float) -> None:
-        """`length` is that of records whose clipping to a ball changes what is asked for."""
+        """Warn about a poor fit. `length` is the mean squared length of records, where clipping would
+        bias the result.
+        """
         if not self.converged_:
             warnings.warn(
-                "PCA: the fit did not come to its end; components may still change.\n"
+                "PCA: the fit did not converge; components may still change.\n"
                 "Hint: release SecondMoments, which needs no fit, or fewer components",
                 FitWarning,
                 stacklevel=3,
             )
         elif self.goodness_of_fit_ > GOOD_FIT + CHANCE / (len(self.mean_) * (len(self.mean_) + 1) / 2) ** 0.5:
             warnings.warn(
-                f"PCA: sums are off the fit by {self.goodness_of_fit_:.1f} times the variance of the noise.\n"
+                f"PCA: poor fit: squared residuals are {self.goodness_of_fit_:.1f} times the variance of the noise.\n"
                 "Hint: squares of projections miss what is not of low rank: release more of them, or SecondMoments; "
                 "covariances need records that the ball does not clip: raise its radius, or ask for second_moments",
                 FitWarning,
@@ -213,8 +218,8 @@ class PCA(Model):
             )
         elif length > MOST_LENGTH:
             warnings.warn(
-                f"PCA: records have a mean squared length of {length:.0%} of the ball's that clips them: many are "
-                "shortened, covariances are too small, and standard errors do not cover it.\n"
+                f"PCA: the mean squared length of records is {length:.0%} of the ball's squared radius: many are "
+                "clipped, covariances are biased downwards, and standard errors do not cover this.\n"
                 "Hint: release with a larger radius, or ask for of='second_moments', which are of clipped records",
                 FitWarning,
                 stacklevel=3,

@@ -15,8 +15,8 @@ _ROUNDS, _STEPS = 8, 150
 
 @dataclass(frozen=True)
 class LowRank:
-    """LLᵀ + s·I, whether descent came to its end, and its mean squared residual over the noise's variance, of the sums
-    that are not fitted away.
+    """LLᵀ + s·I, whether the descent converged, and its mean squared residual per degree of freedom over the noise's
+    variance.
     """
 
     root: Floats
@@ -30,10 +30,11 @@ class LowRank:
 
 
 class LeastSquares:
-    """S by plain least squares. `known` is False where the squares do not determine it: there are fewer of them than
-    unknowns, or all entries of directions have one size ("hadamard"), which shows of the diagonal its sum alone.
+    """S by plain least squares. `known` is False where the squares do not determine it.
 
-    Source: compressive sec. 2.1; the matrix is projected to the cone of second moments afterwards.
+    That is the case if there are fewer squares than unknowns, or if all entries of directions have the same size
+    ("hadamard"), which determines only the sum of the diagonal. Source: compressive sec. 2.1; the matrix is projected
+    to the cone of second moments afterwards.
     """
 
     def __init__(self, directions: Floats) -> None:
@@ -44,7 +45,7 @@ class LeastSquares:
         if not self.known:
             return
         first, second = self._triangle
-        # Of S in an orthonormal basis of symmetric matrices: entries off the diagonal count √2 times.
+        # Coordinates of S in an orthonormal basis of symmetric matrices: off-diagonal entries count √2 times.
         self._lengths = np.where(first == second, 1.0, np.sqrt(2.0))
         self._design = directions[:, first] * directions[:, second] * self._lengths
         values, vectors = np.linalg.eigh(self._design.T @ self._design)
@@ -60,11 +61,11 @@ class LeastSquares:
 
 
 def low_rank(directions: Floats, squares: Floats, variance: float, rank: int, start: LowRank | None = None) -> LowRank:
-    """The matrix LLᵀ + s·I, L of `rank` columns, s >= 0, that explains the squares best (Burer–Monteiro).
+    """The matrix LLᵀ + s·I, L of `rank` columns, s >= 0, that fits the squares best (Burer–Monteiro).
 
-    Descent (L-BFGS) starts at the spectral estimate, or at another fit. Columns of L are measured in units of one over
-    their length, in which the curvature of all of them is about the same.
-    Source: compressive sec. 2.1, with a multiple of the identity for what is not of low rank.
+    Descent (L-BFGS) starts at the spectral estimate, or at another fit. Columns of L are scaled by one over their
+    length, so that the curvature of all of them is about the same. Source: compressive sec. 2.1, with a multiple of the
+    identity for the part that is not of low rank.
     """
     from scipy.optimize import minimize
 
@@ -100,7 +101,7 @@ def low_rank(directions: Floats, squares: Floats, variance: float, rank: int, st
 
 
 def _spectral(directions: Floats, squares: Floats, lengths: Floats, trace: float, rank: int) -> tuple[Floats, float]:
-    """Σ y_j·ω_jω_jᵀ without what the trace adds to it: right on average for isotropic directions of length 1."""
+    """Σ y_j·ω_jω_jᵀ minus the contribution of the trace: unbiased for isotropic directions of length 1."""
     size, dimension = directions.shape
     centred = squares - trace / dimension * lengths
     rough = (directions.T * centred) @ directions * (dimension**2 / (2 * size)) + trace / dimension * np.eye(dimension)

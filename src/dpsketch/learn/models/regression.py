@@ -42,10 +42,10 @@ Coefficients = tuple[Floats, Floats]
 
 
 class _Regression(Model):
-    """`penalty` is λ in mean loss + λ/2 · ‖coefficients of standardised features‖².
+    """Base of linear and logistic regression.
 
-    By default it is the standard deviation of the noise in a cell of the pair tables, as a share of the rows: what is
-    known no better than that is worth no larger coefficients.
+    `penalty` is λ in mean loss + λ/2 · ‖coefficients of standardised features‖². The default is the standard deviation
+    of the noise in a cell of the pair tables, as a share of the rows.
     """
 
     coef_: Floats
@@ -110,20 +110,20 @@ class _Regression(Model):
         return model
 
     def _restored_lines(self, facts: Facts) -> tuple[int, ...]:
-        """How many coefficient vectors there are, if not just one."""
+        """Number of coefficient vectors, if not just one."""
         return ()
 
 
 class LinearRegression(_Regression):
-    """Ridge regression of a numeric column on others, as in scikit-learn but fitted to a release: `fit(view)`.
+    """Ridge regression of a numeric column on others, with scikit-learn's interface, fitted to a release: `fit(view)`.
 
     `coef_` and `intercept_` are in the user's units (of the logarithm or asinh where the schema transforms a column;
-    dates in days), `coef_stderr_` and `intercept_stderr_` come from refits to new noise, which take most of the time:
-    `fit(view, uncertainty=False)` leaves them out. The loss is half the mean squared error.
+    dates in days). `coef_stderr_` and `intercept_stderr_` come from refits to new noise, which take most of the time:
+    `fit(view, uncertainty=False)` omits them. The loss is half the mean squared error.
 
-    A release with second moments of the target (`Recipe.linear`) is fitted by them, any other by its joint
+    A release with second moments of the target (`Recipe.linear`) is fitted from these, any other from its joint
     distribution. Second moments are of the logarithm or asinh of a transformed target: so are the coefficients then,
-    and `predict` turns its values back. `how_` says which.
+    and `predict` transforms its values back. `how_` names the method.
     """
 
     _estimator_type = "regressor"
@@ -184,8 +184,8 @@ class LinearRegression(_Regression):
 class LogisticRegression(_Regression):
     """Logistic regression of a category, boolean or two-valued integer on other columns: `fit(view)`.
 
-    `classes_` are the values that stand out of the noise; with two of them `coef_` has one row, otherwise one a class.
-    Units and standard errors as in `LinearRegression`.
+    `classes_` are the values with significant shares. With two of them `coef_` has one row, otherwise one per class.
+    Units and standard errors are as in `LinearRegression`.
     """
 
     _estimator_type = "classifier"
@@ -214,7 +214,7 @@ class LogisticRegression(_Regression):
         return (1 if len(classes) == 2 else len(classes),)
 
     def decision_function(self, X: Any) -> Floats:
-        """Log odds of the second of two classes, or one column a class."""
+        """Log odds of the second of two classes, or one column per class."""
         scores = self._scores(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
@@ -232,7 +232,7 @@ class LogisticRegression(_Regression):
         return self.classes_[shares.argmax(1)]
 
     def score(self, X: Any, y: Any) -> float:
-        """Share of the known classes that are predicted; rows without one do not count."""
+        """Fraction of the known classes that are predicted. Rows without one do not count."""
         return accuracy(self._schema, self.target, self.predict(X), y)
 
     def scores(self, X: Any) -> Columns:
@@ -252,14 +252,14 @@ def _check_present(column: Column, population: Population) -> None:
     error = float(spread(shares[0], shares[1:])) if population.refits else population.noise
     if not shares[0] > STANDS_OUT * error:
         raise QueryError(
-            f"column '{column.name}' has no values that stand out of the noise: as far as the release tells, all are "
+            f"column '{column.name}' has no values with a significant share: as far as the release shows, all are "
             "missing",
             "choose another target, or release with a larger epsilon",
         )
 
 
 def _least_squares(column: Column, found: Design, points: WeightedPoints, penalty: float) -> Coefficients | None:
-    """None if the points lack the target."""
+    """Coefficients by least squares; None if the points lack the target."""
     target = numbers_of(column, points.frame)
     known = ~np.isnan(target)
     if not points.weights[known].sum() > 0:
@@ -273,7 +273,7 @@ def _least_squares(column: Column, found: Design, points: WeightedPoints, penalt
 
 
 def _logistic(classes: Classes, found: Design, points: WeightedPoints, penalty: float) -> Coefficients | None:
-    """None if the points lack a class."""
+    """Coefficients by logistic regression; None if the points lack a class."""
     from sklearn.linear_model import LogisticRegression as Solver
 
     target = classes.of(points.frame)

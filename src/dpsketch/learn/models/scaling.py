@@ -11,7 +11,7 @@ from dpsketch.numerics.arrays import Floats
 
 @dataclass(frozen=True)
 class Scaling:
-    """Means and standard deviations of features. Missing values take the mean; a constant feature stays at zero."""
+    """Means and standard deviations of features. Missing values become the mean; a constant feature becomes zero."""
 
     mean: Floats
     deviation: Floats

@@ -1,4 +1,4 @@
-"""Principal axes of a matrix that is known up to noise, and what the noise makes of them."""
+"""Principal axes of a noisy matrix, with their bias and standard errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SEED = 11
 
 @dataclass(frozen=True)
 class Axes:
-    """The first axes, one row each, longest first, and the variance along each of them, with standard errors.
+    """The first axes, one per row, by decreasing variance, and the variance along each of them, with standard errors.
 
     Variances are of the records along the axes as given, not along those of the exact matrix.
     """
@@ -30,8 +30,10 @@ class Axes:
 
 
 def projected(matrix: Floats) -> tuple[Floats, Floats]:
-    """Eigenvalues, largest first, and axes, one row each, of the nearest matrix without negative eigenvalues that has
-    the same trace. Noise spreads eigenvalues to both sides and leaves the trace unbiased.
+    """Eigenvalues, largest first, and axes, one per row, of the nearest positive semidefinite matrix with the same
+    trace.
+
+    Noise spreads eigenvalues to both sides and leaves the trace unbiased.
     """
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     values, vectors = values[::-1], vectors[:, ::-1].T
@@ -41,16 +43,16 @@ def projected(matrix: Floats) -> tuple[Floats, Floats]:
     kept = np.arange(1, len(values) + 1)
     shift = (np.cumsum(values) - total) / kept
     above = np.flatnonzero(values > shift)
-    if not len(above):  # the trace is lost in the rounding of far larger eigenvalues
+    if not len(above):  # the trace vanishes in the rounding error of far larger eigenvalues
         return np.zeros_like(values), vectors
     return np.maximum(values - shift[above[-1]], 0.0), vectors
 
 
 def axes(matrix: Floats, redraw: Redraw, count: int, refits: int) -> Axes:
-    """The first `count` axes of `matrix`. `redraw(truth, generator)` is what a release of `truth` would give instead.
+    """The first `count` axes of `matrix`. `redraw(truth, generator)` simulates a release of `truth`.
 
-    Axes follow the noise, so that variances along them look too large: redrawn matrices show by how much on average,
-    which is taken off, and how far it differs, which is the standard error. Without refits neither is known.
+    Axes follow the noise, so variances along them are biased upwards. Redrawn matrices give the average bias, which is
+    subtracted, and its variation, which is the standard error. Without refits neither is known.
     """
     values, vectors = projected(matrix)
     truth = (vectors.T * values) @ vectors
@@ -75,14 +77,14 @@ def axes(matrix: Floats, redraw: Redraw, count: int, refits: int) -> Axes:
 
 
 def oriented(components: Floats) -> Floats:
-    """The same axes, each in the direction in which its largest entry is positive, as in scikit-learn."""
+    """The same axes, each oriented so that its largest entry is positive, as in scikit-learn."""
     largest = np.abs(components).argmax(axis=1)
     signs = np.sign(components[np.arange(len(components)), largest])
     return np.asarray(components * np.where(signs == 0, 1.0, signs)[:, None])
 
 
 def _redrawn(matrix: Floats, truth: Floats, components: Floats) -> tuple[Floats, Floats, Floats]:
-    """How much too large variances and ratios come out, and how far the axes turn."""
+    """Upward bias of variances and ratios, and rotation of the axes."""
     values, vectors = projected(matrix)
     found = vectors[: len(components)]
     along = np.einsum("ij,jk,ik->i", found, truth, found)
@@ -93,7 +95,7 @@ def _redrawn(matrix: Floats, truth: Floats, components: Floats) -> tuple[Floats,
 
 
 def _spread(errors: Floats) -> Floats:
-    """Of one more such error around the mean of these."""
+    """Standard deviation of one more such error around the mean of these."""
     if len(errors) < 2:
         return np.full(errors.shape[1], np.nan)
     return np.asarray(errors.std(axis=0, ddof=1) * np.sqrt(1 + 1 / len(errors)))

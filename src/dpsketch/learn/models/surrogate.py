@@ -1,8 +1,9 @@
-"""Surrogate losses of linear models from hashed counters, and their minimum without derivatives.
+"""Surrogate losses of linear models from hashed counters, and their derivative-free minimisation.
 
-A record z on the unit sphere and a query v inside it collide with probability k(z·v), k(s) = (1 − arccos(s)/π)^bits. So
-counters at v and −v add up to an estimate of Σ k(z·v) + k(−z·v), which is even and convex in z·v, as a squared
-residual is; those at −v alone to one of Σ k(−z·v), which falls as a margin z·v grows, as a hinge does. Source: race §4.
+A record z on the unit sphere and a query v inside it collide with probability k(z·v), k(s) = (1 − arccos(s)/π)^bits.
+Counters at v and −v therefore add up to an estimate of Σ k(z·v) + k(−z·v), which is even and convex in z·v, like a
+squared residual. Those at −v alone estimate Σ k(−z·v), which decreases as a margin z·v grows, like a hinge loss.
+Source: race §4.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Loss = Callable[[Floats], Floats]
 
 
 class Collisions:
-    """Mean counters at queries inside the unit ball: one matrix row a query, as many columns as records have."""
+    """Mean counters at queries inside the unit ball: one matrix row per query, one column per column of the records."""
 
     def __init__(self, race: BoundRace) -> None:
         (projection,) = race.projected
@@ -34,7 +35,7 @@ class Collisions:
         self._rows, self._bits, self._dimension = projection.coefficients.shape
 
     def sums(self, counters: Floats, queries: Floats) -> Floats:
-        """`counters`: one matrix row for each row of the table."""
+        """Mean counters at the queries. `counters` has one matrix row per row of the table."""
         found = np.empty(len(queries))
         flat, start = counters.ravel(), np.arange(self._rows)[:, None] * counters.shape[1]
         step = max(_BLOCK // (self._rows * self._bits), 1)
@@ -50,9 +51,10 @@ class Collisions:
 
 
 def minimum(loss: Loss, size: int, longest: float) -> Floats:
-    """The place of at most this length where `loss`, one number for each matrix row, is least as far as steps against
-    its smoothed slope find. Counters jump, so slopes are of means over random points around, and a step is as long as
-    lowers that mean most: not at all, if none does.
+    """Approximate minimiser of `loss`, one number per matrix row, among points of at most length `longest`.
+
+    Takes steps against the smoothed gradient. Counters are discontinuous, so gradients are of means over random points
+    around. The step length is the one that lowers that mean most, or zero if none does.
     """
     random = np.random.default_rng(_SEED)
     place, radius = np.zeros(size), _SMOOTHING * longest

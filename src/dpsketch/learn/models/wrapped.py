@@ -36,7 +36,7 @@ class FittedModel:
         self._design, self._means = found, means
 
     def features(self, X: Any) -> Floats:
-        """What the estimator sees of a table: `feature_names_in_`, without missing values."""
+        """The estimator's input for a table: `feature_names_in_`, without missing values."""
         features = self._design.features_of(X)
         return np.where(np.isnan(features), self._means, features)
 
@@ -66,8 +66,8 @@ def fit_sklearn(
 ) -> FittedModel:
     """Train a copy of `estimator` on about `rows` synthetic rows; without a target if it needs none.
 
-    Features are in the user's units: put a scaler before estimators that mind, as in scikit-learn. Refits for
-    `coef_stderr_` train it again for every refit; `uncertainty=False` leaves them out.
+    Features are in the user's units: put a scaler before estimators that need one, as in scikit-learn. `coef_stderr_`
+    trains the estimator again for every refit; `uncertainty=False` omits this.
     """
     from sklearn.base import is_classifier
 
@@ -105,7 +105,7 @@ def _refits(
     column: Column | None,
     classes: Classes | None,
 ) -> list[Floats]:
-    """Coefficients from refits; each has a class less if the noise took one."""
+    """Coefficients from refits. A refit may lack a class that is lost in the noise."""
     return [
         np.asarray(_trained(estimator, found, scaling, population.points(model, rows), column, classes).coef_)
         for model in range(1, population.refits + 1)

@@ -35,29 +35,29 @@ from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 
 GRID = 32768
-# Largest |cos|, |cos|+|sin| and cos²+sin² of the frozen kernel: tests/unit/maps/test_fourier.py goes through
-# all 2^32 phases. The rounded features exceed the nominal 1, √2 and 1 a little; only these numbers count.
+# Largest |cos|, |cos|+|sin| and cos²+sin² of the frozen kernel: tests/unit/maps/test_fourier.py checks all 2^32 phases.
+# The rounded features slightly exceed the nominal 1, √2 and 1; only these numbers count.
 LARGEST = 32768
 LARGEST_L1 = 46341
 LARGEST_L2_SQUARED = 1073789908
 LARGEST_MODULUS = isqrt(LARGEST_L2_SQUARED - 1) + 1
 _TURN = 2.0**32
 MOST_PARAMETERS = 2**25
-_LENGTH_WORK = 200  # of a frequency's length, in drawn normal numbers
+_LENGTH_WORK = 200  # cost of computing a frequency's length, in drawn normal numbers
 STRUCTURES = ("auto", "dense", "hadamard")
-ABSENT = {"structure": "dense"}  # the only frequencies there were before the parameter
+ABSENT = {"structure": "dense"}  # the only structure before this parameter existed
 
 
 @dataclass(frozen=True)
 class Fourier(FeatureMap):
     """`size` frequencies with isotropic directions and radii spread log-uniformly over `radii`.
 
-    A radius is in radians per width of a column's declared bounds: 2 sees the shape of the whole table,
-    30 sees details of a thirtieth of a column's width.
+    A radius is in radians per width of a column's declared bounds: 2 resolves the shape of the whole table, 30 resolves
+    details of a thirtieth of a column's width.
 
-    `structure` says how directions are drawn: "dense" from normal numbers; "hadamard" as rows of Hadamard blocks,
-    faster for many columns and with nearly the same kernel; "auto" takes the faster one, by the public numbers of
-    columns and frequencies alone.
+    `structure` selects how directions are drawn. "dense" uses normal numbers. "hadamard" uses rows of Hadamard blocks,
+    which are faster for many columns and have nearly the same kernel. "auto" takes the faster one, from the public
+    numbers of columns and frequencies alone.
     """
 
     columns: tuple[str, ...] | None = None
@@ -85,26 +85,25 @@ class Fourier(FeatureMap):
 
 
 class BoundFrequencies(BoundMap):
-    """A map with two sums for each of its frequencies: what estimators of Fourier sums read."""
+    """A map with two sums for each of its frequencies, as estimators of Fourier sums read it."""
 
     separates_points = True
     term = "frequencies"
     sums_per_term = 2
-    amplitude: float = 1.0  # of the first harmonic of a feature
-    mean_square: float = 1.0  # of a pair of features
-    dithers: NDArray[np.int32] | None = None  # phases that were added, in units of 2^-32 turn
+    amplitude: float = 1.0  # amplitude of a feature's first harmonic
+    mean_square: float = 1.0  # mean square of a pair of features
+    dithers: NDArray[np.int32] | None = None  # phases added to each frequency, in units of 2^-32 turn
 
     @property
     @abstractmethod
     def frequencies(self) -> NDArray[Any]:
-        """In units of 2^-32 turn per code step, one matrix row each: integers if dense, else real numbers."""
+        """Frequencies in units of 2^-32 turn per code step, one per matrix row: integers if dense, else real."""
 
 
 class BoundFourier(BoundFrequencies):
-    """Guarantee: with a = max(|c|+|s|) and b = max(c²+s²) over all phases of the integer kernel and m
-    frequencies, L1 = m·a and L2² = m·b for a row more or less; 2m·a and 4m·b for a row replaced. Every pair of sums
-    changes by at most ⌈√b⌉, or twice that.
-    Source: compressive L. 7, 11, 12, 17; docs/proofs/fourier.md.
+    """Guarantee: with a = max(|c|+|s|) and b = max(c²+s²) over all phases of the integer kernel and m frequencies, L1 =
+    m·a and L2² = m·b for adding or removing a row; 2m·a and 4m·b for replacing a row. Every pair of sums changes by at
+    most ⌈√b⌉, or by twice that. Source: compressive L. 7, 11, 12, 17; docs/proofs/fourier.md.
     """
 
     largest = LARGEST
@@ -127,7 +126,7 @@ class BoundFourier(BoundFrequencies):
         self._drawn.accumulate(records.codes, self._rows, np.empty(0, np.int32), sums)
 
     def features(self, records: Records) -> Floats:
-        """Cosines in the even columns, sines in the odd ones, of the quantised frequencies."""
+        """Cosines in the even columns and sines in the odd ones, for the quantised frequencies."""
         phases = self._drawn.radians(records.codes[self._rows])
         features = np.empty((len(records), self.size))
         np.cos(phases, out=features[:, 0::2])
@@ -151,7 +150,7 @@ class BoundFourier(BoundFrequencies):
 
 
 class Frequencies(Protocol):
-    """What a map says about the frequencies it draws."""
+    """The parameters from which a map draws its frequencies."""
 
     @property
     def columns(self) -> tuple[str, ...] | None: ...
@@ -166,7 +165,7 @@ class Frequencies(Protocol):
 
 
 def check_frequencies(owner: str, description: Frequencies) -> None:
-    """Check the parameters and put them into their plain forms."""
+    """Check the parameters and convert them to plain values."""
     check_whole(owner, "size", description.size, 1, 10**7)
     check_whole(owner, "seed", description.seed, 0, 2**64 - 1)
     object.__setattr__(description, "columns", check_columns(owner, description.columns))
@@ -186,7 +185,7 @@ def check_frequencies(owner: str, description: Frequencies) -> None:
 
 
 def frequencies_length(owner: str, description: Frequencies, schema: Schema) -> int:
-    """Two sums a frequency."""
+    """Number of sums: two per frequency."""
     dimension = len(chosen_columns(schema, description.columns))
     if description.size * dimension > MOST_PARAMETERS:
         raise RecipeError(
@@ -196,27 +195,27 @@ def frequencies_length(owner: str, description: Frequencies, schema: Schema) -> 
     if description.structure == "hadamard" and dimension > hadamard.MOST_COLUMNS:
         raise RecipeError(
             f"{owner}: phases of Hadamard frequencies of {dimension} columns would lose precision: rounding would move"
-            f" them like an error of {hadamard.precision(dimension):.2f} steps in every code, whose own is at most 0.5",
+            f" them like an error of {hadamard.precision(dimension):.2f} steps in every code, beside the 0.5 of coding",
             f"name at most {hadamard.MOST_COLUMNS} columns, or pass structure='dense'",
         )
     return 2 * description.size
 
 
 def frequencies_work(description: Frequencies, schema: Schema) -> int:
-    """Lengths in high precision, and directions."""
+    """Cost of computing lengths in high precision and of drawing directions."""
     dimension = len(chosen_columns(schema, description.columns))
     dense = chosen_structure(description, dimension) == "dense"
     return description.size * (_LENGTH_WORK + (dimension if dense else 0))
 
 
 def chosen_structure(description: Frequencies, dimension: int) -> str:
-    """What "auto" stands for, from public numbers.
+    """The structure that "auto" selects, from public numbers.
 
-    A block is transformed as a whole, so the work of Hadamard frequencies is blocks · width, whatever their number.
-    Measured on a Zen 4 core, dense frequencies take about 0.037 ns for each of size · dimension products, Hadamard
-    ones 2.2 to 3 ns for each of blocks · width rows: 2.1 times faster at (d, m) = (128, 128), 2.0 at (256, 128), 2.1 at
-    (257, 257), 1.8 at (1024, 128), 3.3 at (256, 256), 6.0 at (512, 512), 12 at (1024, 1024). Below the rule, 1.4 times
-    at best; so it asks for a gain of about two, to be sure of one on every machine.
+    A block is transformed as a whole, so the work of Hadamard frequencies is blocks · width, whatever their number. On
+    a Zen 4 core, dense frequencies take about 0.037 ns for each of size · dimension products, and Hadamard frequencies
+    2.2 to 3 ns for each of blocks · width rows. The measured speed-up is 2.1 at (d, m) = (128, 128), 2.0 at (256, 128),
+    2.1 at (257, 257), 1.8 at (1024, 128), 3.3 at (256, 256), 6.0 at (512, 512) and 12 at (1024, 1024). Below the
+    threshold it is at most 1.4. The threshold is at a speed-up of about two, so that every machine gains something.
     """
     if description.structure != "auto":
         return description.structure
@@ -244,7 +243,7 @@ class Dense:
         return split_frequencies(self.matrix)
 
     def phases(self, codes: Codes) -> NDArray[np.int64]:
-        """In units of 2^-32 turn, exact: one matrix row a record."""
+        """Phases in units of 2^-32 turn, exact: one matrix row per record."""
         return codes.T.astype(np.int64) @ self.matrix.T.astype(np.int64)
 
     def radians(self, codes: Codes) -> Floats:
@@ -258,14 +257,14 @@ class Dense:
 
 
 def draw(description: Frequencies, dimension: int) -> Dense | hadamard.Hadamard:
-    """The frequencies of a description whose structure is chosen."""
+    """Draw the frequencies of a description whose structure is chosen."""
     if description.structure == "hadamard":
         return hadamard.draw_hadamard(description.seed, draw_lengths(description), dimension)
     return Dense(draw_frequencies(description, dimension))
 
 
 def draw_frequencies(description: Frequencies, dimension: int) -> NDArray[np.int32]:
-    """Dense frequencies in units of 2^-32 turn per code step, one matrix row each. docs/formats/draw.md."""
+    """Draw dense frequencies in units of 2^-32 turn per code step, one per matrix row. See docs/formats/draw.md."""
     count = description.size
     normals = PublicStream("fourier directions", description.seed).normals(count * dimension).reshape(count, dimension)
     square = np.zeros(count)
@@ -275,7 +274,7 @@ def draw_frequencies(description: Frequencies, dimension: int) -> NDArray[np.int
 
 
 def draw_lengths(description: Frequencies) -> Floats:
-    """Lengths of the frequencies in units of 2^-32 turn per code step. docs/formats/draw.md.
+    """Draw the lengths of the frequencies in units of 2^-32 turn per code step. See docs/formats/draw.md.
 
     The radius of frequency i is low·(high/low)^((i+u)/size): one in each of `size` equal strata of log radius.
     """

@@ -1,10 +1,10 @@
 """Structured frequencies: rows of Hadamard matrices with random signs, applied by additions alone.
 
 A block is the matrix T = H·D₃·H·D₂·H·D₁ of `width` rows and columns, a power of two: H is the ±1 Hadamard matrix, each
-D a diagonal of public random signs, and T·x takes 3·width·log₂(width) additions a record instead of width². Records are
-padded with zeros to `width`. Frequency k is a row of a block, scaled so that its length on the real columns is exactly
-the drawn one. Source: compressive (fast structured frequencies);
-docs/formats/draw.md specifies every bit, docs/proofs/fourier.md proves that no sum leaves an int32.
+D a diagonal of public random signs, and T·x takes 3·width·log₂(width) additions per record instead of width². Records
+are padded with zeros to `width`. Frequency k is a row of a block, scaled so that its length on the real columns is
+exactly the drawn one. Source: compressive (fast structured frequencies); docs/formats/draw.md specifies every bit,
+docs/proofs/fourier.md proves that no sum overflows an int32.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from dpsketch.maps.base import Sums
 from dpsketch.maps.draw import PublicStream
 from dpsketch.numerics.arrays import Codes, Floats
 
-LEAST_WIDTH = 64  # a narrower block has few distinct rows: its directions are far from isotropic
-MOST_COLUMNS = 1 << 14  # more lose precision: see `precision`
+LEAST_WIDTH = 64  # a narrower block has few distinct rows, so its directions are far from isotropic
+MOST_COLUMNS = 1 << 14  # more columns lose precision: see `precision`
 _MULTIPLIER_BITS = 11
-_LIMIT = 2**31 - 2**20  # of a number in a stage, with room for the half that rounding adds
-_CHUNK = 1 << 22  # numbers of a temporary array
+_LIMIT = 2**31 - 2**20  # largest number in a stage, with room for the half that rounding adds
+_CHUNK = 1 << 22  # size of a temporary array
 
 
 @dataclass(frozen=True)
 class Hadamard:
     """The phase of frequency k is multipliers[k] · round((T·x)[places[k]] / 2^(roundings + shifts[k])) mod 2^32.
 
-    Guarantee: a phase depends on the record's codes alone, by integer arithmetic. `roundings` are the bits that are
-    rounded away after the first and after the second stage, so that every intermediate number fits an int32.
+    Guarantee: a phase depends on the record's codes alone, by integer arithmetic. `roundings` are the numbers of bits
+    that are rounded away after the first and after the second stage, so that every intermediate number fits an int32.
     """
 
     dimension: int
-    signs: NDArray[np.int8]  # block, stage, column
+    signs: NDArray[np.int8]  # indexed by block, stage, column
     edges: NDArray[np.int64]  # frequencies edges[b] .. edges[b+1]-1 are rows of block b
-    places: NDArray[np.int64]  # row of the block
-    multipliers: NDArray[np.int32]  # units of 2^-32 turn
+    places: NDArray[np.int64]  # row within the block
+    multipliers: NDArray[np.int32]  # in units of 2^-32 turn
     shifts: NDArray[np.int32]
 
     @property
@@ -57,7 +57,7 @@ class Hadamard:
         structured_sums(codes, rows, self.signs, *self.roundings, *rows_of_blocks, dithers, sums)
 
     def phases(self, codes: Codes) -> NDArray[np.int32]:
-        """Phases in units of 2^-32 turn, exactly those that are summed: one matrix row a record."""
+        """Phases in units of 2^-32 turn, exactly as they are summed: one matrix row per record."""
         phases = np.empty((len(self.places), codes.shape[1]), np.int32)
         tile = np.empty((self.width, codes.shape[1]), np.int32)
         for block, (first, second, third) in enumerate(self.signs):
@@ -79,7 +79,7 @@ class Hadamard:
 
     @cached_property
     def matrix(self) -> Floats:
-        """The frequencies as real numbers, in units of 2^-32 turn per code step: one matrix row each."""
+        """The frequencies as real numbers, in units of 2^-32 turn per code step: one per matrix row."""
         matrix = np.empty((len(self.places), self.dimension))
         for block in range(len(self.signs)):
             own = slice(self.edges[block], self.edges[block + 1])
@@ -91,7 +91,7 @@ class Hadamard:
         return matrix
 
     def restricted(self, first: int, last: int) -> Hadamard:
-        """Some consecutive frequencies, with the blocks that they are in."""
+        """A range of consecutive frequencies, with the blocks that contain them."""
         edges = np.clip(self.edges, first, last) - first
         used = edges[1:] > edges[:-1]
         own = slice(first, last)
@@ -110,15 +110,15 @@ class Hadamard:
 
 
 def padded_width(dimension: int) -> int:
-    """The least power of two that holds the columns, and at least LEAST_WIDTH."""
+    """The smallest power of two that is at least the number of columns and at least LEAST_WIDTH."""
     return max(LEAST_WIDTH, 1 << (dimension - 1).bit_length())
 
 
 def stage_roundings(dimension: int) -> tuple[int, int]:
-    """Bits to round away after the first and the second stage: as few as int32 arithmetic allows.
+    """Bits to round away after the first and the second stage: the fewest that int32 arithmetic allows.
 
-    A record's length is at most 2^15·√dimension. A stage multiplies it by √width, and rounding adds at most √width/2;
-    a number of the next stage is at most √width times the length before it.
+    A record's length is at most 2^15·√dimension. A stage multiplies it by √width, and rounding adds at most √width/2. A
+    number of the next stage is at most √width times the length before it.
     """
     root = math.sqrt(padded_width(dimension))
     length = 2.0**15 * math.sqrt(dimension) * root
@@ -135,8 +135,8 @@ def stage_roundings(dimension: int) -> tuple[int, int]:
 def precision(dimension: int) -> float:
     """Largest root mean square error of a block's phases from rounding between stages, as an error of the codes.
 
-    In steps of a code, for every record: none up to 255 columns, 1/64 up to 1024, 1/8 up to 4096, 0.501 up to
-    MOST_COLUMNS; rounding values to codes is an error of up to 0.5 already. docs/proofs/fourier.md.
+    In code steps, for every record: none up to 255 columns, 1/64 up to 1024, 1/8 up to 4096, 0.501 up to MOST_COLUMNS.
+    For comparison, rounding values to codes has an error of up to 0.5. See docs/proofs/fourier.md.
     """
     width, (first, second) = padded_width(dimension), stage_roundings(dimension)
     after_first = 2.0**first / math.sqrt(width) if first else 0.0
@@ -145,9 +145,9 @@ def precision(dimension: int) -> float:
 
 
 def draw_hadamard(seed: int, lengths: Floats, dimension: int) -> Hadamard:
-    """A frequency for each of `lengths`, which are in units of 2^-32 turn per code step. docs/formats/draw.md.
+    """Draw a frequency of each of `lengths`, which are in units of 2^-32 turn per code step. See docs/formats/draw.md.
 
-    Lengths are dealt to rows in a random order, so that a row's place says nothing about its length.
+    Lengths are assigned to rows in a random order, so that a row's index is independent of its length.
     """
     count, width = len(lengths), padded_width(dimension)
     stream = PublicStream("hadamard signs", seed)
@@ -158,7 +158,7 @@ def draw_hadamard(seed: int, lengths: Floats, dimension: int) -> Hadamard:
         squares.append(_squared_lengths(parts[-1], dimension))
         missing -= int(np.count_nonzero(squares[-1]))
     square = np.concatenate(squares)
-    blocks, places = (chosen[:count] for chosen in np.nonzero(square))  # a row of zeros sees no column
+    blocks, places = (chosen[:count] for chosen in np.nonzero(square))  # skip rows of zeros, which depend on no column
     order = np.argsort(PublicStream("hadamard order", seed).words(count), kind="stable")
     scale = lengths[order] * 2.0 ** sum(stage_roundings(dimension)) / np.sqrt(square[blocks, places].astype(np.float64))
     shifts = np.maximum(_MULTIPLIER_BITS - np.frexp(scale)[1], 0)
@@ -174,7 +174,7 @@ def draw_hadamard(seed: int, lengths: Floats, dimension: int) -> Hadamard:
 
 
 def transform(values: NDArray[np.int32]) -> None:
-    """Multiply by the Hadamard matrix in place, along the last axis but one."""
+    """Multiply by the Hadamard matrix in place, along the second-to-last axis."""
     *blocks, width, columns = values.shape
     half = 1
     while half < width:
@@ -187,7 +187,7 @@ def transform(values: NDArray[np.int32]) -> None:
 
 
 def block_columns(signs: NDArray[np.int8], columns: slice) -> NDArray[np.int32]:
-    """Some columns of every block's matrix T, with one transform instead of three.
+    """Compute some columns of every block's matrix T, with one transform instead of three.
 
     H[i,l]·H[l,j] = H[l,i⊕j], so H·D·H has the entries w[i⊕j] with w = H·d: column j of T is ±H·(d₃ ∘ w[·⊕j]).
     """
@@ -202,14 +202,14 @@ def block_columns(signs: NDArray[np.int8], columns: slice) -> NDArray[np.int32]:
 
 
 def _draw_signs(stream: PublicStream, blocks: int, width: int) -> NDArray[np.int8]:
-    """A bit a sign, lowest bit of each word first; a set bit is −1."""
+    """Draw one bit per sign, lowest bit of each word first; a set bit is −1."""
     octets = stream.words(blocks * 3 * width // 64).astype("<u8").view(np.uint8)
     bits = np.unpackbits(octets, bitorder="little").reshape(blocks, 3, width)
     return 1 - 2 * bits.astype(np.int8)
 
 
 def _squared_lengths(signs: NDArray[np.int8], dimension: int) -> NDArray[np.int64]:
-    """Of every row of every block on the real columns: exact integers."""
+    """Squared length of every row of every block on the real columns: exact integers."""
     blocks, _, width = signs.shape
     squares = np.zeros((blocks, width), np.int64)
     for columns in _chunks(dimension, blocks * width):

@@ -29,7 +29,7 @@ from dpsketch.schema.schema import Schema
 
 @dataclass(frozen=True)
 class OneBitFourier(FeatureMap):
-    """Frequencies as in `Fourier`; of each only the signs of cos(p + ξ) and sin(p + ξ), ξ a public uniform dither."""
+    """The signs of cos(p + ξ) and sin(p + ξ) for the frequencies of `Fourier`, where ξ is a public uniform dither."""
 
     columns: tuple[str, ...] | None = None
     size: int = 200
@@ -56,9 +56,9 @@ class OneBitFourier(FeatureMap):
 
 
 class BoundOneBitFourier(BoundFrequencies):
-    """Guarantee: every feature is −1 or 1, so with m frequencies L1 = L2² = 2m for a row more or less, and 4m and 8m
-    for a row replaced, all attained by opposite records; every sum changes by at most 1, or 2.
-    Source: compressive L. 7, 11; docs/proofs/one_bit_fourier.md.
+    """Guarantee: every feature is −1 or 1, so with m frequencies L1 = L2² = 2m for adding or removing a row, and 4m and
+    8m for replacing a row, all attained by opposite records. Every sum changes by at most 1, or by 2. Source:
+    compressive L. 7, 11; docs/proofs/one_bit_fourier.md.
     """
 
     largest = 1
@@ -85,7 +85,7 @@ class BoundOneBitFourier(BoundFrequencies):
         self._drawn.accumulate(records.codes, self._rows, self.dithers, sums)
 
     def features(self, records: Records) -> Floats:
-        """Signs of the cosine in the even columns, of the sine in the odd ones, exactly those that are summed."""
+        """Signs of the cosines in the even columns and of the sines in the odd ones, exactly as they are summed."""
         phases = self._drawn.phases(records.codes[self._rows]).astype(np.int64) + self.dithers
         features = np.empty((len(records), self.size))
         features[:, 0::2] = _signs(phases + (1 << 30))
@@ -109,5 +109,5 @@ class BoundOneBitFourier(BoundFrequencies):
 
 
 def _signs(phases: NDArray[np.int64]) -> Floats:
-    """1 where the phase modulo one turn (2^32) is in its first half, −1 in its second."""
+    """1 where the phase modulo one turn (2^32) is in the first half of the turn, −1 in the second."""
     return np.where(phases & (1 << 31), -1.0, 1.0)

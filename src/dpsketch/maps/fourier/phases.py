@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from dpsketch.numerics.compiler import cgutils, intrinsic, ir, types
 
-FREQUENCIES = 3  # a block: 3 frequencies x 2 vectors of 8 records x 2 halves are 12 accumulators of 16 registers
+# per block: 3 frequencies x 2 vectors of 8 records x 2 halves take 12 of the 16 registers as accumulators
+FREQUENCIES = 3
 _VECTORS, _LANES = 2, 8
 RECORDS = _VECTORS * _LANES
 
@@ -41,9 +42,9 @@ def _pack(halves: NDArray[np.int64]) -> NDArray[np.int32]:
 
 @intrinsic
 def block_phases(_context: Any, tile: Any, high: Any, low: Any, phases: Any, first: Any) -> Any:
-    """phases[f] = phases of frequency first+f for every record of the tile, f < FREQUENCIES.
+    """Write the phases of frequency first+f for every record of the tile to phases[f], f < FREQUENCIES.
 
-    `tile` holds two codes in each int32, a pair of dimensions a row; its width is a multiple of RECORDS.
+    `tile` holds two codes in each int32, one pair of dimensions per row; its width is a multiple of RECORDS.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

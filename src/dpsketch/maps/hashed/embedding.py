@@ -1,7 +1,7 @@
-"""A public embedding of records: a linear map or a small network in fixed point, hashed in place of the columns.
+"""A public embedding of records, hashed in place of the columns: a linear map or a small network in fixed point.
 
-Everything is integer arithmetic on int16 numbers, so a record's embedding is the same on every machine and in every
-batch. The embedding must come from public data: nothing protects what its numbers tell.
+All arithmetic is on int16 integers, so a record's embedding is the same on every machine and in every batch. The
+embedding must come from public data: its weights are published without any protection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpsketch.schema.columns import HIGHEST
 
 MOST_LAYERS = 8
 MOST_NUMBERS = 2**17
-_UNIT = 1 << 14  # one, in the fixed point of the weights
+_UNIT = 1 << 14  # the number one in the fixed point of the weights
 _MOST_SHIFT = 30
 
 
@@ -36,7 +36,7 @@ class Layer:
         check_whole("Embedding", "shift", self.shift, 0, _MOST_SHIFT)
         weights, bias = _table(self.weights), _table([self.bias])[0]
         if weights.ndim != 2 or not weights.size or bias.shape != (len(weights),):
-            raise RecipeError("Embedding: weights must be a matrix of whole numbers and bias have an entry a row of it")
+            raise RecipeError("Embedding: weights must be a matrix of whole numbers, with one entry of bias per row")
         if max(weights.max(), -int(weights.min())) >= 2**31 or max(bias.max(), -int(bias.min())) >= 2**62:
             raise RecipeError("Embedding: weights must fit 32 bits and biases 62 bits")
         longest = max(int(row.sum()) for row in np.abs(weights)) * HIGHEST + int(np.abs(bias).max())
@@ -48,9 +48,9 @@ class Layer:
 
 @dataclass(frozen=True)
 class Embedding:
-    """Layers applied in turn, negative numbers set to zero between them; the last one's outputs are hashed.
+    """Layers applied in turn, with negative numbers set to zero between them. The outputs of the last layer are hashed.
 
-    Its inputs are the columns' places in their bounds, −1 to 1; an output is clamped to −1 to 1.
+    Inputs are the columns scaled from their bounds to −1 … 1. Outputs are clamped to −1 … 1.
     """
 
     layers: tuple[Layer, ...]
@@ -64,13 +64,14 @@ class Embedding:
             raise RecipeError(f"Embedding: more than {MOST_NUMBERS} weights", "use fewer or smaller layers")
         for one, two in zip(self.layers, self.layers[1:], strict=False):
             if len(two.weights[0]) != len(one.weights):
-                raise RecipeError("Embedding: each layer must take as many numbers as the one before gives")
+                raise RecipeError("Embedding: the inputs of each layer must be the outputs of the one before")
 
     @classmethod
     def from_arrays(cls, layers: Sequence[tuple[ArrayLike, ArrayLike]]) -> Embedding:
-        """From real matrices and biases, (outputs × inputs, outputs) a layer, rounded to fixed point.
+        """Build an embedding from real matrices and biases, (outputs × inputs, outputs) per layer, rounded to fixed
+        point.
 
-        Numbers inside a network are clamped to −1 … 1 as well: scale the layers so that theirs are.
+        Numbers inside a network are also clamped to −1 … 1: scale the layers accordingly.
         """
         made = []
         for matrix, bias in layers:
@@ -81,7 +82,7 @@ class Embedding:
                 or not np.isfinite(real).all()
                 or not np.isfinite(added).all()
             ):
-                raise RecipeError("Embedding: each layer is a finite matrix and a bias with an entry a row of it")
+                raise RecipeError("Embedding: each layer is a finite matrix and a bias with one entry per row")
             if max(np.abs(real).max(initial=0), np.abs(added).max(initial=0)) > 2**16:
                 raise RecipeError("Embedding: weights must be at most 65536 in absolute value")
             weights = np.rint(real * _UNIT).astype(np.int64)
@@ -105,8 +106,8 @@ class Embedding:
     def __call__(self, numbers: Codes) -> Codes:
         """Embed records (matrix columns)."""
         values = numbers.astype(np.int64)
-        for place, layer in enumerate(self.layers):
-            if place:
+        for index, layer in enumerate(self.layers):
+            if index:
                 values = np.maximum(values, 0)
             values = _whole_product(np.array(layer.weights, np.int64), values) + np.array(layer.bias)[:, None]
             if layer.shift:
@@ -127,7 +128,7 @@ def embedding_from_dict(facts: object) -> Embedding:
     if isinstance(facts, Embedding):
         return facts
     if not isinstance(facts, Mapping) or set(facts) != {"layers"}:
-        raise RecipeError("Embedding: it has layers and nothing else", "make one with Embedding.from_arrays")
+        raise RecipeError("Embedding: an embedding has layers and nothing else", "make one with Embedding.from_arrays")
     return Embedding(facts["layers"])
 
 
@@ -150,7 +151,9 @@ def _table(rows: object) -> NDArray[np.int64]:
 
 
 def _whole_product(weights: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """weights @ values in exact integers: float64 where every partial sum fits 53 bits, in any order, else int64."""
+    """weights @ values in exact integers: in float64 where all partial sums fit 53 bits, in any order,
+    else in int64.
+    """
     if int(np.abs(weights).sum(axis=1).max()) * HIGHEST < 2**53:
         return (weights.astype(np.float64) @ values.astype(np.float64)).astype(np.int64)
     return weights @ values

@@ -21,7 +21,7 @@ from dpsketch.schema.schema import Schema
 if TYPE_CHECKING:
     from dpsketch.maps.hashed.race import Race
 
-SIGN = -1  # in place of a shift: the projection gives one bit
+SIGN = -1  # replaces a shift where the projection gives one bit
 _STEEPEST = 24  # bits below one bin
 
 
@@ -52,7 +52,9 @@ class Projection:
             self.coefficients = sign_coefficients(normals)
 
     def inputs(self, codes: Codes, query: bool) -> Codes:
-        """What is projected: the codes, missing ones in the middle; completed to equal length for inner products."""
+        """The numbers to project: the codes, with missing ones at the midpoint. For inner products, completed to equal
+        length.
+        """
         chosen: Codes = codes[self._rows]
         chosen[chosen == MISSING] = 0
         if self._embedding is not None:
@@ -68,7 +70,7 @@ class Projection:
 
 
 class Permutations:
-    """Multipliers and masks of MinHash: one matrix row for each concatenated hash, one entry a row of the table."""
+    """Multipliers and masks of MinHash: one matrix row per concatenated hash, one entry per row of the table."""
 
     def __init__(self, factor: Factor, rows: int, stream: PublicStream) -> None:
         (self.column,) = factor.columns
@@ -126,37 +128,37 @@ def bandwidth_spans(columns: Sequence[str], family: Euclidean, schema: Schema) -
 
 
 def _output_spans(embedding: Embedding, family: Euclidean) -> dict[str, float]:
-    return {f"output {place}": 1.0 / family.bandwidth for place in range(embedding.outputs)}
+    return {f"output {index}": 1.0 / family.bandwidth for index in range(embedding.outputs)}
 
 
 def _bin_scales(spans: Mapping[str, float]) -> tuple[Floats, int]:
-    """Units of a projection for each step of a code, and the bits of a bin: one bin is 2^bits units.
+    """Units of a projection per code step, and the bits of a bin: one bin is 2^bits units.
 
-    The projection is kept modulo 2^32 units. Bits are chosen so that the columns' whole span, times eight, fits: only
-    then do far records not meet by wrapping around.
+    The projection is kept modulo 2^32 units. Bits are chosen so that eight times the columns' whole span fits, because
+    otherwise distant records could collide by wrapping around.
     """
     total = 0.0
     for span in spans.values():
         total += span * span
     exponent = math.frexp(8.0 * max(math.sqrt(total), 1.0))[1] if math.isfinite(total) else 1100
     bits = min(_STEEPEST, 32 - exponent)
-    lost = SPAN / (2.0**bits * math.sqrt(12.0)) if bits > 0 else math.inf  # bins, at full width, from rounding
+    lost = SPAN / (2.0**bits * math.sqrt(12.0)) if bits > 0 else math.inf  # rounding error in bins, over the full width
     for name, span in spans.items():
         if lost > 0.05 and lost > 0.1 * span:
             raise RecipeError(
                 f"Race: all columns together span {math.sqrt(total):.3g} bandwidths, so only {max(bits, 0)} bits are "
-                f"left below one, too few to keep column '{name}', which spans {span:.3g}",
+                f"left to resolve one, too few for column '{name}', which spans {span:.3g}",
                 "use a wider bandwidth or fewer columns",
             )
     return np.array(list(spans.values())) * 2.0**bits / SPAN, bits
 
 
 def sign_coefficients(normals: Floats) -> NDArray[np.int32]:
-    """Integer directions so long that no projection of int16 numbers leaves 32 bits: signs stay exact."""
+    """Integer directions whose projections of int16 numbers always fit 32 bits, so that signs are exact."""
     longest = np.zeros(normals.shape[:2])
     for j in range(normals.shape[2]):
         longest = longest + np.abs(normals[:, :, j])
-    room = 65535 - normals.shape[2]  # Σ|a|·32768 < 2^31, with one unit of rounding for each number
+    room = 65535 - normals.shape[2]  # Σ|a|·32768 < 2^31, with one unit of rounding per number
     scale = min(room / float(longest.max()), 8192.0)
     if scale < 4:
         raise RecipeError(

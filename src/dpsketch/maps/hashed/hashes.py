@@ -1,6 +1,6 @@
-"""Families of locality-sensitive hashes: how likely two records are to collide is a kernel of the two.
+"""Families of locality-sensitive hashes: the collision probability of two records is a kernel.
 
-Each class is a public description of plain values; `maps.race` draws the hash functions and evaluates them.
+Each class is a public description of plain values; `maps.hashed.race` draws the hash functions and evaluates them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ MOST_FACTORS = 16
 
 
 class HashFamily(ABC):
-    """Public description of a family."""
+    """Public description of a hash family."""
 
     family: ClassVar[str]
 
     @property
     @abstractmethod
     def hashes(self) -> int:
-        """Projections or permutations for each row of the table."""
+        """Number of projections or permutations per row of the table."""
 
     def to_dict(self) -> dict[str, Any]:
         parameters: dict[str, Any] = asdict(self)  # type: ignore[call-overload]
@@ -38,10 +38,10 @@ class HashFamily(ABC):
 
 @dataclass(frozen=True)
 class Euclidean(HashFamily):
-    """Bins of random projections, `power` of them concatenated; the kernel falls with Euclidean distance.
+    """Bins of `power` concatenated random projections. The kernel decreases with Euclidean distance.
 
-    One bin is `bandwidth` wide: in widths of the declared bounds if `scaled`, else in the columns' own units.
-    Source: race §2.3 (p-stable hashes).
+    A bin has width `bandwidth`: in widths of the declared bounds if `scaled`, else in the columns' own units. Source:
+    race §2.3 (p-stable hashes).
     """
 
     bandwidth: float = 0.1
@@ -73,7 +73,7 @@ class Euclidean(HashFamily):
 
 @dataclass(frozen=True)
 class SignedProjection(HashFamily):
-    """Signs of `bits` random projections about the middle of the bounds; the kernel falls with the angle.
+    """Signs of `bits` random projections about the midpoint of the bounds. The kernel decreases with the angle.
 
     Source: race §2.3 (signed random projections).
     """
@@ -96,10 +96,10 @@ class SignedProjection(HashFamily):
 
 @dataclass(frozen=True)
 class InnerProduct(HashFamily):
-    """Signed projections of records and queries completed to equal length in different coordinates: the kernel
-    (1 − arccos(x·q / radius²)/π)^bits grows with the inner product itself, not with the angle.
+    """Signed projections of records and queries, completed to equal length in different coordinates.
 
-    Records and queries are clipped to the ball of `radius`, in half-widths of the bounds. Source: race §4.
+    The kernel (1 − arccos(x·q / radius²)/π)^bits grows with the inner product itself, not with the angle. Records and
+    queries are clipped to the ball of `radius`, in half-widths of the bounds. Source: race §4.
     """
 
     bits: int = 4
@@ -118,15 +118,15 @@ class InnerProduct(HashFamily):
         return self.bits
 
     def kernel(self, product: Floats) -> Floats:
-        """Probability that a record and a query with this inner product, over radius², collide."""
+        """Probability that a record and a query collide, given their inner product divided by radius²."""
         return (1 - np.arccos(np.clip(product, -1, 1)) / math.pi) ** self.bits
 
 
 @dataclass(frozen=True)
 class MinHash(HashFamily):
-    """The least of a random permutation of a set's ids; the kernel is the Jaccard similarity to `power`.
+    """The minimum of a random permutation of a set's ids. The kernel is the Jaccard similarity to the power `power`.
 
-    Two empty sets are alike. Source: race §2.3 (MinHash).
+    Two empty sets always collide. Source: race §2.3 (MinHash).
     """
 
     power: int = 1
@@ -165,7 +165,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Product(HashFamily):
-    """Several families on groups of columns: two records collide if all collide, so the kernels multiply."""
+    """Several families on groups of columns. Two records collide if they collide in all, so the kernels multiply."""
 
     factors: tuple[Factor, ...]
 
@@ -192,7 +192,7 @@ FAMILIES: dict[str, type[HashFamily]] = {
 
 
 def hash_from_dict(facts: object) -> HashFamily:
-    """Inverse of `HashFamily.to_dict`; every parameter is checked by the family itself."""
+    """Inverse of `HashFamily.to_dict`. Each family checks its own parameters."""
     if isinstance(facts, HashFamily):
         return facts
     if not isinstance(facts, Mapping):

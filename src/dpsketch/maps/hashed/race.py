@@ -34,19 +34,21 @@ from dpsketch.schema.schema import Schema
 
 MOST_PARAMETERS = 2**24
 MOST_WEIGHT = HIGHEST
-_LANES = 128  # rows of the table for which sets are hashed together
+_LANES = 128  # rows of the table hashed together for sets
 _CHUNK = 512  # records whose keys fit the cache
-_FEW = 16  # queries; fewer are faster one by one
+_FEW = 16  # queries; smaller batches are faster one by one
 
 
 @dataclass(frozen=True)
 class Race(FeatureMap):
-    """`rows` tables of `width` counters; a record adds its weight to one counter of each, chosen by `hash`.
+    """`rows` tables of `width` counters. A record adds its weight to one counter of each, which `hash` selects.
 
-    Without `weight` every record adds one. `weight` names a column: of a number a record adds its place in the bounds,
-    from −1 to 1; of a category or boolean the entry of `weights` for its label. Missing cells add nothing.
-    A missing cell of a hashed column counts as the middle of its bounds. With `embedding`, a public one, its outputs
-    are hashed in place of the columns; a bandwidth is then in widths of an output's range.
+    Without `weight`, every record adds one. `weight` names a column. For a number, a record adds the value scaled from
+    its bounds to −1 … 1; for a category or boolean, the entry of `weights` for its label. A missing weight adds
+    nothing.
+
+    A missing cell of a hashed column counts as the midpoint of its bounds. With a public `embedding`, its outputs are
+    hashed in place of the columns, and a bandwidth is in widths of an output's range.
     """
 
     columns: tuple[str, ...] | None = None
@@ -89,7 +91,7 @@ class Race(FeatureMap):
             object.__setattr__(self, "weights", tuple(self.weights))
 
     def factors(self, schema: Schema) -> tuple[Factor, ...]:
-        """Families and their columns, checked against the schema."""
+        """Hash families with their columns, checked against the schema."""
         if isinstance(self.hash, Product):
             factors = self.hash.factors
         elif isinstance(self.hash, MinHash) and self.columns is None:
@@ -153,7 +155,9 @@ class Race(FeatureMap):
 
 @dataclass(frozen=True)
 class Prepared:
-    """A batch as the hash kernels take it: int16 numbers to project, sets, weights (none: one each)."""
+    """A batch in the form that the hash kernels take: int16 numbers to project, sets, and weights (empty means one
+    each).
+    """
 
     records: int
     inputs: Codes
@@ -161,16 +165,16 @@ class Prepared:
     weights: NDArray[np.int32]
 
     def part(self, start: int, stop: int) -> Prepared:
-        """Some consecutive records, without weights."""
+        """A range of consecutive records, without weights."""
         stop = min(stop, self.records)
         sets = {name: IdSets(column.offsets[start : stop + 1], column.ids) for name, column in self.sets.items()}
         return Prepared(stop - start, np.ascontiguousarray(self.inputs[:, start:stop]), sets, self.weights[:0])
 
 
 class BoundRace(BoundTable):
-    """Guarantee: a record adds one integer w to one counter of each of R rows, so with M = max |w| L1 = R·M and
-    L2² = R·M² for a row more or less; for a row replaced 2R·M and R·max(2M², (max w − min w)²).
-    Source: race Thm 3.2; docs/proofs/race.md.
+    """Guarantee: a record adds one integer w to one counter of each of R rows, so with M = max |w|, L1 = R·M and L2² =
+    R·M² for adding or removing a row; 2R·M and R·max(2M², (max w − min w)²) for replacing a row. Source: race Thm 3.2;
+    docs/proofs/race.md.
     """
 
     separates_points = True
@@ -189,24 +193,24 @@ class BoundRace(BoundTable):
         self.grid = 1 if self._weigh is None else self._weigh.grid
         self.factors = factors
         self.projected = tuple(
-            Projection(factor, schema, description, PublicStream(f"race projections {place}", description.seed))
-            for place, factor in enumerate(factors)
+            Projection(factor, schema, description, PublicStream(f"race projections {index}", description.seed))
+            for index, factor in enumerate(factors)
             if not isinstance(factor.hash, MinHash)
         )
         self.minhashed = tuple(
-            Permutations(factor, description.rows, PublicStream(f"race permutations {place}", description.seed))
-            for place, factor in enumerate(factors)
+            Permutations(factor, description.rows, PublicStream(f"race permutations {index}", description.seed))
+            for index, factor in enumerate(factors)
             if isinstance(factor.hash, MinHash)
         )
         words = PublicStream("race salts", description.seed).words(self.rows)
         self.salts = (words >> np.uint64(32)).astype(np.uint32)
         alone = factors[0].hash if len(factors) == 1 else None
-        # As many counters as codes: the code itself is the place, and nothing collides by accident.
+        # There is one counter per code: the code itself is the index, and there are no accidental collisions.
         self.direct = isinstance(alone, SignedProjection | InnerProduct) and self.width == 1 << alone.bits
 
     @property
     def euclidean(self) -> Euclidean | None:
-        """The family of hashes, if it is a single one of Euclidean distances."""
+        """The hash family, if it is a single one of Euclidean distances."""
         family = self.factors[0].hash
         return family if len(self.factors) == 1 and isinstance(family, Euclidean) else None
 
@@ -223,7 +227,7 @@ class BoundRace(BoundTable):
             common = (*self._halves, *self._parameters, self.width, self.direct)
             projected_sums(prepared.inputs, *common, prepared.weights, first, last, sums)
             return
-        # The odd end keeps the rows of `places` out of one another's way in the cache.
+        # The odd length keeps the rows of `places` out of the same cache lines.
         places = np.empty((_LANES, prepared.records + 16), np.uint32)
         for start in range(first, last, _LANES):
             stop = min(start + _LANES, last)
@@ -233,8 +237,10 @@ class BoundRace(BoundTable):
             scatter_places(places[: stop - start], prepared.records, self.width, prepared.weights, start, sums)
 
     def totals(self, records: Records, sums: Sums, groups: int) -> tuple[NDArray[np.int64], Floats]:
-        """Counters of each record as a query, summed over `groups` consecutive groups of rows (group g has the rows r
-        with ⌊r·groups/rows⌋ = g): one matrix row a group; and the sums of their squares.
+        """Each record's counters as a query, summed over `groups` consecutive groups of rows, and the sums of their
+        squares.
+
+        Group g has the rows r with ⌊r·groups/rows⌋ = g. The sums have one matrix row per group.
         """
         from dpsketch.maps.hashed.race_kernels import key_totals, projected_totals
 
@@ -285,7 +291,7 @@ class BoundRace(BoundTable):
 
     @cached_property
     def _coefficients(self) -> NDArray[np.int32]:
-        """Of all projections, row by row of the table, with zeros outside a factor's own inputs."""
+        """Coefficients of all projections, by row of the table, with zeros outside a factor's own inputs."""
         each = sum(projection.hashes for projection in self.projected)
         width = sum(projection.dimension for projection in self.projected)
         coefficients = np.zeros((self.rows, each, width), np.int32)
@@ -301,12 +307,14 @@ class BoundRace(BoundTable):
     def _halves(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         from dpsketch.maps.fourier.phases import FREQUENCIES, split_frequencies
 
-        # Blocks of rows may start anywhere and reach past the last projection.
+        # Blocks of rows may start anywhere and extend past the last projection.
         return split_frequencies(np.pad(self._coefficients, ((0, FREQUENCIES), (0, 0))))
 
     @cached_property
     def _parameters(self) -> tuple[NDArray[Any], ...]:
-        """Offsets of all projections; shift of each projection of a row and whether it is its factor's last; salts."""
+        """Offsets of all projections; shift of each projection of a row and whether it is the last of its factor;
+        salts.
+        """
         offsets = np.concatenate([projection.offsets for projection in self.projected], axis=1)
         shifts = [projection.shift for projection in self.projected for _ in range(projection.hashes)]
         ends = [j == p.hashes - 1 for p in self.projected for j in range(p.hashes)]

@@ -1,7 +1,8 @@
 """Numba kernels of hashed counters: projections to hash codes, sets to hash codes, codes to counters.
 
-A row's key starts as its salt; every hash code is mixed into it, and the key's place in [0, 2^32) gives the counter.
-All integer: the same bytes on every machine, in any order. Style and reasons as in `kernels`.
+A row's key starts as its salt. Every hash code is mixed into it, and the key's position in [0, 2^32) selects the
+counter. All arithmetic is on integers: the same bytes on every machine, in any order. For style and reasons see
+`kernels`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dpsketch.numerics.jit import kernel, part
 
 @njit(inline="always")
 def _mixed(key, code):  # type: ignore[no-untyped-def]
-    """One round of a 32-bit finaliser; its high bits are good, and the next round starts by folding them down."""
+    """One round of a 32-bit finaliser. Its high bits are well mixed, and the next round starts by folding them down."""
     h = uint32(key ^ code)
     h = uint32(h ^ uint32(h >> uint32(16)))
     h = uint32(h * uint32(0x7FEB352D))
@@ -57,7 +58,7 @@ def _keys_to_places(keys, width, count):  # type: ignore[no-untyped-def]
 
 @part
 def _fold(phases, direct, offset, shift, last, bits, keys, count):  # type: ignore[no-untyped-def]
-    """Take one projection into the keys: its bin at once, its sign when all signs of the family are there."""
+    """Mix one projection into the keys: a bin at once, a sign when all signs of its family are complete."""
     if shift != SIGN:
         _fold_bins(phases, offset, shift, keys, count)
         return
@@ -73,8 +74,10 @@ def _fold(phases, direct, offset, shift, last, bits, keys, count):  # type: igno
 
 @part
 def _take(phases, projection, offsets, shifts, ends, salts, width, direct, bits, keys, count):  # type: ignore[no-untyped-def]
-    """Take one projection of a tile into the keys. After the last one of a row of the table they are the records'
-    places in it, and the row is returned; before, −1.
+    """Mix one projection of a tile into the keys.
+
+    After the last projection of a row of the table, the keys become the records' counters in the row, and the row is
+    returned; before that, −1.
     """
     each = shifts.size
     row = projection // each
@@ -116,8 +119,8 @@ _PROJECTIONS = "int16[:,::1], int32[:,::1], int32[:,::1], int32[::1], int32[::1]
 def projected_sums(inputs, high, low, offsets, shifts, ends, salts, width, direct, weights, first, last, table):  # type: ignore[no-untyped-def]
     """Add every record's weight (one, if there are no weights) to its counter in rows first .. last-1 of the table.
 
-    Row r has the projections r·P .. r·P+P-1 of `high` and `low` (see `phases.split_frequencies`); projection j of a
-    row is a bin of 2^shifts[j] or, with SIGN, one bit; ends[j] tells where the bits of a family are complete.
+    Row r has the projections r·P .. r·P+P-1 of `high` and `low` (see `phases.split_frequencies`). Projection j of a row
+    is a bin of 2^shifts[j] or, with SIGN, one bit; ends[j] marks where the bits of a family are complete.
     """
     records, each = inputs.shape[1], shifts.size
     tile = np.zeros((high.shape[1], TILE), np.int32)
@@ -140,9 +143,9 @@ def projected_sums(inputs, high, low, offsets, shifts, ends, salts, width, direc
     "void(int16[:,::1], int32[:,::1], int32[::1], int32[::1], boolean[::1], uint32[::1], boolean, int64, uint32[:,::1])"
 )
 def projected_keys(inputs, coefficients, offsets, shifts, ends, salts, direct, first, out):  # type: ignore[no-untyped-def]
-    """The key (with `direct`, the place) of every record in rows first, first+1, …: out[record, row].
+    """Write the key (with `direct`, the counter) of every record in rows first, first+1, … to out[record, row].
 
-    One record at a time: for a few queries faster than tiles, and for products with sets.
+    Processes one record at a time, which is faster than tiles for few queries, and needed for products with sets.
     """
     dimension, each = inputs.shape[0], shifts.size
     record = np.empty(dimension, np.int32)
@@ -197,7 +200,7 @@ def fold_sets(offsets, ids, factors, masks, keys):  # type: ignore[no-untyped-de
 
 @kernel("void(uint32[:,::1], int64, int64, uint32[:,::1])")
 def keys_to_places(keys, width, start, places):  # type: ignore[no-untyped-def]
-    """Counters of some records, from places[:, start] on: one matrix row a row of the table."""
+    """Write the counters of some records to places[:, start:]: one matrix row per row of the table."""
     for k in range(0, keys.shape[1], 16):
         rows = min(16, keys.shape[1] - k)
         for i in range(keys.shape[0]):
@@ -210,7 +213,7 @@ def keys_to_places(keys, width, start, places):  # type: ignore[no-untyped-def]
     "void(uint32[:,::1], int64, int64, int32[::1], int64, int64[::1])",
 )
 def scatter_places(places, records, width, weights, first, table):  # type: ignore[no-untyped-def]
-    """Add every record to its counter in rows first, first+1, …; row by row, so that a row stays in the cache."""
+    """Add every record to its counter in rows first, first+1, …, row by row, so that a row stays in the cache."""
     for k in range(places.shape[0]):
         row = (first + k) * width
         _scatter(places[k], weights, 0, records, table[row : row + width])
@@ -218,9 +221,9 @@ def scatter_places(places, records, width, weights, first, table):  # type: igno
 
 @kernel("void(float64[:,:], float64[::1], float64[::1], float64[::1], int64[::1], int16[:,::1])")
 def number_codes(numbers, low, high, missing, steps, codes):  # type: ignore[no-untyped-def]
-    """Codes of the numbers of several columns (matrix rows): the rule of `levels.spread` and `Column.codes_of`.
+    """Codes of the numbers of several columns (matrix rows), by the rule of `levels.spread` and `Column.codes_of`.
 
-    `missing` replaces what is not finite; where it is not a number itself, the code is that of missing cells.
+    `missing` replaces numbers that are not finite. Where it is NaN itself, the code is that of a missing cell.
     """
     for j in range(numbers.shape[0]):
         for i in range(numbers.shape[1]):
@@ -252,7 +255,7 @@ def _read(places, row, start, totals, squares, count):  # type: ignore[no-untype
         for table in _TABLES
     ])  # fmt: skip
 def projected_totals(inputs, high, low, offsets, shifts, ends, salts, width, direct, table, totals, squares):  # type: ignore[no-untyped-def]
-    """Each point's counters summed over consecutive groups of rows, totals[group, point], and all their squares."""
+    """Sum each point's counters over consecutive groups of rows into totals[group, point], and all their squares."""
     records, each, rows = inputs.shape[1], shifts.size, salts.size
     lanes = min(TILE, (records + RECORDS - 1) // RECORDS * RECORDS)
     tile = np.zeros((high.shape[1], lanes), np.int32)
@@ -274,7 +277,7 @@ def projected_totals(inputs, high, low, offsets, shifts, ends, salts, width, dir
 
 @kernel(*[types.void(uint32[:, ::1], int64, boolean, table, int64[:, ::1], float64[::1]) for table in _TABLES])
 def key_totals(keys, width, direct, table, totals, squares):  # type: ignore[no-untyped-def]
-    """As `projected_totals`, from keys."""
+    """Do as `projected_totals`, from keys."""
     rows = keys.shape[1]
     counters = np.empty(rows, np.int64)
     for i in range(keys.shape[0]):

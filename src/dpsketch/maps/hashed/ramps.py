@@ -1,4 +1,4 @@
-"""A public embedding for records whose centre and scale nobody declared: ramps of numbers, one unit for each label."""
+"""A public embedding for records of undeclared centre and scale: ramps for numbers, indicators for labels."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from dpsketch.maps.hashed.embedding import MOST_NUMBERS, Embedding
 from dpsketch.schema.columns import Boolean, Category
 from dpsketch.schema.schema import Schema
 
-_Ramp = tuple[float, float]  # its slope, and the place in −1 … 1 where it is in the middle
+_Ramp = tuple[float, float]  # its slope, and the position of its midpoint in −1 … 1
 
 
 def ramps(schema: Schema, columns: Sequence[str], octaves: int) -> Embedding | None:
-    """Numbers, dates and integers as they are and, for j = 1 … `octaves`, as two ramps that rise between 1/2 and 3/2 of
-    2^−j of the bounds' width from either bound; booleans as 0 or 1; categories as one unit a label. None if no column
-    changes by it, or if it would need more weights than an embedding may have.
+    """An embedding of ramps and indicators; None if it changes no column or would need too many weights.
 
-    Signed projections tell directions from the middle of the bounds. Of a column whose records all lie near one bound,
-    or of booleans that are nearly all false, these are all alike; of ramps near that bound, and of zeros, they are not.
+    Numbers, dates and integers are kept. For j = 1 … `octaves`, two ramps are added that rise between 1/2 and 3/2 of
+    2^−j of the bounds' width from either bound. Booleans become 0 or 1; categories become one unit per label.
+
+    Signed projections distinguish directions from the midpoint of the bounds. These are all similar for a column whose
+    records lie near one bound, or for booleans that are nearly all false. The ramps near that bound, and the zeros, are
+    not.
     """
     first, second = _layers(schema, columns, _slopes(octaves))
     if octaves == 0 and all(schema.column(name).numeric for name in columns):
@@ -37,28 +39,30 @@ def _slopes(octaves: int) -> list[_Ramp]:
 def _layers(
     schema: Schema, columns: Sequence[str], slopes: Sequence[_Ramp]
 ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """The first clamps to 0 … 1, as what is below zero is lost between layers; the second shifts and subtracts."""
+    """Two layers. The first clamps to 0 … 1, because negative numbers are lost between layers. The second shifts and
+    subtracts.
+    """
     inner: list[tuple[int, float, float]] = []  # column, weight, bias
     outer: list[tuple[dict[int, float], float]] = []  # weights by inner unit, bias
-    for place, name in enumerate(columns):
+    for index, name in enumerate(columns):
         column = schema.column(name)
         if isinstance(column, Category):
             steps = range(1, column.levels)  # step l is 0 up to label l − 1 and 1 from label l on
             start = len(inner)
-            inner += [(place, (column.levels - 1) / 2, (column.levels - 1) / 2 - (step - 1)) for step in steps]
+            inner += [(index, (column.levels - 1) / 2, (column.levels - 1) / 2 - (step - 1)) for step in steps]
             for label in range(column.levels):
                 weights = {start + step - 1: sign for step, sign in ((label, 1.0), (label + 1, -1.0)) if step in steps}
                 outer.append((weights, float(label == 0)))
         elif isinstance(column, Boolean):
             outer.append(({len(inner): 1.0}, 0.0))
-            inner.append((place, 0.5, 0.5))
+            inner.append((index, 0.5, 0.5))
         else:
             for slope, middle in slopes:
                 outer.append(({len(inner): 2.0}, -1.0))
-                inner.append((place, slope / 2, (1 - slope * middle) / 2))
+                inner.append((index, slope / 2, (1 - slope * middle) / 2))
     first = np.zeros((len(inner), len(columns)))
-    for unit, (place, weight, _) in enumerate(inner):
-        first[unit, place] = weight
+    for unit, (index, weight, _) in enumerate(inner):
+        first[unit, index] = weight
     second = np.zeros((len(outer), len(inner)))
     for unit, (weights, _) in enumerate(outer):
         second[unit, list(weights)] = list(weights.values())
@@ -66,5 +70,5 @@ def _layers(
 
 
 def with_one(columns: int) -> Embedding:
-    """Columns as they are, and a one: for linear models with an intercept."""
+    """The identity with a constant one appended, for linear models with an intercept."""
     return Embedding.from_arrays([(np.eye(columns + 1, columns), np.eye(columns + 1)[-1])])

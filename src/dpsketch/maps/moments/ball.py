@@ -1,4 +1,4 @@
-"""Clipping records to a ball in integers: what maps of squares and products share."""
+"""Clipping of records to a ball in integer arithmetic, shared by the maps of squares and products."""
 
 from __future__ import annotations
 
@@ -23,20 +23,22 @@ def check_radius(owner: str, radius: Any) -> float:
 
 
 def check_dimension(owner: str, dimension: int) -> None:
-    """Squared lengths of records must be exact in float64."""
+    """Check that squared lengths of records are exact in float64."""
     if dimension > MOST_COLUMNS:
         raise RecipeError(f"{owner}: {dimension} columns are more than {MOST_COLUMNS}", "name fewer columns")
 
 
 def clipped(codes: Codes, rows: NDArray[np.int64], ball: int) -> NDArray[np.int64]:
-    """The chosen columns, missing as 0, shortened to Euclidean norm `ball` just as `clip_tile` does: one row a column.
+    """The chosen columns, missing as 0, clipped to Euclidean norm `ball` exactly as `clip_tile` does: one row per
+    column.
 
-    Guarantee: every record has norm at most `ball`, and no number grows. Source: docs/proofs/second_moments.md.
+    Guarantee: every record has norm at most `ball`, and no number grows in absolute value. Source:
+    docs/proofs/second_moments.md.
     """
     numbers = codes[rows].astype(np.int64)
     numbers[numbers == MISSING] = 0
     square = (numbers**2).sum(axis=0)
     length = np.sqrt(square.astype(np.float64)).astype(np.int64)
-    length += length**2 < square  # upwards; float64 is exact enough for at most one step
+    length += length**2 < square  # round up; float64 is accurate enough that at most one step is needed
     shortened = np.sign(numbers) * (np.abs(numbers) * ball // np.maximum(length, 1))
     return np.where(length > ball, shortened, numbers)

@@ -24,20 +24,21 @@ from dpsketch.schema.schema import Schema
 
 DIRECTIONS = ("gaussian", "hadamard")
 MOST_PARAMETERS = 2**25
-# A Gaussian projection of a record on the ball is an integer of this many bits for a direction of length 1 (no drawn
-# one is longer than 12.2, so 31 bits suffice); the lowest ones are dropped before squaring.
+# Number of bits of a Gaussian projection of a record on the ball, for a direction of length 1. (No drawn direction is
+# longer than 12.2, so 31 bits suffice.) The lowest bits are dropped before squaring.
 _BITS, _DROPPED = 27, 11
-_MOST_SQUARE = 2**40  # above it Hadamard projections drop bits, too
+_MOST_SQUARE = 2**40  # above this, Hadamard projections drop bits, too
 
 
 @dataclass(frozen=True)
 class Quadratic(FeatureMap):
-    """(ω·x)² for `size` directions ω, x in [-1, 1]^d by the declared bounds, clipped to the ball of `radius`.
+    """(ω·x)² for `size` directions ω, with x scaled to [-1, 1]^d by the declared bounds and clipped to the ball of
+    `radius`.
 
     "gaussian" directions are independent, of length about 1. "hadamard" directions are orthonormal bases with random
-    signs: for every record their squares have the same sum, which needs the least noise; `size` is then a multiple
-    of the number of columns rounded up to a power of two. A missing cell counts as the middle of its bounds. `radius`
-    is in half-widths of a column's bounds, as in `SecondMoments`; features are those of x divided by it.
+    signs: their squares have the same sum for every record, which needs the least noise. `size` is then a multiple of
+    the number of columns rounded up to a power of two. A missing cell counts as the midpoint of its bounds. `radius` is
+    in half-widths of a column's bounds, as in `SecondMoments`; features are those of x divided by it.
     """
 
     columns: tuple[str, ...] | None = None
@@ -61,7 +62,7 @@ class Quadratic(FeatureMap):
             )
 
     def length(self, schema: Schema) -> int:
-        """One sum a direction."""
+        """Number of sums: one per direction."""
         dimension = len(chosen_columns(schema, self.columns))
         check_dimension("Quadratic", dimension)
         if self.size * dimension > MOST_PARAMETERS:
@@ -80,7 +81,7 @@ class Quadratic(FeatureMap):
         return self.size
 
     def work(self, schema: Schema) -> int:
-        """Drawing the directions, and eigenvalues of square matrices for the sensitivity (`maps.spectral`)."""
+        """Cost of drawing the directions, and of the eigenvalues for the sensitivity (`maps.moments.spectral`)."""
         dimension = len(chosen_columns(schema, self.columns))
         matrices = 0 if self.directions == "hadamard" else min(self.size, dimension) ** 3
         if self.size <= MOST_FOURTHS:
@@ -93,14 +94,14 @@ class Quadratic(FeatureMap):
 
 class BoundQuadratic(BoundMap):
     """Guarantee: records have Euclidean norm at most B = ⌊32767·radius⌋, so L1 <= λ_max(ΩᵀΩ)·B² and L2² <= S₄(Ω)²·B⁴
-    for a row more or less, with proven bounds on both; twice both for a row replaced (features are non-negative).
-    Source: compressive L. 9, 13, but not its L. 19, 21 and 25, which are wrong for a row replaced;
+    for adding or removing a row, with proven bounds on both; twice both for replacing a row (features are
+    non-negative). Source: compressive L. 9, 13, but not its L. 19, 21 and 25, which are wrong for replacing a row;
     docs/proofs/quadratic.md.
     """
 
     certified = True
 
-    constant = 0  # beside the numbers of a record, as second moments with means have one
+    constant = 0  # appended to a record's numbers; only second moments with means have a nonzero one
 
     def __init__(self, description: Quadratic, schema: Schema) -> None:
         super().__init__(description, schema, chosen_columns(schema, description.columns))
@@ -123,7 +124,7 @@ class BoundQuadratic(BoundMap):
 
     @property
     def directions(self) -> Floats:
-        """The real ω that multiply a record divided by the radius: one matrix row each, of length about 1."""
+        """The real ω that multiply a record divided by the radius: one per matrix row, of length about 1."""
         directions: Floats = self.matrix * (self.ball / (2.0**self.shift * self.grid**0.5))
         return directions
 
@@ -139,7 +140,9 @@ class BoundQuadratic(BoundMap):
         return split_frequencies(self.matrix)
 
     def features(self, records: Records) -> Floats:
-        """Squares of the real projections; the integer ones lose less than 1 before squaring where bits are dropped."""
+        """Squares of the real projections. Integer projections differ by less than 1 before squaring where bits are
+        dropped.
+        """
         numbers = clipped(records.codes, self._rows, self.ball) / self.ball
         return (numbers.T @ self.directions.T) ** 2
 
@@ -157,7 +160,7 @@ class BoundQuadratic(BoundMap):
         return Sensitivity(times * self._single.l1, times * self._single.l2_squared)
 
     def restricted(self, first: int, last: int) -> BoundQuadratic:
-        """Only whole bases still have squares of a common sum."""
+        """The map with some of its directions. Only whole bases keep a common sum of squares."""
         basis, matrix = _padded(len(self.columns)), self.matrix[first:last]
         whole = self.structured and first % basis == 0 and last % basis == 0
         largest = _largest(matrix, self.ball, self.shift)
@@ -168,24 +171,26 @@ class BoundQuadratic(BoundMap):
 
 
 def _padded(dimension: int) -> int:
-    """The next power of two."""
+    """The smallest power of two that is at least `dimension`."""
     return 1 << (dimension - 1).bit_length()
 
 
 def _largest(matrix: NDArray[np.int32], ball: int, shift: int) -> int:
-    """The largest feature of a record in the ball, by Cauchy–Schwarz."""
+    """Upper bound on a feature of a record in the ball, by Cauchy–Schwarz."""
     return (isqrt(squared_lengths(matrix).max().item() * ball**2) >> shift) ** 2
 
 
 def draw_gaussians(seed: int, size: int, dimension: int, ball: int) -> NDArray[np.int32]:
-    """Normal entries of variance 1/d in units of ball/2^27, one matrix row a direction. docs/formats/draw.md."""
+    """Draw normal entries of variance 1/d in units of ball/2^27, one matrix row per direction. See
+    docs/formats/draw.md.
+    """
     normals = PublicStream("quadratic directions", seed).normals(size * dimension).reshape(size, dimension)
     entries: Floats = np.rint(normals * (2.0**_BITS / (ball * np.sqrt(float(dimension)))))
     return entries.astype(np.int32)
 
 
 def draw_bases(seed: int, size: int, dimension: int) -> NDArray[np.int32]:
-    """Walsh–Hadamard matrices whose columns have random signs, restricted to the columns there are: all entries ±1."""
+    """Draw Walsh–Hadamard matrices with random column signs, restricted to the real columns: all entries are ±1."""
     basis = _padded(dimension)
     signs = PublicStream("quadratic signs", seed).words(size // basis * dimension).reshape(
         -1, 1, dimension

@@ -1,4 +1,4 @@
-"""Second moments: the sums of x_i·x_j of records clipped to a ball, with or without those of x_i."""
+"""Second moments: sums of x_i·x_j over records clipped to a ball, optionally with the sums of x_i."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from dpsketch.schema.schema import Schema
 
 @dataclass(frozen=True)
 class SecondMoments(FeatureMap):
-    """The upper triangle of Σ x·xᵀ, x in [-1, 1]^d by the declared bounds, clipped to the ball of `radius`.
+    """The upper triangle of Σ x·xᵀ, with x scaled to [-1, 1]^d by the declared bounds and clipped to the ball of
+    `radius`.
 
-    A missing cell counts as the middle of its bounds. `radius` is in half-widths of a column's bounds: the square root
-    of the number of columns clips nothing; a smaller one shortens long records and needs less noise.
+    A missing cell counts as the midpoint of its bounds. `radius` is in half-widths of a column's bounds: the square
+    root of the number of columns clips nothing; a smaller radius shortens long records and needs less noise.
 
-    With `means` a record has one more number, half the radius, so that the sums hold those of x too, for a quarter more
-    noise.
+    With `means`, a constant of half the radius is appended to each record, so that the sums include those of x, for a
+    quarter more noise.
     """
 
     columns: tuple[str, ...] | None = None
@@ -56,9 +57,9 @@ class SecondMoments(FeatureMap):
 
 class BoundSecondMoments(BoundMap):
     """Guarantee: records have Euclidean norm at most B = ⌊32767·radius⌋, beside a constant c: ⌊B/2⌋ for means, else 0.
-    So with d numbers in all and m = min(B, 32767), L1 <= (d+1)·(B²+c²)/2 and L2² <= ((B²+c²)² + m²B² + c⁴)/2 for a row
-    more or less; twice both for a row replaced (inner products are non-negative).
-    Source: PRIVACY "Sensitivity"; docs/proofs/second_moments.md.
+    So with d numbers in all and m = min(B, 32767), L1 <= (d+1)·(B²+c²)/2 and L2² <= ((B²+c²)² + m²B² + c⁴)/2 for adding
+    or removing a row; twice both for replacing a row (inner products are non-negative). Source: PRIVACY "Sensitivity";
+    docs/proofs/second_moments.md.
     """
 
     def __init__(self, description: SecondMoments, schema: Schema) -> None:
@@ -77,7 +78,7 @@ class BoundSecondMoments(BoundMap):
         second_moment_sums(records.codes, self._rows, self.ball, self.constant, sums)
 
     def features(self, records: Records) -> Floats:
-        """Products over the squared radius of the ball."""
+        """Products divided by the squared radius of the ball."""
         numbers = clipped(records.codes, self._rows, self.ball)
         if self.constant:
             numbers = np.vstack([numbers, np.full((1, numbers.shape[1]), self.constant)])
@@ -91,7 +92,7 @@ class BoundSecondMoments(BoundMap):
         return Sensitivity(l1, -(-times * (self._square**2 + fourth_powers) // 2))
 
     def record_body(self, relation: Relation) -> Body:
-        """‖xxᵀ‖ = ‖x‖²; two such matrices have a non-negative inner product, so ‖xxᵀ − yyᵀ‖² <= 2·(B²+c²)²."""
+        """The Frobenius ball: ‖xxᵀ‖ = ‖x‖², and inner products are non-negative, so ‖xxᵀ − yyᵀ‖² <= 2·(B²+c²)²."""
         if relation is Relation.ADD_REMOVE:
             return Body(Shape.BALL, self._square)
         return Body(Shape.BALL, isqrt(2 * self._square**2 - 1) + 1)

@@ -1,6 +1,7 @@
 """Proven upper bounds on the largest sums of squares and of fourth powers of projections: λ_max and S₄².
 
-LAPACK only guesses; a Cholesky factorisation that runs to its end proves, with a margin far above all rounding errors.
+LAPACK's eigenvalue is only a guess. A Cholesky factorisation that succeeds is a proof, with a margin far above all
+rounding errors.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from numpy.typing import NDArray
 
 from dpsketch.numerics.arrays import Floats
 
-# Bounds have 12 significant bits. A factorisation proves a bound that is this share smaller: all rounding errors
-# together stay below 2^-26 of it (docs/proofs/quadratic.md).
+# Bounds have 12 significant bits. The factorisation is done for a bound that is smaller by this fraction: all rounding
+# errors together stay below 2^-26 of it (docs/proofs/quadratic.md).
 _BITS, _MARGIN = 12, 2.0**-16
 FOURTHS_BLOCK = 1024  # projections whose fourth powers are bounded together
 MOST_FOURTHS = 4 * FOURTHS_BLOCK
@@ -23,9 +24,10 @@ _TRACES = (Fraction(0), Fraction(1, 16), Fraction(1, 8), Fraction(1, 4))
 
 
 def squares_bound(matrix: NDArray[np.int32]) -> Fraction:
-    """At least max Σ (ω_k·x)² over unit vectors x, the largest eigenvalue of ΩᵀΩ; less than 0.1 % above it.
+    """An upper bound on max Σ (ω_k·x)² over unit vectors x, the largest eigenvalue of ΩᵀΩ; less than 0.1 % above it.
 
-    ΩΩᵀ has the same and is taken when it is the smaller matrix. Source: compressive L. 9; docs/proofs/quadratic.md.
+    ΩΩᵀ has the same largest eigenvalue and is used when it is the smaller matrix. Source: compressive L. 9;
+    docs/proofs/quadratic.md.
     """
     numbers = matrix.astype(np.float64)
     if len(numbers) < numbers.shape[1]:
@@ -34,11 +36,11 @@ def squares_bound(matrix: NDArray[np.int32]) -> Fraction:
 
 
 def fourths_bound(matrix: NDArray[np.int32], squares: Fraction) -> Fraction:
-    """At least max Σ (ω_k·x)⁴ over unit vectors x, where `squares` is at least max Σ (ω_k·x)².
+    """An upper bound on max Σ (ω_k·x)⁴ over unit vectors x, where `squares` is at least max Σ (ω_k·x)².
 
-    The lesser of max ‖ω_k‖²·squares and, for up to 4096 directions in d columns, the sum over blocks of
-    (1+r)·λ_max(K − r/(1+rd)·u·uᵀ) with K_kl = (ω_k·ω_l)², u_k = ‖ω_k‖² and the best of a few r >= 0.
-    Source: compressive L. 13; docs/proofs/quadratic.md.
+    It is the smaller of max ‖ω_k‖²·squares and, for up to 4096 directions in d columns, the sum over blocks of
+    (1+r)·λ_max(K − r/(1+rd)·u·uᵀ) with K_kl = (ω_k·ω_l)², u_k = ‖ω_k‖² and the best of a few r >= 0. Source:
+    compressive L. 13; docs/proofs/quadratic.md.
     """
     simple: Fraction = squared_lengths(matrix).max().item() * squares
     if len(matrix) > MOST_FOURTHS:
@@ -62,9 +64,9 @@ def _block_bound(block: Floats) -> Fraction:
 
 
 def eigenvalue_bound(matrix: Floats) -> Fraction:
-    """A number of 12 significant bits that is at least the largest eigenvalue of a symmetric matrix.
+    """An upper bound of 12 significant bits on the largest eigenvalue of a symmetric matrix.
 
-    Guarantee: holds for every matrix within 2^-17 of the bound from this one in spectral norm, whatever LAPACK guesses.
+    Guarantee: holds for every matrix within 2^-17 of the bound from this one in spectral norm, whatever LAPACK returns.
     """
     guess = max(float(np.linalg.eigvalsh(matrix)[-1]), 1.0)
     step = ldexp(1.0, frexp(guess)[1] - _BITS)

@@ -20,7 +20,7 @@ class Bounds(Task):
     def recipe(
         self, schema: Schema, *, rows: int | None = None, budget: Budget | None = None, **options: Any
     ) -> Recipe:
-        """No size depends on rows or budget."""
+        """The recipe. No size depends on rows or budget."""
         columns: Sequence[str] | None = options.get("columns")
         return Recipe([Part(Marginals(number_columns("bounds", schema, columns)), 1.0)])
 

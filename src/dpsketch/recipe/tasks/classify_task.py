@@ -69,9 +69,10 @@ TASK = Classify()
 def classifier_sizes(schema: Schema, rows: int, budget: Budget, classes: int, share: float) -> tuple[int, int]:
     """Rows and bits of the tables of hashed counters for a classifier, from public numbers.
 
-    Gaussian noise of a sum over all rows does not grow with their number, so that there are many; under pure ε it does,
-    and fewer are better, 40·ε^0.3. Bits: so many counters that the average class, spread evenly over them, has a sum of
-    squares STANDING_OUT times the noise's. Source: RESEARCH "Classifiers (race)"; docs/models.md.
+    Under Gaussian noise, the noise of a sum over all rows does not grow with their number, so there are many. Under
+    pure ε it does, and fewer are better: 40·ε^0.3. The number of counters is such that the average class, spread evenly
+    over them, has a sum of squares STANDING_OUT times that of the noise. Source: RESEARCH "Classifiers (race)";
+    docs/models.md.
     """
     if not budget.private:
         return GAUSSIAN_ROWS, MOST_BITS
@@ -83,5 +84,5 @@ def classifier_sizes(schema: Schema, rows: int, budget: Budget, classes: int, sh
     signal = rows / classes / schema_counter_noise(schema, budget, tables, share)
     bits = int(min(max(round(log2(max(signal**2 / STANDING_OUT, 1.0))), LEAST_BITS), MOST_BITS))
     if tables == GAUSSIAN_ROWS and bits < MOST_BITS:
-        tables *= 2  # in noise log-odds are nearly linear in the counters, and more of them cost nothing
+        tables *= 2  # when noise dominates, log-odds are nearly linear in the counters, and more rows cost nothing
     return tables, bits

@@ -78,9 +78,11 @@ class Clusters(Task):
         n_clusters: int = 8,
         columns: Sequence[str] | None = None,
     ) -> RatioPrediction:
-        """Clusters and mixtures need m >= 2kd frequencies, a ratio of at most m/(1000·kd) and as many rows as one over
-        that. The noise of a table of 20·kd cells may be a fiftieth of the squared records of one of k clusters; that of
-        finer cells may be more in proportion to their number, as the coarser table beside them holds it down.
+        """Predict whether clusters or mixtures can be recovered.
+
+        They need m >= 2kd frequencies, a ratio r of at most m/(1000·kd), and at least 1/r rows. In a table of 20·kd
+        cells, the noise energy may be a fiftieth of the squared records of one of k clusters. With finer cells it may
+        grow in proportion to their number, because the coarser table reduces it.
         """
         rows, budget = self.known(schema, rows, budget)
         recipe = self.recipe(schema, rows=rows, budget=budget, n_clusters=n_clusters, columns=columns)
@@ -101,17 +103,18 @@ TASK = Clusters()
 
 
 def cluster_tables(names: Sequence[str], bins: int, wider: int) -> Shares:
-    """A count, a table of the named columns with as many bins of each, and a coarser one."""
+    """A count, a table with `bins` bins for each of the named columns, and a coarser table."""
     maps = (Count(), *(Histogram(len(names), tuple(names), each) for each in (bins, wider)))
     return list(zip(maps, CLUSTER_SHARES, strict=True))
 
 
 def cluster_frequencies(schema: Schema, rows: int, budget: Budget, clusters: int, columns: int) -> int:
-    """Frequencies for clusters, from public numbers: as many as give a normalised sum NOISE times its sampling error,
-    1/√(2·rows), as noise, but from 2 to 10 for each cluster and column.
+    """The number of frequencies for clusters, from public numbers.
 
-    Under pure ε the noise of a sum grows with their number, so that more only lose; Gaussian noise grows with its root,
-    so that more than these gain little. Source: RESEARCH "Clusters, mixtures, PCA"; compressive §6.6 for the least.
+    The noise of a normalised sum is then NOISE times its sampling error 1/√(2·rows), subject to 2 to 10 frequencies per
+    cluster and column. Under pure ε the noise of a sum grows with their number, so more only hurt. Gaussian noise grows
+    with its square root, so more gain little. Source: RESEARCH "Clusters, mixtures, PCA"; compressive §6.6 for the
+    least.
     """
     least, most = (factor * clusters * columns for factor in (LEAST_FREQUENCIES, MOST_FREQUENCIES))
     if not budget.private:
@@ -119,20 +122,21 @@ def cluster_frequencies(schema: Schema, rows: int, budget: Budget, clusters: int
     together = schema.rows_per_unit or 1
     if schema.relation is Relation.REPLACE_ONE:
         together *= 2
-    wanted = affordable(NOISE**2 * rows / 2, budget, together=together, pure=1.0)  # discs under pure ε
+    wanted = affordable(NOISE**2 * rows / 2, budget, together=together, pure=1.0)  # disc noise under pure ε
     return int(min(max(wanted, least), most))
 
 
 def cluster_bins(schema: Schema, rows: int, budget: Budget, clusters: int, columns: int) -> tuple[int, int]:
-    """Bins of each column of a table for clusters, and of a coarser one beside it, both powers of two: the nearest to
-    CLUSTER_BINS over that width h of cells for which the following errors are least, but at least CELLS_OF_A_CLUSTER
-    for each cluster along each column; and to its root.
+    """Bins per column of a table for clusters, and of a coarser table beside it, both powers of two.
 
-    Squared errors of centres, for each of d columns: a cluster narrower than its cell is taken to be in its middle,
-    h²/12 off; and noise of variance v in each of the 1/(k·h^d) cells of one of k equal parts of the space, which are
-    k^(−1/d) wide, moves the mean of its n/k records by v·k^(1−2/d)/(12·n²·h^d). Both are least together where
-    h^(d+2) = d/2 · k^(1−2/d) · v/n². The coarser table knows much better which parts of the space are empty.
-    Source: docs/clusters.md, where it was measured on made-up tables.
+    The first is the power closest to CLUSTER_BINS/h, where the cell width h minimises the errors below, but at least
+    CELLS_OF_A_CLUSTER for each cluster along each column. The second is about its square root.
+
+    Squared errors of centres, for each of d columns: a cluster narrower than its cell is placed at its midpoint, an
+    error of h²/12. Noise of variance v in each of the 1/(k·h^d) cells of one of k equal parts of the space, which are
+    k^(−1/d) wide, moves the mean of its n/k records by v·k^(1−2/d)/(12·n²·h^d). Their sum is smallest where h^(d+2) =
+    d/2 · k^(1−2/d) · v/n². The coarser table determines much better which parts of the space are empty. Source:
+    docs/clusters.md, with measurements on simulated tables.
     """
     noise = (schema_counter_noise(schema, budget, share=CLUSTER_SHARES[1]) / rows) ** 2
     width = (columns / 2 * clusters ** (1 - 2 / columns) * noise) ** (1 / (columns + 2))
@@ -143,8 +147,10 @@ def cluster_bins(schema: Schema, rows: int, budget: Budget, clusters: int, colum
 
 
 def _sums(schema: Schema, recipe: Recipe, k: int) -> Sums:
-    """The sums of a recipe, the ratio up to which they do, and the rows that clusters take with any budget, for the
-    sampling error of their own draw: compressive (25). Without the count beside tables, which nothing is divided by.
+    """The sums of a recipe, the largest ratio at which clusters succeed, and the rows they need with any budget.
+
+    The rows are needed because the table is itself a random draw: compressive (25). A count beside tables is left out,
+    because nothing is divided by it.
     """
     if any(isinstance(part.map, Histogram) for part in recipe.parts):
         recipe = Recipe([part for part in recipe.parts if not isinstance(part.map, Count)], recipe.rows)
@@ -158,7 +164,7 @@ def _sums(schema: Schema, recipe: Recipe, k: int) -> Sums:
 
 
 def _fewest(schema: Schema, recipe: Recipe, k: int, rows: int, budget: Budget) -> Recipe:
-    """A recipe with as few frequencies or cells as clusters can be found from: what they need at the least."""
+    """A recipe with the fewest frequencies or cells from which clusters can be estimated."""
     sums = recipe.parts[1].map
     if isinstance(sums, Histogram):
         table = _coarsest(sums, k)
@@ -172,5 +178,5 @@ def _fewest(schema: Schema, recipe: Recipe, k: int, rows: int, budget: Budget) -
 
 
 def _coarsest(table: Histogram, k: int) -> Histogram:
-    """Of two cells for each of the most frequencies."""
+    """The table with two cells for each of the largest number of frequencies."""
     return replace(table, bins=ceil((2 * MOST_FREQUENCIES * k * table.ways) ** (1 / table.ways)))

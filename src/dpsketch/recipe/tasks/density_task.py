@@ -78,8 +78,10 @@ class Density(Task):
         hash: HashFamily | None = None,
         density: float = TYPICAL_DENSITY,
     ) -> DensityPrediction:
-        """Relative errors of both ways to a density. `density` is the mean kernel value at the points that matter:
-        public knowledge, or the typical one. Both errors rest on constants that were measured on few tables.
+        """Relative errors of both estimates of a density.
+
+        `density` is the mean kernel value at the points of interest, from public knowledge; by default, a typical one.
+        Both errors rest on constants measured on few tables.
         """
         rows, budget = self.known(schema, rows, budget)
         if not 0 < density <= 1:
@@ -114,7 +116,7 @@ TASK = Density()
 
 @dataclass(frozen=True, kw_only=True)
 class DensityPrediction(Prediction):
-    """Predicted relative errors at a place where the mean kernel value is `density`; None where a table cannot be."""
+    """Predicted relative errors at a point whose mean kernel value is `density`; None where a table is impossible."""
 
     density: float
     race: FeatureMap
@@ -140,15 +142,15 @@ class DensityPrediction(Prediction):
         }
 
     def lines(self) -> list[str]:
-        """For a reader."""
-        lines = [f"at places with a mean kernel value of {self.density:g}"]
+        """The prediction as lines of text."""
+        lines = [f"at points with a mean kernel value of {self.density:g}"]
         rows, width = (getattr(self.race, name) for name in ("rows", "width"))
         lines.append(f"hashed counters, {rows} rows of {width}: predicted relative error {self.race_error:.2%}")
         if self.table is None:
-            lines.append("a table: of up to three number columns and a kernel of distance only")
+            lines.append("a table: only for up to three number columns and a kernel of distance")
         else:
             bins = getattr(self.table, "bins", 0)
-            lines.append(f"a table, {bins} bins a column: predicted relative error {self.table_error:.2%}")
+            lines.append(f"a table, {bins} bins per column: predicted relative error {self.table_error:.2%}")
         return [*lines, f"better: {self.better}"]
 
     def cells(self) -> dict[str, str]:
@@ -170,9 +172,9 @@ def density_plan(
     hash: HashFamily | None = None,
     density: float = TYPICAL_DENSITY,
 ) -> DensityPrediction:
-    """Predicted relative errors of both ways to a density; the other arguments are those of `Recipe.density`.
+    """Predicted relative errors of both estimates of a density; the other arguments are those of `Recipe.density`.
 
-    Nothing is read and nothing is spent. `density` is the mean kernel value at the points that matter.
+    Nothing is read and nothing is spent. `density` is the mean kernel value at the points of interest.
     """
     return TASK.predict(
         schema, rows=rows, budget=budget, columns=columns, bandwidth=bandwidth, hash=hash, density=density
@@ -195,8 +197,10 @@ def density_shares(
     budget: Budget,
     names: tuple[str, ...],
 ) -> Shares:
-    """A count and the better of `density_choices`; with marginals that correct counters, of many columns and a kernel
-    of distance. Of few columns that depend on each other, as colours do, marginals correct little.
+    """A count and the better of `density_choices`, with marginals for the correction of counters where they help.
+
+    They help with many columns and a kernel of distance. With few, strongly dependent columns, such as colours, they
+    correct little.
     """
     chosen = table[0] if table is not None and table[1] < counters[1] else counters[0]
     if not isinstance(chosen, Race) or not isinstance(chosen.hash, Euclidean) or len(names) <= MOST_TABLE_COLUMNS:
@@ -208,8 +212,8 @@ def density_shares(
 def density_choices(
     schema: Schema, rows: int, budget: Budget, names: tuple[str, ...], family: HashFamily, density: float | None = None
 ) -> tuple[tuple[FeatureMap, float] | None, tuple[FeatureMap, float]]:
-    """A table, if these columns can have one, and hashed counters, each with its predicted relative error at places of
-    this density.
+    """A table, if these columns allow one, and hashed counters, each with its predicted relative error
+    at this density.
     """
     density = TYPICAL_DENSITY if density is None else density
     corrected = isinstance(family, Euclidean) and len(names) > MOST_TABLE_COLUMNS
@@ -228,15 +232,19 @@ def density_choices(
 
 
 def default_bandwidth(columns: int) -> float:
-    """Of densities, in widths of the bounds: distances grow with the root of the number of columns."""
+    """Default bandwidth in widths of the bounds. It grows like distances, with the square root of the number of
+    columns.
+    """
     return 0.05 * sqrt(columns)
 
 
 def race_rows(schema: Schema, rows: int, budget: Budget, columns: int, corrected: bool = False) -> int:
-    """Rows of hashed counters for densities. Gaussian noise of an answer does not grow with them: as many as are
-    affordable. Under pure ε its variance does, and 0.014·rows·ε balance it with the error of the hashes; of more than
-    twelve columns fewer, in proportion, as records lie farther apart. Corrected counters need fewer.
-    Source: RESEARCH "Kernel densities (race)"; docs/densities.md.
+    """Rows of hashed counters for densities.
+
+    Gaussian noise of an answer does not grow with the number of rows: as many as are affordable. Under pure ε its
+    variance does, and 0.014·rows·ε balances it with the error of the hashes. With more than twelve columns the number
+    is proportionally smaller, because records lie farther apart. Corrected counters need fewer. Source: RESEARCH
+    "Kernel densities (race)"; docs/densities.md.
     """
     if not budget.pure:
         return MOST_RACE_ROWS if corrected else MOST_GAUSSIAN_RACE_ROWS
@@ -255,8 +263,10 @@ def race_error(
 
 
 def table_noise(spans: Sequence[float]) -> float:
-    """Variance of a density's noise from a table over columns that are `spans` bandwidths wide, in variances of a cell,
-    if cells were a bandwidth wide: the integral of the squared p-stable kernel inside the bounds, from their middle.
+    """Noise variance of a density from a table with cells one bandwidth wide, relative to the noise variance of a cell.
+
+    The columns are `spans` bandwidths wide. It is the integral of the squared p-stable kernel inside the bounds, from
+    their midpoint.
     """
     radius = max(spans) / 2
     steps = np.geomspace(1e-3, max(radius, 0.1), 2000)
@@ -269,8 +279,8 @@ def table_bins(
 ) -> tuple[int, float]:
     """Bins of each column of a table for densities, and the predicted relative error.
 
-    Cells h bandwidths wide have an error of CELL_ERROR·h from records' places in them, and noise in proportion to
-    h^(−d/2): the best h balances the two for a typical density.
+    Cells h bandwidths wide have an error of CELL_ERROR·h from the unknown positions of records inside them, and noise
+    proportional to h^(−d/2). The best h balances the two for a typical density.
     """
     columns, noise = len(spans), schema_counter_noise(schema, budget)
     noise = noise**2 * table_noise(spans) / (rows * density) ** 2

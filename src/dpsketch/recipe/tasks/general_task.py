@@ -63,7 +63,7 @@ class General(Task):
         if len(columns) == 1:
             if frequencies:
                 raise RecipeError(
-                    "frequencies tell how columns go together, and this table has a single one",
+                    "frequencies measure dependences between columns, and this table has only one",
                     "leave out frequencies (--frequencies)",
                 )
             return [(Count(), 0.05), (Marginals(bins=marginal_bins(rows * 0.95 * epsilon)), 0.95)]
@@ -87,9 +87,9 @@ TASK = General()
 
 
 def _with_marginals(schema: Schema, budget: Budget, bins: int, rest: Shares, halved: bool = False) -> Shares:
-    """A count, marginals, what tells how columns go together, by its parts of the share for it, and sums of columns.
+    """A count, marginals, the maps for dependences between columns, by their parts of the rest, and sums of columns.
 
-    Sums are a part by themselves: under pure ε their noise then has the shape of a cube, and is much less.
+    Sums are a separate part: under pure ε they then get cube noise, which is much smaller.
     """
     separate = any(column.numeric for column in schema.scalars)
     if not separate:
@@ -110,7 +110,7 @@ def general_of(schema: Schema, names: tuple[str, ...], rows: int, budget: Budget
 
 
 def _of_columns(schema: Schema, each: FeatureMap, names: tuple[str, ...]) -> FeatureMap:
-    """A map of all columns as one of the named ones."""
+    """A map of all columns, restricted to the named ones."""
     if isinstance(each, Totals) and each.columns is None:
         return Totals(tuple(name for name in names if schema.column(name).numeric))
     if isinstance(each, Marginals | Pairs | Fourier) and each.columns is None:
@@ -119,11 +119,11 @@ def _of_columns(schema: Schema, each: FeatureMap, names: tuple[str, ...]) -> Fea
 
 
 def pair_sizes(rows: int, budget: Budget, columns: int) -> tuple[int, int | None]:
-    """Bins of marginals and pair tables, and how many pairs the noise supports, None for all: from public numbers.
+    """Bins of marginals and of pair tables, and the number of pairs that the noise supports (None for all).
 
-    Up to FEW_COLUMNS columns all pairs answer best, also with little budget. Beyond, as many as leave the cells of
-    their tables a predicted standard deviation of at most PAIR_SD of the rows, so that columns have four groups
-    (`fitting.groups`), but never fewer than connect all columns.
+    All from public numbers. Up to FEW_COLUMNS columns, all pairs answer best, even with little budget. Beyond, their
+    number is such that the cells of their tables have a predicted standard deviation of at most PAIR_SD of the rows,
+    which gives columns four groups (`denoise.groups`), but never fewer than connect all columns.
 
     Source: RESEARCH "Statistics and models from one general sketch"; docs/decisions/007-pairs-in-the-general-recipe.md.
     """
@@ -137,11 +137,11 @@ def pair_sizes(rows: int, budget: Budget, columns: int) -> tuple[int, int | None
 
 
 def suits_contrasts(schema: Schema, rows: int, budget: Budget, pairs: int) -> bool:
-    """Whether contrasts of so many pairs tell more than their tables: under pure ε, where the predicted standard
-    deviation of a cell is above CONTRAST_SD of the rows, so that most of what a table tells is noise. Gaussian noise of
-    a contrast is that of a cell, not less.
+    """Whether contrasts of this number of pairs are more accurate than their tables.
 
-    Source: docs/decisions/009-contrasts-where-tables-drown.md.
+    They are under pure ε where the predicted standard deviation of a cell is above CONTRAST_SD of the rows, so that
+    noise dominates a table. Gaussian noise of a contrast equals that of a cell. Source:
+    docs/decisions/009-contrasts-where-tables-drown.md.
     """
     if not budget.pure:
         return False
@@ -149,7 +149,7 @@ def suits_contrasts(schema: Schema, rows: int, budget: Budget, pairs: int) -> bo
 
 
 def whole_number_bins(schema: Schema) -> int:
-    """As many bins as leave each value of ages, hours and the like a cell of its own."""
+    """Number of bins that gives each value of ages, hours and the like its own cell."""
     return max((column.levels for column in schema.scalars if _few_whole_numbers(column)), default=2) - 2
 
 
@@ -160,10 +160,10 @@ def _few_whole_numbers(column: Column) -> bool:
 def fine_columns(schema: Schema, bins: int) -> tuple[int, int, tuple[str, ...]]:
     """Bins of marginals, bins of pair tables, and the columns that have these.
 
-    Tables have several cells to a bin of the marginals, up to MOST_FINER_CELLS in all: where records crowd in few bins
-    a release can still divide them, and noise does not grow with cells that it pools. With at most MOST_FINE_CELLS
-    otherwise: with fewer bins if that is enough, else without the columns of the most values; none if there are too
-    many columns.
+    Tables have several cells per bin of the marginals, up to MOST_FINER_CELLS in all. Where records are concentrated in
+    few bins, a release can still split them, and pooled cells add no noise. Otherwise tables have at most
+    MOST_FINE_CELLS: with fewer bins if that is enough, else without the columns of the most values; none if there are
+    too many columns.
     """
     names = [column.name for column in schema.scalars]
     if comb(len(names), 2) > MOST_PAIRS:
@@ -187,5 +187,5 @@ def fine_columns(schema: Schema, bins: int) -> tuple[int, int, tuple[str, ...]]:
 
 
 def fourier_size(signal: float) -> int:
-    """Frequencies from rows · ε: the noise of a normalised sum, 2m/(nε), stays at or below one percent."""
+    """Number of frequencies from rows · ε. The noise of a normalised sum, 2m/(nε), is at most one percent."""
     return int(min(max(signal * 0.005, 20), 500))

@@ -41,7 +41,7 @@ TASK = Graph()
 
 
 def graph_rows(schema: Schema, rows: int, budget: Budget) -> int:
-    """As `race_rows` for Jaccard densities of neighbour sets: few sets are alike, so fewer rows under pure ε."""
+    """Rows of hashed counters for Jaccard densities of neighbour sets. Few sets are similar, so fewer under pure ε."""
     if not budget.pure:
         return MOST_GRAPH_ROWS
     single = sqrt(2) / schema_counter_noise(schema, budget)

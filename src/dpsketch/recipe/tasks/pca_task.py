@@ -57,7 +57,9 @@ class Components(Task):
         n_components: int = 2,
         columns: Sequence[str] | None = None,
     ) -> RatioPrediction:
-        """Components may lose about a thousandth of the variance of records that lie in k directions."""
+        """Predict whether components can be recovered: they may lose about a thousandth of the variance of rank-k
+        records.
+        """
         rows, budget = self.known(schema, rows, budget)
         recipe = self.recipe(schema, rows=rows, budget=budget, n_components=n_components, columns=columns)
         noise = SumsNoise(schema, recipe)
@@ -75,13 +77,13 @@ TASK = Components()
 
 
 def pca_directions(rows: int, budget: Budget, columns: int, n_components: int) -> int | None:
-    """How many squares of projections to sketch for principal components, None for second moments themselves.
+    """The number of squares of projections to sketch for principal components; None for second moments themselves.
 
-    Under pure ε the noise of all d(d+1)/2 second moments has an operator norm of about √2·d^1.5/(rows·ε) of the squared
-    radius, that of a matrix of low rank fitted to B bases of squares only √(B/d) of it, but for what is not of low
-    rank. So squares are taken where d is at least 8·n_components and that norm is above 2 %; from 500 % on all is lost
-    in noise. Gaussian noise of second moments does not grow with their number: they are always better.
-    Source: RESEARCH "Clusters, mixtures, PCA"; docs/models.md has the measurements.
+    Under pure ε, the noise of all d(d+1)/2 second moments has an operator norm of about √2·d^1.5/(rows·ε) of the
+    squared radius. That of a low-rank matrix fitted to B bases of squares is only √(B/d) of it, apart from the part
+    that is not of low rank. Squares are therefore used where d is at least 8·n_components and that norm is above 2 %;
+    from 500 % on, noise dominates everything. Gaussian noise of second moments does not grow with their number: they
+    are always better. Source: RESEARCH "Clusters, mixtures, PCA"; docs/models.md has the measurements.
     """
     if not budget.pure:
         return None
@@ -93,9 +95,9 @@ def pca_directions(rows: int, budget: Budget, columns: int, n_components: int) -
 
 
 def _limit(noise: SumsNoise, k: int) -> float:
-    """The noise-to-signal ratio up to which k components succeed.
+    """The largest noise-to-signal ratio at which k components succeed.
 
-    Noise of variance s² in every direction of symmetric matrices turns k axes of variance 1/k each towards d−k others
+    Noise of variance s² in every direction of symmetric matrices rotates k axes of variance 1/k each towards d−k others
     and loses (d−k)·k²·s² of the variance.
     """
     dimension = len(noise.map.columns)

@@ -1,4 +1,4 @@
-"""Predictions by a noise-to-signal ratio and its limit: for clusters and for components."""
+"""Predictions for clusters and components: a noise-to-signal ratio compared with its limit."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ from dpsketch.recipe.tasks.task import Prediction
 # NSR_max = GOOD·m/(k·d); also the share of variance that components may lose.
 GOOD: Annotated[float, Tuned("simulated clusters", by="the compressive paper, sec. 6.4")] = 1e-3
 _HALVINGS = 12
-Sums = tuple[SumsNoise, float, int]  # the noise of a recipe's sums, the largest ratio and the fewest rows that do
+# the noise of a recipe's sums, the largest sufficient ratio and the fewest sufficient rows
+Sums = tuple[SumsNoise, float, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RatioPrediction(Prediction):
-    """What a release for one task would be like. `size` is the number of frequencies, directions, or cells of a table,
-    `limit` the noise-to-signal ratio up to which the task succeeds, `least_rows` what it takes with any budget.
+    """Prediction for one task from its noise-to-signal ratio.
 
-    `epsilon_needed` and `rows_needed` are each the least with which the least sketch of this task would, all else as
-    planned, and None if none does. `count_share` is γ*'s, the best one; 0 where nothing is divided by a noisy count.
-    `feature_rates` and `row_rates` are the least shares of features of each record, and of rows, with which the ratio
-    stays below its limit, and with which it grows by a tenth at most; None if it is above the limit anyway.
+    `size` is the number of frequencies, directions, or cells of a table. The task succeeds up to a ratio of `limit` and
+    with at least `least_rows` rows, whatever the budget. `epsilon_needed` and `rows_needed` are the smallest values at
+    which the smallest sketch of this task succeeds, all else as planned; None if none does. `count_share` is the best
+    share of the count, 1 − γ*; 0 where nothing is divided by a noisy count.
+
+    `feature_rates` and `row_rates` are the smallest fractions of the features of each record, and of the rows, at which
+    the ratio stays below its limit, and at which it grows by at most a tenth; None if it is above the limit anyway.
     """
 
     k: int
@@ -51,7 +54,7 @@ class RatioPrediction(Prediction):
     row_rates: tuple[float, float] | None
 
     def rows_at(self, budget: Budget) -> int | None:
-        """The least rows with which the least sketch of this task does, with another budget."""
+        """The fewest rows with which the smallest sketch of this task succeeds under another budget."""
         return _rows_needed((self.least, self.least_limit, self.least_least_rows), budget)
 
     @property
@@ -69,7 +72,7 @@ class RatioPrediction(Prediction):
         )
 
     def lines(self) -> list[str]:
-        """For a reader."""
+        """The prediction as lines of text."""
         success = "can succeed" if self.acceptable else "will most likely fail"
         lines = [
             f"{self.task}, k = {self.k}, {self.columns} columns, about {self.rows:,} rows, {self.budget}",
@@ -93,14 +96,17 @@ class RatioPrediction(Prediction):
         for what, rates in (("features of each record", self.feature_rates), ("the rows", self.row_rates)):
             if rates is not None and rates[0] < 1:
                 free = "any fewer than all" if rates[1] == 1 else f"fewer than {_share(rates[1])}"
-                lines.append(f"{_share(rates[0])} of {what} would do; {free} cost more than a tenth more noise")
+                lines.append(
+                    f"{_share(rates[0])} of {what} would suffice; {free} would raise the noise by more than a tenth"
+                )
         return lines
 
 
 def ratio_prediction(task: str, k: int, budget: Budget, recipe: Recipe, planned: Sums, least: Sums) -> RatioPrediction:
-    """Ratios are those of the strongest signal, as in the rules that they are compared with. `least` is the smallest
-    sketch that the task can succeed with.
-    Source: compressive sec. 6.1, 6.4 and (25)-(29), with C₀ = 1 and the noise that a release really has.
+    """Predict whether a task succeeds. `least` is the smallest sketch with which it can.
+
+    Ratios are those of the strongest signal, as in the rules that they are compared with. Source: compressive sec. 6.1,
+    6.4 and (25)-(29), with C₀ = 1 and the actual noise of a release.
     """
     noise, limit, least_rows = planned
     rows = declared_rows(noise.schema, recipe.rows)
@@ -131,16 +137,16 @@ def ratio_prediction(task: str, k: int, budget: Budget, recipe: Recipe, planned:
     )
 
 
-def best_sums_share(found: SumsNoise, budget: Budget, rows: int) -> float:
-    """γ* for this recipe's sums and count, by the noise that they really have; 1 without a noisy count."""
-    part = found.recipe.parts[found.place].share
-    counts = [each.share for each in found.recipe.parts if isinstance(each.map, Count)]
-    ratio = found.at(budget, rows)
+def best_sums_share(sums: SumsNoise, budget: Budget, rows: int) -> float:
+    """γ* for this recipe's sums and count, from their actual noise; 1 without a noisy count."""
+    part = sums.recipe.parts[sums.part_index].share
+    counts = [each.share for each in sums.recipe.parts if isinstance(each.map, Count)]
+    ratio = sums.at(budget, rows)
     if not counts or not ratio.count:
         return 1.0
     every, squares = (
         part + counts[0],
-        all(noise is not None and noise.epsilon is None for noise in found.noises(budget)),
+        all(noise is not None and noise.epsilon is None for noise in sums.noises(budget)),
     )
     power = 1 if squares else 2
     rest = ratio.total - ratio.count + 1
@@ -154,33 +160,33 @@ def _rows_needed(sums: Sums, budget: Budget) -> int | None:
     return None if rows is None else max(rows, least_rows)
 
 
-def sums_size(found: SumsNoise) -> int:
-    """Frequencies or directions where the map has them, else sums."""
-    description = found.recipe.parts[found.place].map
+def sums_size(sums: SumsNoise) -> int:
+    """Number of frequencies or directions where the map has them, else of sums."""
+    description = sums.recipe.parts[sums.part_index].map
     size = getattr(description, "size", None)
-    return size if isinstance(size, int) else found.map.size
+    return size if isinstance(size, int) else sums.map.size
 
 
-def _feature_samples(found: SumsNoise) -> Callable[[float], SumsNoise | None]:
-    part = found.recipe.parts[found.place]
+def _feature_samples(sums: SumsNoise) -> Callable[[float], SumsNoise | None]:
+    part = sums.recipe.parts[sums.part_index]
 
     def sampled(rate: float) -> SumsNoise | None:
         size = getattr(part.map, "size", 0)
         if not 1 / rate <= size <= MOST_BLOCKS:
             return None
         masked = Subsampled(part.map, round(size * rate), "uniform")
-        parts = list(found.recipe.parts)
-        parts[found.place] = replace(part, map=masked)
-        recipe = found.recipe
-        return SumsNoise(found.schema, Recipe(parts, recipe.rows, recipe.sampling, recipe.only))
+        parts = list(sums.recipe.parts)
+        parts[sums.part_index] = replace(part, map=masked)
+        recipe = sums.recipe
+        return SumsNoise(sums.schema, Recipe(parts, recipe.rows, recipe.sampling, recipe.only))
 
     return sampled
 
 
-def _row_samples(found: SumsNoise) -> Callable[[float], SumsNoise | None]:
+def _row_samples(sums: SumsNoise) -> Callable[[float], SumsNoise | None]:
     def sampled(rate: float) -> SumsNoise | None:
-        recipe = found.recipe
-        return SumsNoise(found.schema, Recipe(recipe.parts, recipe.rows, RowSampling(rate), recipe.only))
+        recipe = sums.recipe
+        return SumsNoise(sums.schema, Recipe(recipe.parts, recipe.rows, RowSampling(rate), recipe.only))
 
     return sampled
 
@@ -188,11 +194,11 @@ def _row_samples(found: SumsNoise) -> Callable[[float], SumsNoise | None]:
 def _rates(
     sampled: Callable[[float], SumsNoise | None], budget: Budget, rows: int, limit: float, ratio: float
 ) -> tuple[float, float]:
-    """The least of 1, ½, ¼, … that keep the ratio below its limit, and that let it grow by a tenth at most."""
+    """The smallest of 1, ½, ¼, … that keeps the ratio below its limit, and that lets it grow by at most a tenth."""
     able = free = 1.0
     for halving in range(1, _HALVINGS + 1):
-        found = sampled(0.5**halving)
-        total = np.inf if found is None else found.at(budget, rows).total
+        noise = sampled(0.5**halving)
+        total = np.inf if noise is None else noise.at(budget, rows).total
         if total > limit:
             break
         able = 0.5**halving

@@ -65,8 +65,9 @@ TASK = Synthetic()
 
 @dataclass(frozen=True)
 class GridError:
-    """Predicted total variation distance between the records' density and that of the sampled rows, by its causes: the
-    width of cells, the noise, cells that share counters, and, for a heap, cells that it does not keep.
+    """Predicted total variation distance between the densities of the records and of the sampled rows, by cause.
+
+    The causes are the width of cells, the noise, collisions of cells in counters and, for a heap, cells that it drops.
     """
 
     width: float
@@ -81,12 +82,12 @@ class GridError:
 
 @dataclass(frozen=True, kw_only=True)
 class GridPrediction(Prediction):
-    """Sizes of a grid and the error that they lead to, in total variation distance, for rows like the reference of
-    `grid_error`. `deviation` is the noise of a cell's estimate in records, `heavy` about how many cells
-    hold records at the finest level: the size of a heap that keeps them, and `heap` the error with that.
+    """Sizes of a grid and the resulting error in total variation distance, for rows like the reference of `grid_error`.
 
-    `finer` and `more_rows` are the errors with one level more and with three rows of counters. `suited` says whether
-    a grid is what `Recipe.synthetic` takes for these columns.
+    `deviation` is the noise of a cell's estimate in records. `heavy` is about the number of occupied cells at the
+    finest level, the size of a heap that keeps them, and `heap` the error with that heap. `finer` and `more_rows` are
+    the errors with one more level and with three rows of counters. `suited` is true if `Recipe.synthetic` takes a grid
+    for these columns.
     """
 
     grid: Grid
@@ -102,7 +103,7 @@ class GridPrediction(Prediction):
 
     @property
     def cell_width(self) -> float:
-        """h: the finest cells' width, in widths of the bounds."""
+        """h: the width of the finest cells, in widths of the bounds."""
         return float(2.0 ** -self.grid.levels[-1])
 
     def to_dict(self) -> dict[str, Any]:
@@ -121,7 +122,7 @@ class GridPrediction(Prediction):
         )
 
     def lines(self) -> list[str]:
-        """For a reader."""
+        """The prediction as lines of text."""
         levels, error = ", ".join(map(str, self.grid.levels)), self.error
         lines = [
             f"grid of {len(self.grid.columns or ())} columns, about {self.rows:,} rows, {self.budget}",
@@ -151,7 +152,7 @@ def plan_grid(
     columns: Sequence[str] | None = None,
     grid: Grid | None = None,
 ) -> GridPrediction:
-    """The grid with the least predicted error, or the error of a given one. Nothing is read and nothing is spent.
+    """The grid with the smallest predicted error, or the error of a given one. Nothing is read and nothing is spent.
 
     Source: density Theorems 2 to 5, by `grid_error`.
     """
@@ -189,14 +190,15 @@ def plan_grid(
 def grid_error(
     columns: Sequence[Column], rows: int, deviation: float, grid: Grid, heavy: int | None = None
 ) -> GridError:
-    """For rows like a reference: every number normal with a standard deviation of an eighth of its bounds, and columns
-    as dependent as real ones usually are: of Π cⱼ cells that d columns could fill they fill about the power (d+1)/2d.
+    """Predicted error for reference rows.
 
-    `deviation` is that of the noise of an estimate, the mean of the grid's K rows. A search from coarse to fine stops
-    at the level that is off the least; `heavy` is the size of a heap of the finest level instead.
+    Every number of the reference is normal with a standard deviation of an eighth of its bounds. Columns are as
+    dependent as is typical of real ones: if d columns could fill Π cⱼ cells, they fill about that number to the power
+    (d+1)/2d. `deviation` is that of the noise of an estimate, the mean of the grid's K rows. A search from coarse to
+    fine stops at the level with the smallest error; `heavy` is the size of a heap of the finest level instead.
 
-    Source: density Theorems 2 and 3 (bias h·|∇f|, variance of the count sketch), in place of their squares the mean
-    absolute errors that make up a distance; docs/synthetic.md has measurements beside predictions.
+    Source: density Theorems 2 and 3 (bias h·|∇f|, variance of the count sketch), with mean absolute errors, which make
+    up the distance, in place of squares; docs/synthetic.md compares predictions with measurements.
     """
     if heavy is not None:
         return _heap_error(columns, rows, deviation, grid, heavy)
@@ -214,9 +216,10 @@ def _heap_error(columns: Sequence[Column], rows: int, deviation: float, grid: Gr
     filled, every = filled_cells(columns, level), every_cell(columns, level)
     kept, empty = min(filled, heavy), max(min(heavy, every) - filled, 0.0)
     scale = deviation / sqrt(2)
-    top = scale * (1 + max(log(every / (2 * max(empty, filled))), 0.0))  # of as many of Laplace's numbers as are kept
+    # mean of the largest Laplace numbers, those that are kept
+    top = scale * (1 + max(log(every / (2 * max(empty, filled))), 0.0))
     noise = 0.5 * (kept * _SIZE * deviation + 2 * empty * top) / rows
-    lighter = top * filled / rows  # than the top of the noise: counts of cells taken as exponential
+    lighter = top * filled / rows  # top of the noise over the mean count of a cell; counts are taken as exponential
     lost = 1 - kept / filled * (1 + lighter) * exp(-lighter)
     return GridError(_width_error(columns, level), noise, 0.5 * filled / grid.width, lost)
 
@@ -228,7 +231,7 @@ def _width_error(columns: Sequence[Column], level: int) -> float:
 
 
 def filled_cells(columns: Sequence[Column], level: int) -> float:
-    """About how many cells of a level hold records of the reference."""
+    """Approximate number of cells of a level that contain records of the reference."""
     power = (len(columns) + 1) / (2 * len(columns))
     return prod(max(6 * _REFERENCE_SD * min(1 << level, column.levels), 1.0) for column in columns) ** power
 
@@ -238,15 +241,15 @@ def every_cell(columns: Sequence[Column], level: int) -> float:
 
 
 def counter_deviation(schema: Schema, budget: Budget, grid: Grid, share: float = GRID_SHARE) -> float:
-    """The standard deviation of the noise of an estimate, the mean of K rows."""
+    """Standard deviation of the noise of an estimate, the mean of K rows."""
     return schema_counter_noise(schema, budget, grid.rows * len(grid.levels), share, signed=True) / sqrt(grid.rows)
 
 
 def suits_grid(schema: Schema, columns: Sequence[Column], rows: int, budget: Budget) -> bool:
-    """Whether a grid is expected to tell more of these columns together than tables of pairs: of up to four columns of
-    numbers, if its predicted error is at most MOST_ERROR. Tables of pairs need two columns.
+    """Whether a grid is expected to represent the joint distribution of these columns better than tables of pairs.
 
-    Source: RESEARCH "Density sketch"; docs/synthetic.md has the measurements.
+    It is for up to four columns of numbers, if its predicted error is at most MOST_ERROR. Tables of pairs need two
+    columns. Source: RESEARCH "Density sketch"; docs/synthetic.md has the measurements.
     """
     if len(columns) == 1:
         return True
@@ -257,8 +260,9 @@ def suits_grid(schema: Schema, columns: Sequence[Column], rows: int, budget: Bud
 
 
 def best_grid(schema: Schema, columns: Sequence[Column], rows: int, budget: Budget) -> Grid:
-    """One row of counters (more only add noise) for each level from START to the one that is off the least by itself,
-    wide enough that few cells share one.
+    """A grid with one row of counters per level, wide enough that few cells collide.
+
+    Levels go from START to the one with the smallest error on its own. More rows of counters would only add noise.
     """
     names = tuple(column.name for column in columns)
     grids = [Grid(names, 1, _width(columns, finest), _levels(finest)) for finest in range(FINEST[0], FINEST[1] + 1)]

@@ -1,4 +1,4 @@
-"""What a task is: a recipe with its sizes, a prediction where there is one, and the next step after its release."""
+"""Tasks: a recipe with its sizes, a prediction where there is one, and the next step after its release."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ MOST_TABLE_BINS = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """What a release for a task would be like, by formulas from public numbers: nothing is read, nothing is spent."""
+    """Predicted properties of a release for a task, from public numbers alone: nothing is read, nothing is spent."""
 
     task: str
     rows: int
     budget: Budget
     recipe: Recipe
-    note: ClassVar[str] = ""  # below a table of several predictions
+    note: ClassVar[str] = ""  # printed below a table of several predictions
 
     def to_dict(self) -> dict[str, Any]:
         budget = {"rho": self.budget.rho} if self.budget.rho is not None else {"epsilon": self.budget.epsilon}
@@ -38,7 +38,7 @@ class Prediction:
         return {"task": self.task, "rows": self.rows} | budget | delta | {"maps": maps}
 
     def lines(self) -> list[str]:
-        """For a reader."""
+        """The prediction as lines of text."""
         return [f"{self.task}, about {self.rows:,} rows, {self.budget}", f"sketch: {self.sketch}"]
 
     @property
@@ -46,12 +46,12 @@ class Prediction:
         return " and ".join(f"{part.map.name} ({100 * part.share:.3g} %)" for part in self.recipe.parts)
 
     def cells(self) -> dict[str, str]:
-        """A line of a table of predictions for several budgets; nothing where `lines` say more."""
+        """A row of a table of predictions for several budgets; empty where only `lines` describe it."""
         return {}
 
 
 class Task:
-    """Copy `linear_task.py` for a new one: `parts` is the recipe, the rest has working defaults.
+    """Base class of tasks. Copy `linear_task.py` for a new one: `parts` is the recipe, the rest has working defaults.
 
     `parameter` is the keyword of `parts` and `predict` that takes the argument of `--for NAME:ARGUMENT`.
     """
@@ -66,23 +66,23 @@ class Task:
     def recipe(
         self, schema: Schema, *, rows: int | None = None, budget: Budget | None = None, **options: Any
     ) -> Recipe:
-        """`rows` is a public order of magnitude; sizes follow from it, the budget and the columns."""
+        """The recipe. `rows` is a public order of magnitude; sizes follow from it, the budget and the columns."""
         rows, budget = self.known(schema, rows, budget)
         return Recipe([Part(*each) for each in self.parts(schema, rows, budget, **options)], rows)
 
     def known(self, schema: Schema, rows: int | None, budget: Budget | None) -> tuple[int, Budget]:
-        """What sizes and predictions follow from."""
+        """The declared rows and the budget, from which sizes and predictions follow."""
         rows = declared_rows(schema, rows)
         if budget is None:
             raise RecipeError(f"Recipe.{self.name} needs a budget", "pass budget=Budget(epsilon=1.0)")
         return rows, budget
 
     def predict(self, schema: Schema, *args: Any, **options: Any) -> Prediction | None:
-        """None where no formula predicts how good a release will be."""
+        """Predict the accuracy of a release; None where no formula does."""
         return None
 
     def options(self, argument: str) -> dict[str, Any]:
-        """Keywords of `recipe` and `predict` from the argument of `--for`, "" without one."""
+        """Keywords of `recipe` and `predict` from the argument of `--for`, which is "" without one."""
         return {self.parameter: self.parsed(argument)} if self.parameter is not None and argument else {}
 
     def parsed(self, argument: str) -> Any:

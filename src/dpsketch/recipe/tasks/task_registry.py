@@ -1,4 +1,4 @@
-"""Every task by its name: all that help texts and tables need, without importing what the tasks themselves need."""
+"""All tasks by name, with what help texts and tables need, but without importing the tasks themselves."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """A task's name, what a release for it is good for, and what follows the colon in `--for NAME:ARGUMENT`.
+    """A task's name, the purpose of a release for it, and what follows the colon in `--for NAME:ARGUMENT`.
 
     The task lives in `recipe/tasks/NAME_task.py` as `TASK`, unless `task` is the object itself.
     """
 
     name: str
     purpose: str
-    argument: str | None = None  # as the help writes it: TARGET, K, BANDWIDTH
-    optional: bool = False  # whether the argument may be left out
-    page: str = "recipes.md"  # in docs/
+    argument: str | None = None  # as printed in the help: TARGET, K, BANDWIDTH
+    optional: bool = False  # whether the argument may be omitted
+    page: str = "recipes.md"  # its page in docs/
     task: Task | None = None
 
     @property
@@ -62,7 +62,7 @@ ALIASES = {"components": "pca", "kmeans": "clusters", "gmm": "clusters"}
 
 
 def register(entry: Entry) -> None:
-    """Make a task known to `--for` and `plan`."""
+    """Register a task for `--for` and `plan`."""
     TASKS[entry.name] = entry
 
 
@@ -78,16 +78,16 @@ def entry_named(name: str, option: str = "--for") -> Entry:
 
 
 def parse_task(text: str, option: str = "--for") -> tuple[Entry, str]:
-    """A task and its argument, "" without one: `classify:income`."""
+    """A task and its argument ("" without one), from a text such as `classify:income`."""
     name, colon, value = (part.strip() for part in text.partition(":"))
     entry = entry_named(name, option)
     if colon and (entry.argument is None or not value):
-        raise RecipeError(f"{option} {text} has a colon that nothing belongs to", f"write {option} {name}")
+        raise RecipeError(f"{option} {text} has a colon but no argument that fits", f"write {option} {name}")
     if entry.argument is not None and not entry.optional and not value:
-        raise RecipeError(f"{option} {name} needs more", f"write {option} {name}:{entry.argument}")
+        raise RecipeError(f"{option} {name} needs an argument", f"write {option} {name}:{entry.argument}")
     return entry, value
 
 
 def task_list() -> str:
-    """For a help text."""
+    """The tasks, for a help text."""
     return "; ".join(f"{entry.usage} ({entry.purpose})" for entry in TASKS.values())

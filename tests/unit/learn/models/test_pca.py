@@ -189,7 +189,7 @@ def test_covariances_of_records_that_a_ball_shortens_are_told() -> None:
     """Their standard errors do not cover it. Second moments are of clipped records by definition."""
     lengths = np.sqrt((((points() - 10) / 90) ** 2).sum(axis=1))
     short, long = (dps.SecondMoments(radius=float(np.quantile(lengths, each)), means=True) for each in (0.6, 0.999))
-    with pytest.warns(dps.FitWarning, match=r"many are shortened.*do not cover it\.\nHint: release with a larger"):
+    with pytest.warns(dps.FitWarning, match=r"many are clipped.*do not cover this\.\nHint: release with a larger"):
         found = dps.PCA(2).fit(view_of(short))
     assert found.how_.startswith("second moments of records clipped to a ball of 0.")
     with warnings.catch_warnings():
@@ -201,7 +201,7 @@ def test_covariances_of_records_that_a_ball_shortens_are_told() -> None:
 def test_what_a_release_does_not_tell_is_refused_by_name() -> None:
     with pytest.raises(QueryError, match=r"not the mean of 'x0'.*\nHint: release SecondMoments\(means=True\)"):
         dps.PCA(2).fit(view_of(dps.SecondMoments(radius=RADIUS)))
-    with pytest.raises(QueryError, match=r"does not tell how columns vary together\nHint: release Recipe.pca"):
+    with pytest.raises(QueryError, match=r"has no covariances of columns\nHint: release Recipe.pca"):
         dps.PCA(2).fit(view_of(dps.Histogram(bins=8)))
     view = view_of(WHOLE)
     with pytest.raises(QueryError, match="at most the number of columns, 5, got 6"):

@@ -48,7 +48,7 @@ def test_a_logistic_model_predicts_held_out_rows(logistic: dps.LogisticRegressio
 
 def test_classes_are_the_schema_s_values(view: dps.View, held_out: pa.Table) -> None:
     city = dps.LogisticRegression("city", columns=["age"]).fit(view)
-    assert list(city.classes_) == ["north", "south", "west"], "'other' does not stand out of the noise"
+    assert list(city.classes_) == ["north", "south", "west"], "the share of 'other' is not significant"
     assert city.coef_.shape == (3, 1)
     assert city.predict({"age": [88]})[0] == "north"
     grade = dps.LogisticRegression("grade", columns=["weight"]).fit(view)
@@ -115,7 +115,7 @@ def test_a_target_without_values_is_refused(epsilon: float) -> None:
     recipe = dps.Recipe([dps.Part(dps.Marginals(bins=8), 0.5), dps.Part(dps.Pairs(pool=True, bins=8), 0.5)])
     raw = dps.accumulate(table, dps.Schema.from_dict(facts), recipe)
     private = () if epsilon == float("inf") else (dps.Ledger("sqlite://"), "a")
-    with pytest.raises(QueryError, match=r"column 'y' has no values that stand out(.|\n)*choose another target"):
+    with pytest.raises(QueryError, match=r"'y' has no values with a significant share(.|\n)*choose another target"):
         dps.LinearRegression("y").fit(dps.View(dps.release(raw, dps.Budget(epsilon), *private)))
 
 

@@ -152,7 +152,7 @@ def test_what_cannot_be_asked(mixed: dps.View, clusters: pa.Table) -> None:
         (lambda: dps.GridDensity(heavy=0).fit(mixed), "heavy must be"),
         (lambda: dps.GridDensity("heap", level=7).fit(mixed), "no level 7"),
         (lambda: dps.GridDensity().density([[1.0]]), "not fitted"),
-        (lambda: dps.GridDensity("sketch").fit(mixed).sample(10), "no distribution over cells"),
+        (lambda: dps.GridDensity("sketch").fit(mixed).sample(10), "is not a distribution over cells"),
         (lambda: dps.GridDensity("sketch").fit(mixed).density([[1.0]]), "X must have 4 columns"),
     ]:
         with pytest.raises(QueryError, match=message):

@@ -20,9 +20,9 @@ SHAPES = ("spherical", "diag", "full")
 class Atoms:
     """K Gaussian distributions with weights that add up to one.
 
-    `logits` are log weights up to a constant. `spreads` has one row an atom: the log variance; or one a column; or
-    those, and the entries below the diagonal of R, a unit lower triangular matrix, row by row: the covariance
-    is T·Tᵀ with T = diag(e^(spread/2))·R. `log_scale` is the log of the factor that all sums share.
+    `logits` are log weights up to a constant. `spreads` has one row per atom: the log variance; or one per column; or
+    those, and the entries below the diagonal of R, a unit lower triangular matrix, row by row: the covariance is T·Tᵀ
+    with T = diag(e^(spread/2))·R. `log_scale` is the log of the factor that all sums share.
     """
 
     logits: Floats
@@ -75,7 +75,7 @@ class Atoms:
         return roots * deviations[:, :, None]
 
     def shaped(self, shape: str) -> Atoms:
-        """The same atoms with room for more: spherical to diag to full."""
+        """The same atoms with more parameters: spherical to diag to full."""
         if shape == self.shape or self.dimension == 1:
             return self
         spreads = np.repeat(self.spreads, self.dimension, 1) if self.shape == "spherical" else self.spreads
@@ -106,7 +106,7 @@ class Atoms:
         return self.take(np.flatnonzero(np.arange(self.count) != place))
 
     def joined(self, other: Atoms, share: float = 0.5) -> Atoms:
-        """Both, `other` with this share of the weight."""
+        """Both mixtures, with `share` of the weight for `other`."""
         weights = np.concatenate([self.weights * (1 - share), other.weights * share])
         logits = np.log(np.maximum(weights, 1e-6))
         other = other.shaped(self.shape)
@@ -114,7 +114,7 @@ class Atoms:
         return Atoms(logits - logits.mean(), centres, np.vstack([self.spreads, other.spreads]), self.log_scale)
 
     def drawn(self, count: int, generator: np.random.Generator) -> Floats:
-        """Points of the mixture inside the bounds: as many of each atom as its weight says, in pairs about it."""
+        """Points of the mixture inside the bounds: numbers proportional to the weights, in antithetic pairs."""
         ends = np.rint(np.cumsum(self.weights) * (count // 2)).astype(np.int64)
         places = np.repeat(np.arange(self.count), np.diff(ends, prepend=0))
         normal = generator.normal(size=(len(places), self.dimension))
@@ -135,11 +135,11 @@ class Waves:
 
 
 class Model:
-    """What atoms predict for the sums, in units of their standard deviations."""
+    """Predictions of the sums from atoms, in units of their standard deviations."""
 
     def __init__(self, sums: FourierSums) -> None:
         self.sums = sums
-        self._turned = np.ascontiguousarray(sums.frequencies.T)  # one row a column
+        self._turned = np.ascontiguousarray(sums.frequencies.T)  # one row per column
         self._squares = self._turned**2
         self._lengths = self._squares.sum(0)
         self._whitening = 1 / sums.deviations
@@ -147,7 +147,7 @@ class Model:
         self._harmonics: Harmonics = tuple(
             (order, (factor * self._whitening).astype(np.complex128)) for order, factor in sums.harmonics
         )
-        self._latest: tuple[Atoms, Waves] | None = None  # a step of the solver asks twice
+        self._latest: tuple[Atoms, Waves] | None = None  # the solver asks twice in a step
 
     def waves(self, atoms: Atoms) -> Waves:
         if self._latest is None or self._latest[0] is not atoms:
@@ -164,7 +164,7 @@ class Model:
         plain, first, second = (np.zeros(phases.shape, np.complex128) for _ in range(3))
         turn = np.exp(1j * phases)
         wave, square = turn, turn * turn
-        for order, factor in self._harmonics:  # 1, −3, 5, …: powers of one turn, conjugate where negative
+        for order, factor in self._harmonics:  # 1, −3, 5, …: powers of one rotation, conjugate where negative
             each = (wave if order > 0 else wave.conj()) * np.exp(-0.5 * order**2 * quadratic) * factor
             plain += each
             first += order * each
@@ -173,7 +173,7 @@ class Model:
         return Waves(plain, first, second)
 
     def spherical_waves(self, centres: Floats, log_variances: Floats) -> Waves:
-        """In single precision, which is faster: for a search."""
+        """Waves of spherical atoms in single precision, which is faster, for a search."""
         phases = (centres @ self._turned).astype(np.float32)
         return self._waves(phases, (np.exp(log_variances)[:, None] * self._lengths).astype(np.float32))
 
@@ -181,7 +181,7 @@ class Model:
         return self._waves(centres @ self._turned, np.zeros((len(centres), self.sums.size)))
 
     def gradients(self, along: Complex, waves: Waves, log_variances: Floats) -> tuple[Floats, Floats]:
-        """Of Re Σ along·wave of each spherical atom: with respect to centres and log variances."""
+        """Gradients of Re Σ along·wave of each spherical atom, with respect to centres and log variances."""
         centres = -((along * waves.first).imag @ self.sums.frequencies)
         spreads = -0.5 * np.exp(log_variances) * ((along * waves.second).real @ self._lengths)
         return centres, spreads
@@ -199,7 +199,7 @@ class Model:
         return atoms.roots.transpose(0, 2, 1) @ self._turned
 
     def _quadratic_slopes(self, atoms: Atoms) -> Floats:
-        """Of ωᵀVω by the numbers of `spreads`: atom, number, frequency."""
+        """Derivatives of ωᵀVω with respect to `spreads`: atom, parameter, frequency."""
         if atoms.shape == "spherical":
             return (np.exp(atoms.spreads) * self._lengths)[:, None, :]
         if atoms.shape == "diag":
@@ -221,15 +221,16 @@ class Model:
         return _square(self.residuals(atoms))
 
     def chi_squared_without(self, atoms: Atoms) -> Floats:
-        """With each of the atoms left out, and the others' weights raised in proportion."""
+        """χ² with each of the atoms left out and the weights of the others raised in proportion."""
         waves, weights, factor = self.waves(atoms).plain, atoms.weights, np.exp(atoms.log_scale)
         others = (weights @ waves - weights[:, None] * waves) / np.maximum(1 - weights, 1e-9)[:, None]
         left = self.observed - factor * others
         return np.asarray((left.real**2 + left.imag**2).sum(1))
 
     def linearised(self, atoms: Atoms) -> tuple[Complex, Floats]:
-        """Residuals, and the derivatives of the predictions: one row a number of `atoms.flat()`, real and imaginary
-        parts next to each other.
+        """Residuals, and the derivatives of the predictions.
+
+        Derivatives have one row per number of `atoms.flat()`, with real and imaginary parts next to each other.
         """
         waves, weights, factor = self.waves(atoms), atoms.weights, np.exp(atoms.log_scale)
         shares = factor * weights

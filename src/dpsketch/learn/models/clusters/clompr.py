@@ -1,6 +1,6 @@
 """The paper's decoder: orthogonal matching pursuit with replacement over weighted points (CL-OMPR).
 
-2k times a point is added where it explains most of the residual, the least useful of more than k points is dropped,
+2k times, a point is added where it explains most of the residual, the least useful of more than k points is dropped,
 weights are refitted by non-negative least squares, and points and weights are improved together by gradient descent.
 Source: compressive §2.3 and the algorithm it refers to (Keriven et al., Compressive K-means).
 """
@@ -84,7 +84,7 @@ def _new_point(model: Model, left: Complex, generator: np.random.Generator) -> F
 
 
 def _descended(model: Model, centres: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Points and weights of least squared residual near the given ones."""
+    """Points and weights of a local minimum of the squared residual near the given ones."""
     from scipy.optimize import minimize
 
     count, dimension = centres.shape

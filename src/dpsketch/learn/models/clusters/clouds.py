@@ -1,4 +1,4 @@
-"""Weighted points that stand for the records of a release, and as many times refitted to new noise."""
+"""Weighted points that represent the records of a release, with refits to new noise."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ REFITS: Annotated[int, UNRECORDED] = 8
 
 
 class Cloud(Protocol):
-    """`points` gives places between the bounds, from −½ to ½, and weights that add up to one: of the fit (model 0) or
-    of a refit (1 .. refits). `rows` is the noisy number of records, `inside` the variance of records about a point, by
-    column. `chance` is one over the number of draws that the points of a refit are, 0 if they are none.
+    """Weighted points, and their refits to new noise.
+
+    `points` returns points between the bounds, scaled to −½ … ½, and weights that add up to one: of the fit (model 0)
+    or of a refit (1 .. refits). `rows` is the noisy number of records, `inside` the variance of records about a point,
+    by column. `chance` is one over the number of draws that the points of a refit are, 0 if they are not drawn.
     """
 
     columns: tuple[str, ...]
@@ -36,7 +38,7 @@ class Cloud(Protocol):
 
 
 class TableCloud:
-    """The cells of a table without most of its noise."""
+    """The cells of a denoised table."""
 
     refits, chance = REFITS, 0.0
 

@@ -1,9 +1,9 @@
 """From Fourier sums to Gaussian atoms: grow, anneal, replace, cross over, and stop when the fit is good.
 
-Growing adds one atom at a time where it explains most; annealing does so on the shortest frequencies first, which see
-only coarse structure; replacing adds an atom and drops the least useful; restarts are crossed over. The search ends
-when the residuals are as small as the noise and the least cost was found twice, or three restarts found none lower.
-Source: RESEARCH "Clusters, mixtures, PCA"; compressive §2.3 for the cost.
+Growing adds one atom at a time where it explains most. Annealing does so on the shortest frequencies first, which
+resolve only coarse structure. Replacing adds an atom and drops the least useful. Restarts are crossed over. The search
+ends when the residuals are as small as the noise and the lowest cost was reached twice, or three restarts did not lower
+it. Source: RESEARCH "Clusters, mixtures, PCA"; compressive §2.3 for the cost.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ MOST_UNEXPLAINED: Annotated[float, UNRECORDED] = 0.05
 @dataclass(frozen=True)
 class Decoded:
     """The best atoms. `quality` is χ² over its degrees of freedom: about 1 for a fit as good as the noise allows.
-    `unexplained` is the squared misfit beyond noise, over that of a single atom for all records: how much of what tells
-    clusters from one round heap the atoms leave out.
+
+    `unexplained` is the squared misfit beyond noise, relative to that of a single atom for all records: the unexplained
+    part of the cluster structure.
     """
 
     atoms: Atoms
@@ -55,12 +56,12 @@ class Decoded:
 
     @property
     def useful(self) -> bool:
-        """Whether what noise cannot explain is little beside what the atoms do."""
+        """Whether the misfit beyond noise is small compared with what the atoms explain."""
         return self.fits or self.unexplained <= MOST_UNEXPLAINED
 
 
 class Decoder:
-    """Searches for `count` atoms: spherical ones first, then, if asked, ones with more freedom."""
+    """Searches for `count` atoms: spherical ones first, then, if requested, ones with more parameters."""
 
     @one_thread()
     def __init__(
@@ -78,7 +79,7 @@ class Decoder:
 
     @one_thread()
     def run(self, shape: str = "spherical", restarts: int = RESTARTS) -> Decoded:
-        """An interrupt ends the search with the best atoms so far."""
+        """Run the search. An interrupt ends it with the best atoms so far."""
         found: list[float] = []
         interrupted, settled, stood = False, False, 0
         good = _limit(GOOD, self._search.model)
@@ -113,7 +114,7 @@ class Decoder:
 
     @one_thread()
     def freed(self, found: Decoded, shape: str) -> Decoded:
-        """What was found, with atoms of more freedom."""
+        """The result, refitted with atoms of more parameters."""
         try:
             fit = self._full.minimise(found.atoms.shaped(shape), 40)
             fit = self._replaced(self._full, fit, 6)
@@ -180,20 +181,20 @@ def single_atom(solver: Solver) -> Fit:
 
 
 def decoded(solver: Solver, atoms: Atoms, converged: bool, interrupted: bool = False) -> Decoded:
-    """Atoms with what the sums say of them."""
+    """Atoms with their goodness of fit."""
     model = solver.model
     left, alone = misfit(model, atoms), misfit(model, single_atom(solver).atoms)
     return Decoded(atoms, solver, quality(model, atoms), left / alone if alone else 0.0, converged, interrupted)
 
 
 def misfit(model: Model, atoms: Atoms) -> float:
-    """Squared residuals beyond what noise makes of them."""
+    """Squared residuals beyond those from noise."""
     variances, left = model.sums.deviations**2, np.abs(model.residuals(atoms)) ** 2
     return max(float(left @ variances) - float(variances.sum()) * _freedom(model, atoms) / model.sums.size, 0.0)
 
 
 def _limit(deviations: float, model: Model) -> float:
-    """`quality` of noise alone, so many standard deviations up."""
+    """`quality` of noise alone, plus this number of standard deviations."""
     return 1 + deviations * SPREAD / float(np.sqrt(model.sums.size))
 
 

@@ -1,4 +1,4 @@
-"""What k-means and mixtures share: checks before a fit, and warnings after it."""
+"""The base of k-means and mixtures: checks before a fit, and warnings after it."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ MOST_HARM: Annotated[float, UNRECORDED] = 0.05
 
 
 class SketchModel(Model):
-    """`random_state` seeds the search: the same release gives the same fit."""
+    """Base of k-means and mixtures. `random_state` seeds the search: the same release gives the same fit."""
 
     random_state: int
     converged_: bool
     goodness_of_fit_: float
     _places: Places
     _atoms: Atoms
-    _centres: Floats  # places of what is drawn, and their shares of the records
+    _centres: Floats  # centres of the plotted atoms, and their shares of the records
     _sizes: Floats
-    _asked: int  # clusters
+    _asked: int  # requested number of clusters
 
     def _start(self, view: View, name: str) -> int:
         """Check the number of clusters and return it."""
@@ -50,30 +50,30 @@ class SketchModel(Model):
         return self._asked
 
     def _sums(self, view: View) -> FourierSums:
-        """The Fourier sums to fit: of the release, or of the table that it holds."""
+        """The Fourier sums to fit: those of the release, or of its table."""
         table = None if holds_sums(view.released) else released_table(view.released)
         sums = fourier_sums(view.released) if table is None else table_sums(view.released, table, self._asked)
         self._places = Places(view.schema, sums.columns)
         return sums
 
     def _told(self, decoded: Decoded, harm: float) -> None:
-        """Keep what the search says of itself, and warn where the result should not be relied on."""
+        """Store the diagnostics of the search, and warn where the result is unreliable."""
         self.goodness_of_fit_ = decoded.quality
         converged = decoded.converged or decoded.atoms.count != self._asked
         if decoded.useful or decoded.interrupted:
             self._settled(converged, decoded.interrupted, harm)
         else:
             _warn(
-                f"{type(self).__name__}: the fit leaves out {decoded.unexplained:.0%} of what tells clusters from a "
-                f"single one: sums are {decoded.quality:.1f} times as far from it as their noise explains.",
+                f"{type(self).__name__}: poor fit: {decoded.unexplained:.0%} of the cluster structure is "
+                f"unexplained (chi-squared {decoded.quality:.1f} per degree of freedom).",
                 "try more clusters or freer covariances; or release with a larger epsilon or more frequencies",
                 3,
             )
         self.converged_ = decoded.converged
 
     def _settled(self, converged: bool, interrupted: bool, harm: float) -> None:
-        """`harm` is by how much of themselves the errors of the centres are expected to raise squared distances to
-        them.
+        """Warn about an unreliable search. `harm` is the expected relative increase of squared distances from errors of
+        the centres.
         """
         self.converged_ = converged and not interrupted
         name = type(self).__name__
@@ -81,21 +81,21 @@ class SketchModel(Model):
             _warn(f"{name}: interrupted; this is the best fit so far.", "fit again for a better one")
         elif harm > MOST_HARM:
             _warn(
-                f"{name}: noise has moved the centres: squared distances to them are about {harm:.0%} larger by it.",
-                "ask for fewer clusters, or release with a larger epsilon; dpsketch plan --task says which",
+                f"{name}: noise has moved the centres, which raises squared distances to them by about {harm:.0%}.",
+                "ask for fewer clusters, or release with a larger epsilon; dpsketch plan --task shows which",
             )
         elif not converged:
             _warn(f"{name}: no two searches agree on the best fit.", "try another random_state, or fewer clusters")
 
     def plot(self, path: str | Path) -> None:
-        """Centres over the density of the fit in the two columns in which they differ most, as a PNG file."""
+        """Plot centres over the density of the fit, in the two columns in which they differ most, to a PNG file."""
         self._check_fitted()
         from dpsketch.learn.models.clusters.plot import plot_clusters
 
         plot_clusters(path, self._places, self._atoms, self._centres, self._sizes)
 
     def _saved(self, arrays: Arrays) -> Saved:
-        """What clusters and mixtures share of `to_saved`."""
+        """The part of `to_saved` that clusters and mixtures share."""
         self._check_fitted()
         given = self.get_params().items()
         parameters = {name: value.item() if isinstance(value, np.generic) else value for name, value in given}
@@ -143,10 +143,10 @@ class SketchModel(Model):
 
 
 def _spread_widths(dimension: int) -> tuple[int, int, int]:
-    """Of atoms of each shape."""
+    """Number of spread parameters of atoms of each shape."""
     return 1, dimension, dimension * (dimension + 1) // 2
 
 
 def _warn(fact: str, hint: str, frames: int = 4) -> None:
-    """As a warning of whoever called `fit`, so many frames up."""
+    """Issue a warning attributed to the caller of `fit`, this number of frames up."""
     warnings.warn(f"{fact}\nHint: {hint}", FitWarning, stacklevel=frames + 1)

@@ -41,17 +41,17 @@ REDRAWN: Annotated[int, UNRECORDED] = 4000  # points of each
 
 
 class KMeans(SketchModel):
-    """k-means of the records of a release for clusters, or of any that tells a joint distribution: `fit(view)`.
+    """k-means of the records of a release with clusters, or of any with a joint distribution: `fit(view)`.
 
-    Distances are between places in the declared bounds: every column counts by its width. `cluster_centers_` and
-    `cluster_centers_stderr_` are in the user's units (dates: days since 1970), `weights_` are shares of the records,
+    Distances are in widths of the declared bounds, so every column counts by its width. `cluster_centers_` and
+    `cluster_centers_stderr_` are in the user's units (dates: days since 1970); `weights_` are shares of the records,
     the largest first. `goodness_of_fit_` is χ² over its degrees of freedom, about 1 or less for a good fit.
 
-    "gaussian" fits a mixture of Gaussian atoms to Fourier sums, more than clusters where needed, and runs Lloyd's
-    algorithm on it. Of a release without Fourier sums it runs it on the cells of a table of up to three columns, or on
-    rows of the joint distribution of a general release, in all its numbers and dates: nothing is fitted then that
-    could miss the sums, and `goodness_of_fit_` is NaN. "clompr" is the greedy algorithm of the paper, with points for
-    clusters; for comparison.
+    "gaussian" fits a mixture of Gaussian atoms to Fourier sums, with more atoms than clusters where needed, and runs
+    Lloyd's algorithm on it. For a release without Fourier sums, Lloyd's algorithm runs on the cells of a table of up to
+    three columns, or on rows of the joint distribution of a general release, in all its numbers and dates. No sums are
+    fitted then, and `goodness_of_fit_` is NaN. "clompr" is the greedy algorithm of the paper, with points for clusters;
+    for comparison.
     """
 
     _estimator_type = "clusterer"
@@ -60,7 +60,7 @@ class KMeans(SketchModel):
         self.n_clusters, self.method, self.random_state = n_clusters, method, random_state
 
     def fit(self, view: View, progress: Progress | None = None) -> KMeans:
-        """`progress` gets the share of the search that is done; an interrupt (Ctrl-C) keeps the best fit so far."""
+        """Fit clusters. `progress` receives the finished fraction; an interrupt (Ctrl-C) keeps the best fit so far."""
         if self.method not in METHODS:
             raise QueryError(f"method must be one of {', '.join(METHODS)}, got {self.method!r} instead")
         count = self._start(view, "n_clusters")
@@ -87,7 +87,7 @@ class KMeans(SketchModel):
         return self
 
     def _fit_cloud(self, view: View, count: int, progress: Progress | None) -> KMeans:
-        """Lloyd's algorithm on points that stand for the records."""
+        """Run Lloyd's algorithm on points that represent the records."""
         table = released_table(view.released)
         cloud: Cloud = population_cloud(view) if table is None else TableCloud(table, self.random_state)
         self._places = Places(view.schema, cloud.columns)
@@ -96,11 +96,11 @@ class KMeans(SketchModel):
         found = settled(points, start, weights)
         own, squares = nearest(points, found)
         shares = np.bincount(own, weights, count).astype(np.float64)
-        held = np.maximum(shares, 1 / max(cloud.rows, 1.0))  # of a record at least
+        held = np.maximum(shares, 1 / max(cloud.rows, 1.0))  # at least one record
         aside = [np.bincount(own, weights * column, count) / held for column in ((points - found[own]) ** 2).T]
         variances = np.stack(aside, axis=1)
         refits = [settled(*_changed(cloud, found, model)) for model in range(1, cloud.refits + 1)]
-        crowded = np.bincount(own, weights**2, count) / held**2  # one over the number of points that matter
+        crowded = np.bincount(own, weights**2, count) / held**2  # one over the effective number of points
         sampled = variances / held[:, None]
         noise = np.maximum(spread(found, refits) ** 2 - cloud.chance * sampled, 0.0)
         errors = np.sqrt(noise + sampled / cloud.rows + np.outer(crowded, cloud.inside))
@@ -153,21 +153,22 @@ class KMeans(SketchModel):
 
 
 def _changed(cloud: Cloud, centres: Floats, model: int) -> tuple[Floats, Floats, Floats, int]:
-    """For `settled`: few steps from the centres of the fit, on a refit of the points."""
+    """Centres for `settled`: a few steps from those of the fit, on a refit of the points."""
     points, weights = cloud.points(model)
     return points, centres, weights, REFIT_STEPS
 
 
 def _decoded(sums: FourierSums, count: int, generator: np.random.Generator, progress: Progress | None) -> Decoded:
-    """A round atom a cluster. If noise cannot explain what these leave: one with a variance for each column; if that
-    is not enough either, several atoms a cluster. Only what the sums can tell: half of their numbers stay free.
+    """The atoms for `count` clusters, with only as many parameters as half of the sums determine.
 
-    Clusters of few columns are seldom round, and noise that hides it spoils the centres: they get two atoms anyway.
+    Starts with one spherical atom per cluster. If noise cannot explain the residuals, atoms get a variance per column;
+    if that is not enough either, there are several atoms per cluster. Clusters in few columns are seldom spherical, and
+    noise that hides this biases the centres: they always get two atoms.
     """
     decoder = Decoder(sums, count, generator, _part(progress, 0.0, 0.4))
     first = decoded = decoder.run()
     few = sums.dimension <= FEW_COLUMNS
-    round_, aligned = sums.dimension + 2, 2 * sums.dimension + 1  # numbers an atom
+    round_, aligned = sums.dimension + 2, 2 * sums.dimension + 1  # parameters per atom
     if not decoded.fits and not decoded.interrupted and not few and count * aligned <= sums.size:
         decoded = decoder.freed(decoded, "diag")
     for times in (TWO_ATOMS, MORE_ATOMS) if few else (MORE_ATOMS,):
@@ -188,8 +189,10 @@ def _part(progress: Progress | None, start: float, end: float) -> Progress:
 
 @one_thread()
 def _errors(decoded: Decoded, centres: Floats, generator: np.random.Generator) -> Floats:
-    """Standard errors of centres: how far two steps of Lloyd's algorithm move them when the atoms change within their
-    errors, on points drawn alike. Where the fit is poor, larger in proportion.
+    """Standard errors of centres.
+
+    They are the changes from two steps of Lloyd's algorithm when the atoms vary within their errors, on points from
+    common random numbers. They are larger in proportion where the fit is poor.
     """
     solver, atoms = decoded.solver, decoded.atoms
     values, vectors = np.linalg.eigh(solver.covariance(atoms))

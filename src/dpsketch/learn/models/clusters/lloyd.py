@@ -23,7 +23,7 @@ _BLOCK = 1 << 14
 
 
 def lloyd(points: Floats, count: int, start: Floats | None, seed: int) -> Floats:
-    """Centres from `start`, or without one the best of some k-means++ starts."""
+    """Centres from `start` or, without one, the best of some k-means++ starts."""
     from sklearn.cluster import KMeans
 
     if start is None:
@@ -44,7 +44,7 @@ def nearest(points: Floats, centres: Floats) -> tuple[NDArray[np.int64], Floats]
 
 
 def moved(points: Floats, centres: Floats, weights: Floats | None = None) -> tuple[Floats, Floats]:
-    """One step: the mean of the points nearest to each centre, which stays where it has none, and their shares."""
+    """One step: the mean of the points nearest to each centre, and their shares. A centre without points stays."""
     places, _ = nearest(points, centres)
     weights = np.full(len(points), 1 / len(points)) if weights is None else weights
     shares = np.bincount(places, weights, len(centres)).astype(np.float64)
@@ -54,7 +54,7 @@ def moved(points: Floats, centres: Floats, weights: Floats | None = None) -> tup
 
 
 def settled(points: Floats, centres: Floats, weights: Floats, steps: int = STEPS) -> Floats:
-    """Centres after so many steps, or when they stay."""
+    """Centres after at most `steps` steps, or on convergence."""
     for _ in range(steps):
         last, (centres, _) = centres, moved(points, centres, weights)
         if np.array_equal(last, centres):
@@ -65,8 +65,10 @@ def settled(points: Floats, centres: Floats, weights: Floats, steps: int = STEPS
 def best_start(
     points: Floats, weights: Floats, count: int, seed: int, progress: Progress | None = None
 ) -> tuple[Floats, bool, bool]:
-    """Centres of the best of some starts, each on as many points drawn by weight; whether two starts agree on them, and
-    whether an interrupt (Ctrl-C) left some out.
+    """Centres of the best of some starts, whether two starts agree on them, and whether an interrupt (Ctrl-C) skipped
+    some.
+
+    Each start uses the same number of points, drawn by weight.
     """
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class GaussianMixture(SketchModel):
-    """A mixture of Gaussian distributions of the records of a release with Fourier sums, or with a table of up to three
-    columns: `fit(view)`.
+    """A Gaussian mixture of the records of a release with Fourier sums, or with a table of up to three columns:
+    `fit(view)`.
 
-    `means_` (one row a component), `covariances_`, `weights_` and the standard errors of means and weights are
-    in the user's units: logarithms or asinh where the schema transforms a column, days since 1970 for dates. With
-    `covariance_type` "spherical" a component is round in widths of the declared bounds; `covariances_` then has the
-    variance of every column, as with "diag"; with "full" a matrix a component. Components are ordered by weight.
-    `goodness_of_fit_` is χ² over its degrees of freedom, about 1 or less for a good fit.
+    `means_` (one row per component), `covariances_`, `weights_` and the standard errors of means and weights are in the
+    user's units: logarithms or asinh where the schema transforms a column, days since 1970 for dates. With
+    `covariance_type` "spherical" a component is spherical in widths of the declared bounds; `covariances_` then has the
+    variance of every column, as with "diag". With "full" it has one matrix per component. Components are ordered by
+    weight. `goodness_of_fit_` is χ² over its degrees of freedom, about 1 or less for a good fit.
     """
 
     _estimator_type = "density_estimator"
@@ -37,7 +37,9 @@ class GaussianMixture(SketchModel):
         self.n_components, self.covariance_type, self.random_state = n_components, covariance_type, random_state
 
     def fit(self, view: View, progress: Progress | None = None) -> GaussianMixture:
-        """`progress` gets the share of the search that is done; an interrupt (Ctrl-C) keeps the best fit so far."""
+        """Fit the mixture. `progress` receives the finished fraction; an interrupt (Ctrl-C) keeps the
+        best fit so far.
+        """
         if self.covariance_type not in SHAPES:
             raise QueryError(
                 f"covariance_type must be one of {', '.join(SHAPES)}, got {self.covariance_type!r} instead"
@@ -104,7 +106,7 @@ class GaussianMixture(SketchModel):
         return self._log_densities(X).argmax(1)
 
     def _log_densities(self, X: Any) -> Floats:
-        """Of each row and component, with its weight."""
+        """Log density of each row and component, including its weight."""
         places, atoms = self._located(X), self._atoms
         logs = np.empty((len(places), atoms.count))
         for place, (centre, root) in enumerate(zip(atoms.centres, atoms.roots, strict=True)):

@@ -1,4 +1,6 @@
-"""Between users' units and places between the declared bounds, from −½ to ½, where clusters are found."""
+"""Conversion between users' units and positions between the declared bounds, from −½ to ½, in which clusters are
+fitted.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,10 @@ from dpsketch.schema.schema import Schema
 
 
 class Places:
-    """Some columns of a schema.
+    """Positions in some columns of a schema.
 
     A column's *feature* is its value in the user's units, or its logarithm or asinh where the schema transforms it, or
-    days since 1970; a place is linear in it.
+    days since 1970; a position is linear in it.
     """
 
     def __init__(self, schema: Schema, columns: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""A picture of clusters: centres over the density of the fitted atoms."""
+"""A plot of clusters: centres over the density of the fitted atoms."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def plot_clusters(path: str | Path, places: Places, atoms: Atoms, centres: Float
 
 
 def _density(atoms: Atoms, columns: list[int], points: Floats) -> Floats:
-    """Of the mixture in some of the columns."""
+    """Density of the mixture in some of the columns."""
     total = np.zeros(len(points))
     for weight, centre, covariance in zip(atoms.weights, atoms.centres, atoms.covariances, strict=True):
         own = covariance[np.ix_(columns, columns)] + _LEAST_DEVIATION**2 * np.eye(len(columns))

@@ -1,4 +1,4 @@
-"""Where one more atom would explain most of what is left of the sums."""
+"""Search for the additional atom that would explain most of the residuals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RANGE = np.log(LEAST_VARIANCE), np.log(MOST_VARIANCE)
 
 
 class _Gain:
-    """How much of the residuals r a step from the mixture μ towards an atom a explains: ⟨r, a − μ⟩ / ‖a − μ‖."""
+    """Fraction of the residuals r that a step from the mixture μ towards an atom a explains: ⟨r, a − μ⟩ / ‖a − μ‖."""
 
     def __init__(self, model: Model, atoms: Atoms) -> None:
         self.model = model
@@ -53,8 +53,8 @@ def best_atoms(
 ) -> list[tuple[Atoms, float]]:
     """The `keep` best single atoms, with the share of the weight that each should get.
 
-    Candidates start near atoms of the mixture and all over `around`, the mean and variance of all records; the best
-    climb together.
+    Candidates start near atoms of the mixture and all over `around`, the mean and variance of all records. The best are
+    optimised together.
     """
     gain = _Gain(model, atoms)
     centres, log_variances = _drawn(atoms, around, generator)
@@ -84,7 +84,7 @@ def best_atoms(
 
 
 def _drawn(atoms: Atoms, around: tuple[Floats, float], generator: np.random.Generator) -> tuple[Floats, Floats]:
-    """Half near atoms, half over all records."""
+    """Candidates: half near atoms, half over all records."""
     variances, half = atoms.variances, DRAWN // 2
     near = generator.choice(atoms.count, half, p=atoms.weights)
     normal = generator.normal(size=(DRAWN, atoms.dimension))

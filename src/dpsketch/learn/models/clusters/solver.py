@@ -20,8 +20,10 @@ LOGIT_STEP, SPREAD_STEP = 2.0, 1.5
 
 @dataclass(frozen=True)
 class Priors:
-    """Standard deviations of what the sums may leave open, all weak: logits and log variances about their means,
-    correlations about 0, centres about the mean of all records.
+    """Weak priors for what the sums do not determine, as standard deviations.
+
+    They are on logits and log variances about their means, correlations about 0, and centres about the mean of all
+    records.
     """
 
     logits: float = 0.5
@@ -40,7 +42,7 @@ class Fit:
 
 
 class Solver:
-    """Least cost of a model's residuals and the priors."""
+    """Minimises the cost of a model's residuals and the priors."""
 
     def __init__(self, model: Model, priors: Priors) -> None:
         self.model, self.priors = model, priors
@@ -50,7 +52,7 @@ class Solver:
         return 0.5 * self.model.chi_squared(atoms) + self.penalty(atoms)
 
     def costs_without(self, atoms: Atoms) -> Floats:
-        """Of leaving out each of the atoms."""
+        """Costs with each of the atoms left out."""
         penalties = [self.penalty(atoms.without(place)) for place in range(atoms.count)]
         return 0.5 * self.model.chi_squared_without(atoms) + np.array(penalties)
 
@@ -59,7 +61,7 @@ class Solver:
         return 0.5 * float(departures * departures @ precisions)
 
     def _departures(self, atoms: Atoms) -> tuple[Floats, Floats]:
-        """From what the priors expect, for each number of `flat()`, and the priors' precisions."""
+        """Deviations from the priors' means for each number of `flat()`, and the priors' precisions."""
         first, second = 1 + atoms.count, 1 + atoms.count + atoms.centres.size
         departures = atoms.flat()
         departures[1:first] -= departures[1:first].sum() / atoms.count
@@ -86,7 +88,7 @@ class Solver:
         return self._known[shape]
 
     def minimise(self, atoms: Atoms, steps: int = 30, tolerance: float = 1e-3) -> Fit:
-        """At most so many steps, or until one gains less than `tolerance`."""
+        """Minimise the cost in at most `steps` steps, or until one gains less than `tolerance`."""
         from scipy.linalg.lapack import dposv
 
         low, high = _bounds(atoms.count, atoms.dimension, atoms.spreads.shape[1])
@@ -130,7 +132,7 @@ class Solver:
         return Fit(atoms, self.cost(atoms) if cost is None else cost)
 
     def covariance(self, atoms: Atoms) -> Floats:
-        """Of the numbers of `flat()`, from the curvature of the cost."""
+        """Covariance of the numbers of `flat()`, from the curvature of the cost."""
         from scipy.linalg import pinvh
 
         _, rows = self.model.linearised(atoms)
@@ -141,7 +143,7 @@ class Solver:
 
 @lru_cache(256)
 def _bounds(count: int, dimension: int, width: int) -> tuple[Floats, Floats]:
-    """Of the numbers of `flat()`, for spreads of so many numbers an atom."""
+    """Bounds of the numbers of `flat()`, for `width` spread parameters per atom."""
     highest = np.full((count, width), np.log(MOST_VARIANCE))
     lowest = np.full((count, width), np.log(LEAST_VARIANCE))
     highest[:, dimension:], lowest[:, dimension:] = 3.0, -3.0

@@ -28,11 +28,11 @@ LEAST_SPREAD: Annotated[float, UNRECORDED] = 0.05  # of 1 − |φ|², which nois
 class FourierSums:
     """`values` estimate Σ_h c_h·φ(h·ω) for each frequency ω, φ the characteristic function of the records.
 
-    Points are places between the bounds, from −½ to ½; frequencies are in radians per width of the bounds, one matrix
-    row each. `deviations` are standard deviations of the real and of the imaginary part, from the release's noise and
-    the sampling of the records. All values share an unknown factor near 1, whose standard deviation is
-    `scale_deviation`: sums are divided by a noisy count. Fourier sums have one harmonic, φ itself; signs of dithered
-    cosines and sines have all odd ones: (4/π)·(e^it − e^−3it/3 + e^5it/5 − …). Source: compressive §2.2.
+    Points are positions between the bounds, from −½ to ½; frequencies are in radians per width of the bounds, one per
+    matrix row. `deviations` are standard deviations of the real and of the imaginary part, from the release's noise and
+    the sampling of the records. All values share an unknown factor near 1, with standard deviation `scale_deviation`,
+    because sums are divided by a noisy count. Fourier sums have one harmonic, φ itself; signs of dithered cosines and
+    sines have all odd ones: (4/π)·(e^it − e^−3it/3 + e^5it/5 − …). Source: compressive §2.2.
     """
 
     columns: tuple[str, ...]
@@ -51,11 +51,11 @@ class FourierSums:
         return self.frequencies.shape[1]
 
     def lowest(self, share: float) -> FourierSums:
-        """The sums of this share of the frequencies, the shortest."""
+        """The sums of the shortest frequencies, this share of all."""
         return self._kept(self._by_length[: max(1, round(share * self.size))])
 
     def thinned(self, count: int) -> FourierSums:
-        """The sums of so many frequencies, of all lengths."""
+        """The sums of `count` frequencies of all lengths."""
         return self._kept(self._by_length[np.linspace(0, self.size - 1, count).astype(np.int64)])
 
     @property
@@ -79,7 +79,7 @@ def holds_sums(released: ReleasedSketch) -> bool:
 
 
 def fourier_sums(released: ReleasedSketch) -> FourierSums:
-    """Of the first part of a release that has them."""
+    """Fourier sums of the first part of a release that has them."""
     noise = ReleaseNoise(released)
     for part, bound in released.parts_with(BoundFrequencies):  # type: ignore[type-abstract]
         return _sums(noise, part, bound)
@@ -108,6 +108,10 @@ def _sums(noise: ReleaseNoise, part: ReleasedPart, bound: BoundFrequencies) -> F
 
 
 def one_bit_harmonics(dithers: Floats) -> Harmonics:
-    """With t = p + ξ, and divided by (4/π)·e^iξ: orders 1, −3, 5, −7, those of −3 and so on turned by ξ·(order − 1)."""
+    """Orders and coefficients of the harmonics of one-bit sums.
+
+    With t = p + ξ, and divided by (4/π)·e^iξ: orders 1, −3, 5, −7, where those of −3 and so on are rotated by ξ·(order
+    − 1).
+    """
     orders = [order if order % 4 == 1 else -order for order in range(1, MOST_HARMONIC + 1, 2)]
     return tuple((order, np.exp(1j * dithers * (order - 1)) / order) for order in orders)

@@ -1,4 +1,4 @@
-"""A released table of cells over few columns: without most of its noise, as Fourier sums, and with new noise."""
+"""A released table of cells over few columns: denoised, as Fourier sums, and with new noise."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Number = TypeVar("Number", np.float64, np.complex128)
 
 @dataclass(frozen=True)
 class Axis:
-    """Cells of one column: their middles, from −½ to ½, and their widths, 0 of a single value."""
+    """Cells of one column: their midpoints, from −½ to ½, and their widths, 0 for a single value."""
 
     middles: Floats
     widths: Floats
@@ -43,26 +43,30 @@ class Axis:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Wider cells of a coarser table of the same columns: for each column the wider cell of each cell, in their order,
-    and the variances of the coarser table's noise.
+    """Wider cells of a coarser table of the same columns.
+
+    For each column there is the wider cell of each cell, in their order; and the variances of the coarser table's
+    noise.
     """
 
     owners: tuple[Indices, ...]
     variances: Floats
 
     def summed(self, numbers: Floats) -> Floats:
-        """Of the cells in each wider one."""
+        """Sums of the cells in each wider one."""
         return _grouped(numbers, self.owners)
 
     def given(self, numbers: Floats) -> Floats:
-        """To each cell the number of its wider one."""
+        """The number of the wider cell, for each cell."""
         return numbers[np.ix_(*self.owners)]
 
 
 @dataclass(frozen=True)
 class CellTable:
-    """Noisy `counts` of all cells, with the `variances` of their noise. A missing value counts as the lower bound, as
-    it does for Fourier sums. With `blocks` the counts already agree with the mean of both tables in the wider cells.
+    """Noisy `counts` of all cells, with the `variances` of their noise.
+
+    A missing value counts as the lower bound, as it does for Fourier sums. With `blocks`, the counts already agree with
+    the mean of both tables in the wider cells.
     """
 
     schema: Schema
@@ -74,17 +78,17 @@ class CellTable:
 
     @cached_property
     def places(self) -> Floats:
-        """The middle of every cell, one matrix row each."""
+        """The midpoint of every cell, one per matrix row."""
         mesh = np.meshgrid(*(axis.middles for axis in self.axes), indexing="ij")
         return np.stack([each.ravel() for each in mesh], axis=1)
 
     @cached_property
     def cleared(self) -> Floats:
-        """Counts of at least 0 without most of the noise."""
+        """Non-negative counts without most of the noise."""
         return cleared(self)
 
     def redrawn(self, generator: np.random.Generator) -> Floats:
-        """What another draw of the records and of the noise would give, `cleared`."""
+        """Counts of another draw of the records and of the noise, after `cleared`."""
         records = generator.poisson(self.cleared).astype(np.float64)
         again = replace(self, counts=records + _laplace(self.variances, generator))
         if self.blocks is not None:
@@ -98,8 +102,9 @@ def _laplace(variances: Floats, generator: np.random.Generator) -> Floats:
 
 
 def agreeing(table: CellTable, coarse: Floats, blocks: Blocks) -> CellTable:
-    """The table with its wider cells at the mean of what both tables say, by their noise: what the mean adds is spread
-    evenly. Source: Hay et al. 2010, for two levels.
+    """The table with its wider cells at the inverse-variance weighted mean of both tables.
+
+    The adjustment of a wider cell is spread evenly over its cells. Source: Hay et al. 2010, for two levels.
     """
     own, sums = blocks.summed(table.variances), blocks.summed(table.counts)
     share = own / np.maximum(own + blocks.variances, 1e-300)
@@ -108,8 +113,9 @@ def agreeing(table: CellTable, coarse: Floats, blocks: Blocks) -> CellTable:
 
 
 def released_table(released: ReleasedSketch) -> CellTable | None:
-    """Of the first histogram part that is one table of up to three number columns and, if a later one is a coarser
-    table of the same columns whose cells are made of its cells, of both.
+    """The first histogram part that is a single table of up to three number columns.
+
+    If a later part is a coarser table of the same columns whose cells are unions of its cells, both are combined.
     """
     found: CellTable | None = None
     fine: tuple[Cells, ...] = ()
@@ -145,7 +151,7 @@ def _axis(cells: Cells) -> Axis:
 
 
 def _without_missing(numbers: Floats) -> Floats:
-    """The last cell of every column, that of missing values, added to its first."""
+    """The numbers with the last cell of every column, that of missing values, added to the first."""
     for axis in range(numbers.ndim):
         missing = np.take(numbers, -1, axis)
         numbers = np.delete(numbers, -1, axis)
@@ -156,7 +162,7 @@ def _without_missing(numbers: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class _Level:
-    """Blocks of cells: their counts, the variances of these, and how many cells each has."""
+    """Blocks of cells: their counts, the variances of these, and the number of cells in each."""
 
     counts: Floats
     variances: Floats
@@ -167,12 +173,12 @@ class _Level:
 
 
 def cleared(table: CellTable) -> Floats:
-    """Counts of at least 0 with the same total, coarse to fine. Of the up to 2^d parts of a block of cells those that
-    stand out from their noise share its count, each by what the table says of it; if none does, all share it by their
-    numbers of cells. So noise in empty space comes to nothing, and cells are told apart where they can be.
+    """Non-negative counts with the same total, from coarse to fine.
 
-    Source: docs/clusters.md. Lloyd's algorithm on signed counts has no bias, and ends farther off: it finds clusters
-    in the noise.
+    Of the up to 2^d parts of a block of cells, those with significant counts share its count in proportion to theirs.
+    If none is significant, all share it in proportion to their numbers of cells. Noise in empty space thus vanishes,
+    and cells are resolved where possible. Source: docs/clusters.md. Lloyd's algorithm on signed counts is unbiased but
+    less accurate, because it finds clusters in the noise.
     """
     levels, parents = [_Level(table.counts, table.variances, np.ones(table.counts.shape))], []
     blocks = table.blocks
@@ -204,12 +210,12 @@ def cleared(table: CellTable) -> Floats:
 
 
 def _together(one: Floats, other: Floats) -> Floats:
-    """Variances of the best means of two numbers."""
+    """Variances of the best weighted means of two numbers."""
     return one * other / np.maximum(one + other, 1e-300)
 
 
 def _halves(owners: Indices) -> Indices:
-    """Numbers of groups: of every two neighbours with the same owner, the first with the second and so on."""
+    """Group indices: pairs of neighbours with the same owner form a group."""
     first = np.searchsorted(owners, owners)
     return np.cumsum((np.arange(len(owners)) - first) % 2 == 0) - 1
 
@@ -222,10 +228,10 @@ def _grouped(numbers: Floats, groups: tuple[Indices, ...]) -> Floats:
 
 
 def table_sums(released: ReleasedSketch, table: CellTable, clusters: int) -> FourierSums:
-    """Fourier sums of the signed counts, as if records lay evenly in each cell, with the noise that they have.
+    """Fourier sums of the signed counts, as if records were uniform in each cell, with their noise.
 
-    Lengths of frequencies are those of `Recipe.clusters`; any nearer than 2π to a shorter one is left out, as their
-    sums would have much of their noise in common.
+    Lengths of frequencies are those of `Recipe.clusters`. Any frequency closer than 2π to a shorter one is dropped,
+    because the noise of their sums would be strongly correlated.
     """
     dimension = len(table.columns)
     size = min(DRAWN * MOST_FREQUENCIES * clusters * dimension, MOST_DRAWN)
@@ -243,10 +249,10 @@ def table_sums(released: ReleasedSketch, table: CellTable, clusters: int) -> Fou
 
 
 def _noise(table: CellTable, waves: list[Complex]) -> Floats:
-    """Mean squares of the noise of sums over cells times their waves.
+    """Mean squared noise of sums over cells times their waves.
 
-    With blocks: what a wave is inside of a block, less its mean over the block, has the noise of the cells; the mean
-    has that of the block.
+    With blocks, the deviation of a wave from its mean over the block has the noise of the cells; the mean has that of
+    the block.
     """
     squares = _summed(table.variances, [np.abs(wave) ** 2 for wave in waves])
     blocks = table.blocks
@@ -262,7 +268,7 @@ def _noise(table: CellTable, waves: list[Complex]) -> Floats:
 
 
 def _apart(frequencies: Floats) -> Floats:
-    """From the shortest on, those at least 2π from all others and their negatives that are kept."""
+    """Frequencies from the shortest on that are at least 2π from all kept ones and their negatives."""
     kept = np.empty((0, frequencies.shape[1]))
     for each in frequencies[np.argsort(np.linalg.norm(frequencies, axis=1), kind="stable")]:
         squares = np.minimum(((kept - each) ** 2).sum(1), ((kept + each) ** 2).sum(1))
@@ -272,7 +278,7 @@ def _apart(frequencies: Floats) -> Floats:
 
 
 def _waves(axis: Axis, frequencies: Floats) -> Complex:
-    """Of each cell and frequency, the mean over the cell."""
+    """Mean of the wave over each cell, by cell and frequency."""
     inside = np.sinc(np.outer(axis.widths, frequencies) / (2 * np.pi))
     return inside * np.exp(1j * np.outer(axis.middles, frequencies))
 

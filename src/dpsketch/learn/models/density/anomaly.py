@@ -1,4 +1,4 @@
-"""Anomaly scores from a release: how few records are near."""
+"""Anomaly scores from a release: a row with few similar records is anomalous."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _RAKED_ROWS: Annotated[int, UNRECORDED] = 256  # of the table of counters, by wh
 
 
 class AnomalyScorer(Model):
-    """Scores of rows by the records of a release: `fit(view)`. Higher is more normal, as in scikit-learn.
+    """Anomaly scores of rows relative to the records of a release: `fit(view)`. Higher is more normal, as in
+    scikit-learn.
 
-    From hashed counters, a score is the mean over the table's rows of the logarithm of the row's counter; from a table
-    of up to three number columns the logarithm of the kernel density. `predict` gives −1 for the rows below
+    From hashed counters, a score is the mean over the table's rows of the logarithm of the row's counter. From a table
+    of up to three number columns, it is the logarithm of the kernel density. `predict` gives −1 for the rows below
     `offset_`, else 1.
 
-    `contamination` is the share of anomalies that is expected, public knowledge: `offset_` is that quantile of the
-    scores of made-up records, drawn from the table of the release or, beside hashed counters, from the distribution
-    that `view.sample` draws from, with weights by which they fill the counters as the records do. No record is looked
-    at. Without such a distribution in the release there are scores but no `predict`.
-    `how_` says what scores are made of.
-    Source: race §4; RESEARCH "Anomaly scores".
+    `contamination` is the expected fraction of anomalies, from public knowledge: `offset_` is that quantile of the
+    scores of simulated records. These are drawn from the table of the release or, beside hashed counters, from the
+    distribution of `view.sample`, with weights that reproduce the released counters. No record is read. Without such a
+    distribution in the release there are scores but no `predict`. `how_` names the source of the scores. Source: race
+    §4; RESEARCH "Anomaly scores".
     """
 
     _estimator_type = "outlier_detector"
@@ -69,7 +69,7 @@ class AnomalyScorer(Model):
         return self
 
     def score_samples(self, X: Any) -> Floats:
-        """Higher is more normal."""
+        """Scores of the rows. Higher is more normal."""
         self._check_fitted()
         return (
             self._source.mean_logs(self._points(X))
@@ -83,7 +83,7 @@ class AnomalyScorer(Model):
         return {"score": values} | ({} if self.offset_ is None else {"anomaly": values < self.offset_})
 
     def decision_function(self, X: Any) -> Floats:
-        """Scores above the threshold."""
+        """Scores minus the threshold."""
         return self.score_samples(X) - self._threshold()
 
     def predict(self, X: Any) -> NDArray[np.int64]:
@@ -128,7 +128,7 @@ class AnomalyScorer(Model):
         self._check_fitted()
         if self.offset_ is None:
             raise QueryError(
-                "this release tells the scores of rows but not how they are distributed, so there is no threshold",
+                "this release gives scores of rows but not their distribution, so there is no threshold",
                 "release by Recipe.anomaly, or compare score_samples with a threshold of your own",
             )
         return self.offset_
@@ -138,7 +138,7 @@ _SOURCES: dict[str, type[Hashed] | type[KernelDensity]] = {"hashed": Hashed, "ta
 
 
 def _offset_of_counters(view: View, hashed: Hashed, share: float) -> float | None:
-    """The quantile of scores over made-up records with weights."""
+    """The quantile of the scores of weighted simulated records."""
     drawn = made_up_records(view, hashed.columns, _DRAWN, 0)
     if drawn is None:
         return None

@@ -1,9 +1,9 @@
-"""Kernel densities from a noisy table of counts: the table convolved with the kernel.
+"""Kernel densities from a noisy table of counts, convolved with the kernel.
 
-A cell's records count as if they were in its middle. On average over a cell this is right where the density is even,
-and where records repeat and questions are asked about such places it is nearer than spreading them over the cell. Of a
-single column they are spread: a sum over middles exceeds the integral of a kernel with a cusp by 8 % of the squared
-width of a cell, in bandwidths; with more columns the cusp weighs too little.
+A cell's records are placed at its midpoint. On average over a cell this is unbiased where the density is uniform. Where
+values repeat and queries are at such values, it is more accurate than spreading records over the cell. For a single
+column they are spread: a sum over midpoints exceeds the integral of a kernel with a cusp by 8 % of the squared width of
+a cell, in bandwidths; with more columns the cusp matters too little.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _INNER, _LOW, _HIGH = range(3)
 
 
 class Convolved:
-    """Sums of a kernel over the records of a table at any place, with standard errors.
+    """Sums of a kernel over the records of a table at any point, with standard errors.
 
-    Values are found on the lattice of the cells' middles, one step beyond the bounds, and by cubic splines between.
-    The standard error has the noise, exactly, and an estimate for records' unknown places inside of cells: pairs of
-    cells are pooled, and how much that changes the density tells how much a finer cut might.
+    Values are computed on the lattice of the cells' midpoints, one step beyond the bounds, and interpolated by cubic
+    splines. The standard error includes the noise, exactly, and an estimate for the records' unknown positions inside
+    cells: pairs of cells are pooled, and the resulting change of the density indicates the effect of finer cells.
     """
 
     def __init__(self, table: FullTable, kernel: Radial) -> None:
@@ -38,7 +38,7 @@ class Convolved:
         for name, axis, step in zip(table.columns, table.axes, steps, strict=True):
             if axis.binned and step > WIDEST_CELLS:
                 raise QueryError(
-                    f"cells of column '{name}' are {step:.3g} bandwidths wide, and up to {WIDEST_CELLS:g} can be told",
+                    f"cells of column '{name}' are {step:.3g} bandwidths wide, more than {WIDEST_CELLS:g}",
                     f"ask for a bandwidth {step / WIDEST_CELLS:.3g} times as wide, or release a table with more bins",
                 )
         self.columns, self.axes, self.variance = table.columns, table.axes, table.variance
@@ -58,7 +58,9 @@ class Convolved:
         self._errors = np.sqrt(self.noise**2 + self.unseen**2)
 
     def at(self, places: Floats) -> tuple[Floats, Floats]:
-        """Sums and standard errors at places between the bounds, from 0 to 1, one matrix row each; NaN if missing."""
+        """Sums and standard errors at points between the bounds, scaled to 0 … 1, one per matrix row;
+        NaN if missing.
+        """
         from scipy.ndimage import map_coordinates
 
         known = np.where(np.isnan(places), 0.5, np.clip(places, 0.0, 1.0))
@@ -70,7 +72,7 @@ class Convolved:
 
     @property
     def least_error(self) -> float:
-        """The least standard error of the noise at any place."""
+        """The smallest standard error of the noise at any point."""
         return float(self.noise.min())
 
     def to_saved(self) -> Saved:
@@ -98,8 +100,10 @@ Block = tuple[tuple[int, ...], Floats]
 
 
 def _blocks(axes: tuple[Axis, ...], steps: list[float], kernel: Radial) -> Iterator[Block]:
-    """Kernel weights of the cells, and of the atoms at the bounds of some columns: for each choice of cells or an atom
-    in each column, by distance in lattice steps along columns of cells, by lattice point along atoms.
+    """Kernel weights of the cells, and of the atoms at the bounds of some columns.
+
+    There is one entry for each choice of cells or an atom in each column, by distance in lattice steps along columns of
+    cells, by lattice point along atoms.
     """
     choices = [(_INNER, _LOW, _HIGH) if axis.binned else (_INNER,) for axis in axes]
     for place in product(*choices):
@@ -120,7 +124,7 @@ def _blocks(axes: tuple[Axis, ...], steps: list[float], kernel: Radial) -> Itera
 
 
 def _convolved(axes: tuple[Axis, ...], blocks: list[Block], *tables: Floats) -> list[Floats]:
-    """Every table's counts times the weights of the cells' distances, on the lattice."""
+    """Convolve every table's counts with the kernel weights, on the lattice."""
     from scipy.fft import irfftn, next_fast_len, rfftn
 
     totals: list[Floats] = [np.zeros([axis.cells + 2 for axis in axes]) for _ in tables]
@@ -131,7 +135,7 @@ def _convolved(axes: tuple[Axis, ...], blocks: list[Block], *tables: Floats) -> 
             for total, counts in zip(totals, tables, strict=True):
                 total += weights * counts[chosen]
             continue
-        # What goes around the end of a circular convolution falls on entries before the first that is kept.
+        # The wrapped part of a circular convolution falls on entries before the first that is kept.
         shape = [next_fast_len(weights.shape[way], True) for way in inner]
         kept = [slice(None)] * len(axes)
         for way in inner:
@@ -149,8 +153,10 @@ def _where(axis: Axis, where: int) -> slice:
 
 
 def _unseen(table: FullTable, steps: list[float], weights: Floats, change: Floats) -> Floats:
-    """Standard errors from records' places inside of cells: half of what pooling pairs of cells changes, in the squared
-    mean over a bandwidth around and without the noise in it.
+    """Standard errors from the records' unknown positions inside cells.
+
+    Half of the change from pooling pairs of cells, as root mean square over a bandwidth around, without the part from
+    noise.
     """
     from scipy.ndimage import uniform_filter
 
@@ -161,7 +167,7 @@ def _unseen(table: FullTable, steps: list[float], weights: Floats, change: Float
 
 
 def _pooled(values: Floats, ways: list[bool], first: int) -> Floats:
-    """Pairs of entries along some ways replaced by their mean, from `first` on and leaving as many out at the end."""
+    """Replace pairs of entries along some axes by their mean, from `first` on, dropping the same number at the end."""
     found = values.copy()
     for way, pool in enumerate(ways):
         if pool:

@@ -22,8 +22,10 @@ from dpsketch.sketch.released import ReleasedSketch
 
 @dataclass(frozen=True)
 class Axis:
-    """How a table cuts a column: `cells` of equal width between two atoms, the bounds by themselves; or, if it is not
-    `binned`, a cell for each of equidistant values.
+    """The division of a column by a table.
+
+    There are `cells` of equal width between two atoms, the bounds themselves; or, if it is not `binned`, one cell for
+    each of equidistant values.
     """
 
     cells: int
@@ -31,18 +33,18 @@ class Axis:
 
     @property
     def step(self) -> float:
-        """Between the middles of cells, in widths of the bounds."""
+        """Distance between the midpoints of cells, in widths of the bounds."""
         return 1 / self.cells if self.binned else 1 / max(self.cells - 1, 1)
 
     def coordinates(self, places: Floats) -> Floats:
-        """Of places between the bounds, from 0 to 1: the middle of cell i has coordinate i."""
+        """Coordinates of points between the bounds, scaled to 0 … 1: the midpoint of cell i has coordinate i."""
         return places / self.step - (0.5 if self.binned else 0.0)
 
 
 @dataclass(frozen=True)
 class FullTable:
-    """`counts` has an entry for each cell and atom, of noise variance `variance`; records with a missing cell are not
-    in it.
+    """Noisy counts, one for each cell and atom, with noise variance `variance`. Records with a missing cell are
+    excluded.
     """
 
     columns: tuple[str, ...]
@@ -53,7 +55,7 @@ class FullTable:
 
     @cached_property
     def shares(self) -> Floats:
-        """The nearest distribution: counts projected onto the simplex, which removes more noise than clipping."""
+        """The nearest distribution: counts projected on the simplex, which removes more noise than clipping."""
         flat = self.counts.ravel()
         total = max(float(flat.sum()), 1.0)
         descending = np.sort(flat)[::-1]
@@ -62,7 +64,7 @@ class FullTable:
         return np.maximum(flat - level[last], 0.0).reshape(self.counts.shape) / total
 
     def drawn(self, count: int, generator: np.random.Generator) -> Floats:
-        """Places of made-up records between the bounds, from 0 to 1: one matrix row each."""
+        """Points of simulated records between the bounds, scaled to 0 … 1: one per matrix row."""
         cells = generator.choice(self.shares.size, size=count, p=self.shares.ravel() / self.shares.sum())
         found = []
         for axis, index in zip(self.axes, np.unravel_index(cells, self.shares.shape), strict=True):
@@ -107,7 +109,7 @@ def _how(table: SmallTable) -> str:
 
 
 def places_of(schema: Schema, columns: Sequence[str], table: Any) -> Floats:
-    """Places between the bounds, from 0 to 1, of rows in users' units, NaN where missing: one matrix row each."""
+    """Rows in users' units scaled from the bounds to 0 … 1, NaN where missing: one per matrix row."""
     frame = Frame.read(schema, columns, table)
     return np.stack([_place(frame, name) for name in columns], axis=1)
 
@@ -118,11 +120,11 @@ def _place(frame: Frame, name: str) -> Floats:
 
 
 def codes_at(places: Floats) -> Any:
-    """Codes of places, one matrix row a column."""
+    """Codes of scaled points, one matrix row per column."""
     return np.clip(np.rint(places.T * SPAN + LOWEST), LOWEST, HIGHEST).astype(np.int16)
 
 
 def units_at(schema: Schema, columns: Sequence[str], places: Floats) -> dict[str, Any]:
-    """Columns in users' units of places between the bounds, from 0 to 1; dates as moments."""
+    """Columns in users' units from points scaled to 0 … 1; dates as moments."""
     frame = Frame(schema, dict(zip(columns, codes_at(places), strict=True)))
     return {name: frame.cells(name) for name in columns}

@@ -54,18 +54,19 @@ class Hashed:
         return self._sums.at(points)
 
     def plain_at(self, points: Any) -> Floats:
-        """The same without correction: ten times as fast."""
+        """Sums without correction: ten times as fast."""
         return np.asarray(self._plain.at(points).value)
 
     def mean_logs(self, points: Any) -> Floats:
-        """Means over the rows of the table of log(max(c, 0) + a) for a point's counters c, with a = 1 + the standard
-        deviation of the noise: less than zero records cannot be, and noise alone should not decide.
-        Source: RESEARCH "Anomaly scores".
+        """Means over the rows of the table of log(max(c, 0) + a) for a point's counters c.
+
+        a is 1 plus the standard deviation of the noise: negative counts are impossible, and noise alone should not
+        decide. Source: RESEARCH "Anomaly scores".
         """
         return self.mean_logs_of(self.records(points), self.sums)
 
     def mean_logs_of(self, records: Records, sums: Sums) -> Floats:
-        """As `mean_logs`, of encoded points and any counters of this map."""
+        """`mean_logs` for encoded points and any counters of this map."""
         noise = 1.0 + np.sqrt(self.variance)
         found = np.empty(len(records))
         step = max(1, (1 << 22) // self.race.rows)
@@ -77,12 +78,12 @@ class Hashed:
         return found
 
     def records(self, points: Any) -> Records:
-        """Points as the map sees them."""
+        """Points as the map reads them."""
         return self._sums.records(points)
 
     @property
     def least_error(self) -> float:
-        """The least standard error of a sum: that of the noise."""
+        """The smallest standard error of a sum: that of the noise."""
         return float(np.sqrt(self.variance / self.race.rows))
 
     def to_saved(self) -> Saved:
@@ -114,7 +115,9 @@ def hashed_counters(released: ReleasedSketch, columns: tuple[str, ...] | None = 
 
 
 def corrected(hashed: Hashed, view: View) -> Hashed:
-    """With a control of made-up records, if the release has what these are made from and errors at them get smaller."""
+    """Counters with a control variate of simulated records, if the release can simulate them and it reduces errors
+    there.
+    """
     control = control_of(view.released, hashed.race, float(view.rows_in_sums().value))
     if control is None:
         return hashed

@@ -1,4 +1,4 @@
-"""Kernel densities of a release, as a model with scikit-learn's methods."""
+"""Kernel densities of a release, with scikit-learn's interface."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ class KernelDensity(Model):
     """Kernel densities of the records of a release: `fit(view)`.
 
     A density is the mean of k(x, point) over the records x: 1 where all are equal to the point. With "gaussian" it is
-    divided by the kernel's integral, as scikit-learn does.
+    divided by the kernel's integral, as in scikit-learn.
 
-    Two parts of a release hold densities; if it has both, the one with the smaller standard error is taken.
-    Hashed counters (`Race`) have the kernel of their hash and no other: `Euclidean`, `SignedProjection` (angles about
-    the middle of the bounds), `InnerProduct`, `MinHash` (Jaccard similarity to a power) or products. A table of counts
-    over one to three number columns (`Histogram(ways=…)`, or the marginal of one column) answers any kernel of
-    distance whose bandwidth is at least half of a cell.
+    Two parts of a release contain densities; if it has both, the one with the smaller standard error is used. Hashed
+    counters (`Race`) have the kernel of their hash and no other: `Euclidean`, `SignedProjection` (angles about the
+    midpoint of the bounds), `InnerProduct`, `MinHash` (Jaccard similarity to a power) or products. A table of counts
+    over one to three number columns (`Histogram(ways=…)`, or the marginal of one column) answers any kernel of distance
+    whose bandwidth is at least half of a cell.
 
-    `kernel` is a hash, as `Euclidean(5000, scaled=False)`, or "euclidean" or "gaussian" with `bandwidth`: a number in
-    widths of the declared bounds, or a mapping of columns to bandwidths in their units. By default it is that of the
-    hashed counters, or with a table alone "euclidean" with the default bandwidth of `Recipe.density`, but no less
-    than a cell. `columns` choose the part, and the order of a
-    matrix.
+    `kernel` is a hash, such as `Euclidean(5000, scaled=False)`, or "euclidean" or "gaussian" with `bandwidth`: a number
+    in widths of the declared bounds, or a mapping of columns to bandwidths in their units. The default is that of the
+    hashed counters or, with a table alone, "euclidean" with the default bandwidth of `Recipe.density`, but at least a
+    cell. `columns` select the part, and the order of a matrix.
 
-    Records with a missing cell count as the middle of the bounds in hashed counters, and are nowhere in a table.
-    After `fit`: `kernel_`, `feature_names_in_`, `n_features_in_`, `how_` and `considered_`, the estimates that there
-    were with their mean standard errors.
+    Records with a missing cell count as the midpoint of the bounds in hashed counters, and are excluded from a table.
+
+    After `fit`: `kernel_`, `feature_names_in_`, `n_features_in_`, `how_` and `considered_`, the available estimates
+    with their mean standard errors.
     """
 
     _estimator_type = "density_estimator"
@@ -112,8 +112,9 @@ class KernelDensity(Model):
         return self
 
     def density(self, X: Any) -> Answer:
-        """At each row of a mapping, table or matrix in users' units, at least 0, with standard errors; `bound` where
-        hashed counters answer.
+        """Densities at each row of a mapping, table or matrix in users' units, at least 0, with standard errors.
+
+        `bound` is set where hashed counters answer.
         """
         self._check_fitted()
         rows, unit = self._rows, self._rows.value * self._integral
@@ -131,24 +132,26 @@ class KernelDensity(Model):
             extra = 4 * relative * np.abs(value)
             bounds = lambda delta: (of_sum(delta) + extra) / unit  # noqa: E731
         considered = self.considered_ if len(self.considered_) > 1 else ()
-        value = np.where(value < 0, 0.0, value)  # nearer to the truth, which is not negative
+        value = np.where(value < 0, 0.0, value)  # more accurate, as the truth is not negative
         return Answer(value / unit, error, self.how_, considered=considered, bounds=bounds)
 
     def plain_values(self, X: Any) -> Floats:
-        """Sums of the kernel without correction: for searches that ask at thousands of places."""
+        """Sums of the kernel without correction, for searches with thousands of queries."""
         self._check_fitted()
         if isinstance(self._source, Hashed):
             return self._source.plain_at(self._in_order(X))
         return self._source.at(places_of(self._schema, self._source.columns, X))[0]
 
     def score_samples(self, X: Any) -> Floats:
-        """Logarithms of the densities, as in scikit-learn; of no less than the least standard error of the noise or a
-        tenth of a record, whichever is more: noise may well make a density negative.
+        """Logarithms of the densities, as in scikit-learn.
+
+        Densities are first raised to the smallest standard error of the noise or a tenth of a record, whichever is
+        larger, because noise may make them negative.
         """
         return self.logarithms(self.density(X).value)
 
     def logarithms(self, densities: Floats) -> Floats:
-        """As `score_samples`, of densities that are known already."""
+        """`score_samples` of densities that are already known."""
         least = max(self._source.least_error, _LOWEST) / (self._rows.value * self._integral)
         return np.log(np.maximum(densities, least))
 
@@ -161,7 +164,7 @@ class KernelDensity(Model):
         }
 
     def plot(self, path: str | Path) -> None:
-        """A PNG file of the density over one or two columns of numbers."""
+        """Plot the density over one or two columns of numbers to a PNG file."""
         from dpsketch.learn.models.density.density_plot import plot_density
 
         self._check_fitted()
@@ -222,7 +225,7 @@ class KernelDensity(Model):
         return found
 
     def _parameters(self) -> Facts:
-        """Those of the constructor, in plain values."""
+        """Arguments of the constructor, as plain values."""
         kernel, bandwidth, columns = self.kernel, self.bandwidth, self.columns
         if isinstance(bandwidth, Mapping):
             plain: Any = {str(name): _plain(number) for name, number in bandwidth.items()}
@@ -235,7 +238,7 @@ class KernelDensity(Model):
         }
 
     def _in_order(self, X: Any) -> Any:
-        """X for hashed counters whose columns may have another order than the one that was asked for."""
+        """X for hashed counters, whose columns may have another order than the requested one."""
         points = self._points(X)
         if not isinstance(points, np.ndarray) or self._columns == self._source.columns:
             return points
@@ -251,7 +254,7 @@ class KernelDensity(Model):
             raise QueryError("the bandwidth is part of the kernel", "write kernel=Euclidean(bandwidth)")
 
     def _wanted(self, schema: Schema, hashed: Hashed | None, table: FullTable | None) -> HashFamily | Radial:
-        """The kernel that is asked for; of distances, whenever it is one."""
+        """The requested kernel, as one of distances whenever it is one."""
         columns = table.columns if table is not None else hashed.columns if hashed is not None else ()
         kernel = self.kernel
         if kernel is None and self.bandwidth is None:
@@ -306,7 +309,7 @@ def _how(source: Hashed | Convolved, table: FullTable | None) -> str:
 
 
 def _mean_errors(schema: Schema, found: Sequence[Hashed | Convolved], table: FullTable | None) -> list[float]:
-    """Mean standard errors at places where the table has records."""
+    """Mean standard errors at points where the table has records."""
     assert table is not None
     places = table.drawn(_COMPARED, np.random.default_rng(0))
     points = units_at(schema, table.columns, places)

@@ -1,4 +1,4 @@
-"""Where records gather most: modes of a release's kernel density."""
+"""Modes of a release's kernel density."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ROUNDS = 60
 
 @dataclass(frozen=True)
 class Modes:
-    """Places in users' units, the densest first: `points` has an array for each column."""
+    """Points in users' units by decreasing density: `points` has an array for each column."""
 
     columns: tuple[str, ...]
     points: dict[str, Any]
@@ -45,7 +45,7 @@ class Modes:
         return len(self.densities)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One row a mode."""
+        """One row per mode."""
         return [
             {name: self.points[name][place] for name in self.columns}
             | {"density": float(self.densities[place]), "stderr": float(self.stderrs[place])}
@@ -56,14 +56,14 @@ class Modes:
 def find_modes(
     view: View, k: int = 1, columns: Sequence[str] | None = None, method: str = "restart", random_state: int = 0
 ) -> Modes:
-    """Up to `k` places of the highest density, no two within a bandwidth, with densities and standard errors.
+    """Up to `k` points of the highest density, no two within a bandwidth, with densities and standard errors.
 
-    A derivative-free ascent from many starts: coordinates and random directions, with steps that are halved where none
-    rises. "restart" climbs the density itself. "cells" looks for the intersection of the heaviest hash cells: it climbs
-    the number of rows of the table in which a place falls into one of the k heaviest counters, and the density only
-    where these are equal; with a table of counts it starts from the heaviest cells. Errors cover noise and hashes at
-    the place, not the place itself, and the highest of many noisy values is too high on average. Made-up records
-    correct the densities of what is found, not the climb.
+    A derivative-free ascent from many starts uses coordinates and random directions, and halves its steps where none
+    ascends. "restart" ascends the density itself. "cells" searches for the intersection of the heaviest hash cells: it
+    ascends the number of rows of the table in which a point falls into one of the k heaviest counters, and the density
+    only to break ties; with a table of counts it starts from the heaviest cells. Errors cover noise and hashes at the
+    point, not the location of the point itself. The maximum of many noisy values is biased upwards. Simulated records
+    correct the densities of the results, not the ascent.
     """
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MOST_MODES:
         raise QueryError(f"k must be a whole number from 1 to {MOST_MODES}, got {k!r} instead")
@@ -72,7 +72,7 @@ def find_modes(
     model = KernelDensity(columns=columns).fit(view)
     names = tuple(model.feature_names_in_)
     if any(isinstance(view.schema.column(name), IdSet) for name in names):
-        raise QueryError("modes of sets of ids cannot be climbed", "ask KernelDensity at sets that you know")
+        raise QueryError("modes of sets of ids are not supported", "ask KernelDensity at sets that you know")
     generator = np.random.default_rng(random_state)
 
     def density(places: Floats) -> Floats:
@@ -100,7 +100,7 @@ def find_modes(
 
 
 def _starts(view: View, names: tuple[str, ...], method: str, generator: np.random.Generator) -> Floats:
-    """Places between the bounds: from the release's own distribution where it has one, and anywhere."""
+    """Starting points between the bounds: from the release's own distribution where it has one, and uniform."""
     anywhere = generator.random((_CANDIDATES, len(names)))
     table = full_table(view.released, names)
     if table is not None and method == "cells":
@@ -146,9 +146,9 @@ def _climbed(places: Floats, objective: Callable[[Floats], Floats], generator: n
 
 
 def _bandwidths(model: KernelDensity, places: Floats) -> Floats:
-    """Places in coordinates in which what is one apart is another mode."""
+    """Points in coordinates in which distinct modes are at least one apart."""
     kernel = model.kernel_
-    if isinstance(kernel, SignedProjection):  # only the direction counts, and half of the kernel is one apart
+    if isinstance(kernel, SignedProjection):  # only the direction matters, and half of the kernel is one apart
         seen = places - 0.5
         length = np.linalg.norm(seen, axis=1, keepdims=True)
         return seen / np.maximum(length, 1e-9) / (np.pi * (1 - 0.5 ** (1 / kernel.bits)))
@@ -159,7 +159,7 @@ def _bandwidths(model: KernelDensity, places: Floats) -> Floats:
 
 
 def _apart(places: Floats, densities: Floats, gap: float, k: int) -> list[int]:
-    """Up to `k` of the densest places, no two nearer than `gap`."""
+    """Indices of up to `k` of the densest points, no two closer than `gap`."""
     chosen: list[int] = []
     for place in np.argsort(-densities):
         if not chosen or np.linalg.norm(places[chosen] - places[place], axis=1).min() > gap:

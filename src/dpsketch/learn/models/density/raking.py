@@ -1,4 +1,4 @@
-"""Simulated records, weighted so that they fill the hashed counters as the released records do."""
+"""Raking: weights for simulated records that reproduce the released hashed counters."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _CLEAR: Annotated[float, UNRECORDED] = 3.0  # standard deviations at which a gro
 
 
 def raked(places: NDArray[np.int64], counters: Floats, deviation: float, total: float) -> Floats:
-    """Weights of points whose counters in each row of the table are `places`, one row a point. `counters` are released
-    ones, with noise of this standard deviation, and `total` is how many records they are of.
+    """Weights of points whose counters in each row of the table are `places`, one row per point.
 
-    In each round a weight is multiplied by the geometric mean, over the rows of the table, of how many more records
-    than points there are: first in all counters with about as many points, where noise averages out, then in the
-    counter itself, with as much added to both as the noise is.
+    `counters` are the released ones, with noise of this standard deviation, and `total` is their number of records. In
+    each round a weight is multiplied by the geometric mean, over the rows of the table, of the ratio of records to
+    points: first in all counters with about equal numbers of points, where noise averages out, then in the counter
+    itself, with the noise's standard deviation added to both.
     """
     points, rows = places.shape
     floor = 1.0 + deviation
@@ -37,8 +37,9 @@ def raked(places: NDArray[np.int64], counters: Floats, deviation: float, total: 
 
 
 def _pooled_ratios(own: Floats, counters: Floats, deviation: float) -> Floats:
-    """Records for each point, in groups of counters that hold as many points within a factor of two, or more where
-    noise asks for larger groups. What noise decides is 1.
+    """Records per point, in groups of counters with equal numbers of points within a factor of two.
+
+    Groups are larger where the noise requires it. A ratio dominated by noise is 1.
     """
     found = np.ones(len(own))
     order = np.argsort(own, kind="stable")

@@ -1,7 +1,7 @@
 """Budgets with delta or rho, relations, partitions and plans.
 
-The old rows are read, the old tables dropped, children first, and the new ones filled, in one transaction. Names stay,
-columns differ: version 0.1.0 fails on such a ledger instead of starting an empty one beside it.
+The old rows are read, the old tables dropped, children first, and the new ones filled, in one transaction. Names are
+kept but columns differ, so that version 0.1.0 fails on such a ledger instead of starting an empty one beside it.
 """
 
 import json
@@ -71,7 +71,7 @@ def upgrade() -> None:
             grants.insert().values(dataset=row["dataset"], epsilon=row["cap"], delta="0", created=row["created"])
         )
     for row in old["spends"]:
-        # Its noises were not recorded: a release of this epsilon and nothing else, which counts as rho epsilon²/2.
+        # Its noises were not recorded. It becomes a release with this epsilon alone, which counts as rho epsilon²/2.
         release = {"budget": {"epsilon": _budget(Fraction(row["epsilon"]))}, "noises": []}
         kept = {name: row[name] for name in ("id", "dataset", "event", "created")}
         connection.execute(spends.insert().values(**kept, release=json.dumps(release), lineage="[]"))
@@ -80,6 +80,8 @@ def upgrade() -> None:
 
 
 def _budget(epsilon: Fraction) -> float:
-    """The number that a budget of this epsilon was written as; for a fraction that is none, the next above it."""
+    """The number from which a budget of this epsilon was written; for a fraction without one, the next
+    number above it.
+    """
     number = max(float(epsilon), 1e-9)
     return number if Fraction(repr(number)) >= epsilon else math.nextafter(number, math.inf)

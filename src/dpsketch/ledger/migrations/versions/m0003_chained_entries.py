@@ -1,8 +1,8 @@
 """Entries with checksums, running totals, and the snapshot of a part.
 
-Every row gets a number in one order: rows of one table keep theirs. Parts have no snapshot, as nobody asserted that
-they were read from the whole of one unchanged table: from now on they add up. Checksums and totals are computed after
-the last migration, from the rows.
+Every row gets a number in one common order, which keeps the order within a table. Parts have no snapshot, because
+nobody asserted that they were read from the whole of one unchanged table: from now on their costs add up. Checksums and
+totals are computed from the rows after the last migration.
 """
 
 import sqlalchemy as sa
