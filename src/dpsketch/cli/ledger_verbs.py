@@ -13,7 +13,6 @@ from rich.table import Table as RichTable
 from dpsketch.cli.console import HELP, AsJson, SchemaPath, err, out, print_json
 from dpsketch.errors import BudgetError
 from dpsketch.privacy.budget import MOST_EPSILON, Budget, decimal_text
-from dpsketch.privacy.events import budget_facts
 
 if TYPE_CHECKING:
     from dpsketch.ledger.account import Account, Cap, Plan, Spend, Standing
@@ -74,6 +73,7 @@ def ledger_grant(
 ) -> None:
     """Set the cap of a dataset: how much it may spend in total."""
     from dpsketch.ledger.ledger import Ledger
+    from dpsketch.privacy.events import budget_facts
 
     if epsilon is None and rho is None:
         raise BudgetError("a cap is epsilon, with delta or without, or rho", "pass --epsilon 1, or --rho 0.5")

@@ -41,7 +41,6 @@ from dpsketch.cli.recipe_choice import (
 from dpsketch.errors import BudgetError, FileError, MergeError
 from dpsketch.files.outputs import Output, written
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
-from dpsketch.privacy.events import budget_facts
 
 if TYPE_CHECKING:
     from dpsketch.ledger.ledger import Ledger
@@ -309,6 +308,8 @@ def _release(
 
 
 def _tell_released(output: Path, budget: Budget, book: Ledger | None, name: str, then: str, as_json: bool) -> None:
+    from dpsketch.privacy.events import budget_facts
+
     standing = None if book is None else book.standing(name)
     if standing is None:
         message = f"{output}: NOT PRIVATE, for studies only."

@@ -147,10 +147,10 @@ def test_releases_of_one_sample_count_together(ledger: Ledger) -> None:
         "BudgetError: this release needs epsilon 0.5; dataset 'a' has"
     )
     reserve(ledger, pure(0.1, RATE), "two")
-    assert "must say of which" in refused(lambda: ledger.reserve("a", ROWS, pure(0.1, RATE), frozenset()))
+    assert "must state which" in refused(lambda: ledger.reserve("a", ROWS, pure(0.1, RATE), frozenset()))
     replaced = ("row", 1, REPLACE_ONE)
     assert "add-remove only" in refused(lambda: ledger.check("new", replaced, pure(0.1, RATE)))
 
 
 def test_a_release_with_delta_must_say_its_noise() -> None:
-    assert "must say its noise" in refused(lambda: reserve(Ledger("sqlite://"), Release(dps.Budget(1.0, 1e-6), ())))
+    assert "must state its noise" in refused(lambda: reserve(Ledger("sqlite://"), Release(dps.Budget(1.0, 1e-6), ())))

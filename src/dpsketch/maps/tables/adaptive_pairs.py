@@ -111,7 +111,7 @@ class BoundAdaptivePairs(BoundPairs):
     def check_beside(self, maps: Sequence[BoundMap]) -> None:
         if self.marginals_in(maps) is None:
             raise RecipeError(
-                "Pairs: pool needs Marginals of the same columns with as many bins, or a fraction of them",
+                "Pairs: pool needs Marginals of the same columns with the same number of bins, or a fraction of it",
                 f"add Part(Marginals(bins={self.bins}), share=0.4) to the recipe, or leave out pool",
             )
 

@@ -102,7 +102,7 @@ def test_clusters_that_noise_has_moved_are_told() -> None:
 
 
 def test_tight_clusters_of_few_frequencies_and_little_budget_are_told() -> None:
-    with pytest.warns(dps.FitWarning, match="larger by it"):
+    with pytest.warns(dps.FitWarning, match="raises squared distances"):
         dps.KMeans(4).fit(mixture_view("0.01", 4, 8, 100_000, 0.02))
 
 
