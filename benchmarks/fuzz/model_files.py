@@ -78,7 +78,7 @@ def lying(rng: np.random.Generator, good: bytes, folder: Path) -> bytes:
     path = folder / "good.model"
     path.write_bytes(good)
     contents = container.checked(path, "model")
-    header, tensors = contents.header, {name: place.load() for name, place in contents.places().items()}
+    header, tensors = contents.header, {name: array.load() for name, array in contents.stored_arrays().items()}
     choice = rng.integers(4)
     if choice == 0:
         header = lie(rng, header)

@@ -131,7 +131,7 @@ def load_model(path: str | Path) -> Any:
     try:
         _check_texts(header["statement"])
         statement_text(header["statement"])
-        arrays = {_own(key): place.load() for key, place in found.places().items()}
+        arrays = {_own(key): array.load() for key, array in found.stored_arrays().items()}
         model = model_class(name).from_saved(dict(header["facts"]), arrays)
     except OSError as error:
         raise container.unreadable(path, error) from None

@@ -1,5 +1,6 @@
-"""Pair tables or contrasts of several sites in the same groups: those of one site's release, which is public, so that
-all merge.
+"""One choice of groups for the pair tables or contrasts of several sites, so that their releases merge.
+
+The groups are those of one site's release, which is public.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dpsketch.sketch.released import ReleasedSketch
 
 
 def check_source(schema: Schema, other: ReleasedSketch) -> None:
-    """Refuses a sketch that no table of this schema can take groups from, whatever the recipe."""
+    """Refuse a sketch that no table of this schema can take groups from, whatever the recipe."""
     if not other.private:
         raise MergeError(
             "groups of a sketch marked NOT PRIVATE follow from exact sums", "take them from a private release"
@@ -27,8 +28,9 @@ def check_source(schema: Schema, other: ReleasedSketch) -> None:
 
 
 def agreed_maps(bound: BoundRecipe, other: ReleasedSketch) -> dict[int, BoundMap]:
-    """For each adaptive part, by its index, the map with the groups and pairs that `other` has; refuses what would not
-    merge with it.
+    """Map the index of each adaptive part to its map with the groups and pairs of `other`.
+
+    Refuses what would not merge with `other`.
 
     Guarantee: a function of public numbers. Source: docs/proofs/release.md.
     """
@@ -41,14 +43,14 @@ def agreed_maps(bound: BoundRecipe, other: ReleasedSketch) -> dict[int, BoundMap
     if len(bound.maps) != len(other.maps):
         raise different
     agreed: dict[int, BoundMap] = {}
-    for place, (ours, theirs) in enumerate(zip(bound.maps, other.maps, strict=True)):
+    for index, (ours, theirs) in enumerate(zip(bound.maps, other.maps, strict=True)):
         if not ours.adaptive:
             continue
         try:
-            agreed[place] = ours.settle_as(theirs)
+            agreed[index] = ours.settle_as(theirs)
         except RecipeError:  # other maps, cells, columns or number of pairs
             raise different from None
-    mine = bound.settled([agreed.get(place, own) for place, own in enumerate(bound.maps)])
+    mine = bound.settled([agreed.get(index, own) for index, own in enumerate(bound.maps)])
     if _of_any_snapshot(mine.recipe) != _of_any_snapshot(other.recipe):
         raise different
     return agreed

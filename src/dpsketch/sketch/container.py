@@ -40,8 +40,8 @@ _CLOSING = "sha256"
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a file holds an array, and in what type and shape."""
+class StoredArray:
+    """The position, type and shape of an array in a file."""
 
     path: Path
     type: np.dtype[Any]
@@ -49,19 +49,21 @@ class Place:
     start: int
 
     def load(self) -> Array:
-        """Arrays of `LARGE` numbers or more are mapped, read-only: do not change the file in place while in use."""
+        """Read the array. Arrays of `LARGE` numbers or more are mapped, read-only: do not change the file in place
+        while they are in use.
+        """
         size = prod(self.shape)
         if size >= LARGE:
             return np.asarray(np.memmap(self.path, self.type, "r", self.start, self.shape))
-        found: Array = np.fromfile(self.path, self.type, size, offset=self.start)
-        if found.size != size:  # the file shrank after it was checked
+        values: Array = np.fromfile(self.path, self.type, size, offset=self.start)
+        if values.size != size:  # the file shrank after it was checked
             raise ValueError("sizes")
-        return found.reshape(self.shape)
+        return values.reshape(self.shape)
 
 
 @dataclass(frozen=True)
 class Container:
-    """A checked file: its header, and what it says of its arrays, which `places` checks."""
+    """A checked file: its header and its description of the arrays, which `stored_arrays` checks."""
 
     path: Path
     header: dict[str, Any]
@@ -69,14 +71,14 @@ class Container:
     _first: int
     _size: int
 
-    def places(self) -> dict[str, Place]:
-        """Every array's place, if all are of known types and lie where the file says. Nothing is allocated."""
+    def stored_arrays(self) -> dict[str, StoredArray]:
+        """Every array by its name, after checking types, sizes and offsets. Nothing is allocated."""
         last = self._size - self._first
         if self._tensors[_CLOSING]["data_offsets"] != [last - _DIGEST, last]:
             raise ValueError("digest")
-        return {name: self._place(fact, last) for name, fact in self._tensors.items() if name != _CLOSING}
+        return {name: self._stored_array(fact, last) for name, fact in self._tensors.items() if name != _CLOSING}
 
-    def _place(self, fact: dict[str, Any], last: int) -> Place:
+    def _stored_array(self, fact: dict[str, Any], last: int) -> StoredArray:
         dtype, shape = TYPES[fact["dtype"]], fact["shape"]
         begin, end = fact["data_offsets"]
         start = self._first + begin
@@ -86,12 +88,12 @@ class Container:
             raise ValueError("sizes")
         if start % dtype.itemsize or end > last - _DIGEST:
             raise ValueError("offsets")
-        return Place(self.path, dtype, tuple(shape), start)
+        return StoredArray(self.path, dtype, tuple(shape), start)
 
 
 def checked(path: str | Path, what: str) -> Container:
-    """A file whose digest is right and which safetensors takes for valid: its tensors lie in it one after another,
-    without gap or overlap. `what` it should be is told where it is not. Its kind and format are the caller's to check.
+    """Open a file whose digest is right and which safetensors accepts: its tensors follow one another without gap or
+    overlap. `what` names the expected file in the error message. The caller checks kind and format.
     """
     path = Path(path)
     damaged = FileError(f"{path} is damaged or not a {what} file", ASK)
@@ -117,7 +119,7 @@ def unreadable(path: Path, error: OSError) -> FileError:
 
 
 def write(file: BinaryIO, header: dict[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Header, arrays and digest; never more than a block in memory.
+    """Write header, arrays and digest, with never more than a block in memory.
 
     Wider types come first and the bytes before the tensors are a multiple of eight: all arrays are aligned.
     """

@@ -1,4 +1,4 @@
-"""Sums of four bytes: sums modulo 2^32, where public numbers say that they fit.
+"""Sums of four bytes: sums modulo 2^32, used where public numbers show that they fit.
 
 Modulo 2^32 is as private as modulo 2^64 while everything up to the noise stays modulo 2^32. A table with more rows than
 were declared may wrap an exact counter; widened afterwards, it would jump by 2^32 for one record. So raw sums are never
@@ -19,12 +19,12 @@ def narrow(sums: Sums) -> bool:
 
 
 def room(kind: type) -> int:
-    """Entries of this type must stay below this in absolute value to be read back right."""
+    """The bound below which entries of this type must stay, in absolute value, to be read back correctly."""
     return NARROW_ROOM if kind is np.int32 else 2**63
 
 
 def add(one: Sums, two: Sums, four_bytes: bool) -> Sums:
-    """one + two modulo 2^32 or 2^64, with no copy of either; memory-mapped sums stay where they are."""
+    """Return one + two modulo 2^32 or 2^64, with no copy of either; memory-mapped sums stay where they are."""
     if four_bytes:
         return np.add(one, two, dtype=np.int32, casting="unsafe")
     return np.add(one, two, dtype=np.int64)

@@ -12,7 +12,7 @@ from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import container
-from dpsketch.sketch.container import Container, Place
+from dpsketch.sketch.container import Container, StoredArray
 
 FORMAT = 2
 _READABLE = (1, 2)
@@ -21,7 +21,7 @@ _SUMS = (container.TYPES["I64"], container.TYPES["I32"])
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file holds, checked: a recipe bound to its schema, sums, and the rest of the header."""
+    """The checked contents of a file: a recipe bound to its schema, sums, and the rest of the header."""
 
     bound: BoundRecipe
     sums: tuple[Sums, ...]
@@ -46,21 +46,21 @@ def read(path: str | Path, kind: str) -> Contents:
     Parts of `LARGE` sums or more are mapped from the file, read-only: do not change it in place while they are in use.
     """
     path = Path(path)
-    found = _checked(path)
-    header = found.header
+    opened = _checked(path)
+    header = opened.header
     if header["kind"] != kind:
         raise _wrong_kind(path, str(header["kind"]), kind)
     try:
         schema = Schema.from_dict(header["schema"])
         recipe = Recipe.from_dict(header["recipe"])
-        places = _places(found, schema, recipe)
+        arrays = _stored_sums(opened, schema, recipe)
         bound = recipe.bind(schema)
         if [own.fingerprint() for own in bound.maps] != header["fingerprints"]:
             raise FileError(f"{path}: its maps differ from this library's", "read it with the version that wrote it")
-        narrow = [place.type == container.TYPES["I32"] for place in places]
+        narrow = [array.type == container.TYPES["I32"] for array in arrays]
         if any(four_bytes and not own.narrow for four_bytes, own in zip(narrow, bound.maps, strict=True)):
             raise ValueError("types")
-        sums = tuple(place.load() for place in places)
+        sums = tuple(array.load() for array in arrays)
     except FileError:
         raise
     except OSError as error:
@@ -79,40 +79,40 @@ def read_header(path: str | Path) -> dict[str, Any]:
 
 
 def _checked(path: Path) -> Container:
-    found = container.checked(path, "sketch")
-    if found.header.get("kind") == "model":
+    opened = container.checked(path, "sketch")
+    if opened.header.get("kind") == "model":
         raise FileError(f"{path} is a model, not a sketch", "score rows with it: dpsketch score MODEL TABLE -o FILE")
-    if found.header.get("format") not in _READABLE:
+    if opened.header.get("format") not in _READABLE:
         raise FileError(
             f"{path}: this library reads formats up to {FORMAT}", "use the library version that wrote the file"
         )
-    if found.header.get("kind") not in ("raw", "released"):
+    if opened.header.get("kind") not in ("raw", "released"):
         raise FileError(f"{path} is damaged or not a sketch file", container.ASK)
-    return found
+    return opened
 
 
-def _places(found: Container, schema: Schema, recipe: Recipe) -> list[Place]:
-    """Every part's place, if the file holds just these parts, each in the length that the recipe gives it.
+def _stored_sums(opened: Container, schema: Schema, recipe: Recipe) -> list[StoredArray]:
+    """The array of every part, after checking that the file holds these parts only, in the recipe's lengths.
 
-    Lengths take time to work out: the first wrong one is the last.
+    Computing a length takes time, so the check stops at the first wrong one.
     """
-    places = found.places()
+    arrays = opened.stored_arrays()
     names = [f"part.{part}" for part in range(len(recipe.parts))]
-    if set(places) != set(names):
+    if set(arrays) != set(names):
         raise ValueError("tensors")
-    if any(place.type not in _SUMS for place in places.values()):
+    if any(array.type not in _SUMS for array in arrays.values()):
         raise ValueError("types")
     for name, part in zip(names, recipe.parts, strict=True):
-        if places[name].shape != (part.map.length(schema),):
+        if arrays[name].shape != (part.map.length(schema),):
             raise ValueError("sizes")
-    return [places[name] for name in names]
+    return [arrays[name] for name in names]
 
 
-def _wrong_kind(path: Path, found: str, wanted: str) -> FileError:
-    if found == "raw":
+def _wrong_kind(path: Path, kind: str, wanted: str) -> FileError:
+    if kind == "raw":
         return FileError(
             f"{path} is a raw sketch: unreleased and not private", "release it first: dpsketch release RAW --epsilon …"
         )
     return FileError(
-        f"{path} is a {found} sketch, a {wanted} one is needed", "a released sketch cannot be released again"
+        f"{path} is a {kind} sketch, a {wanted} one is needed", "a released sketch cannot be released again"
     )

@@ -1,4 +1,4 @@
-"""Which inputs a sketch holds, and whether two sketches may be added."""
+"""The inputs of a sketch, and the check that two sketches may be added."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Sketch(Protocol):
 
 
 def new_lineage() -> frozenset[str]:
-    """A random id: it says nothing about the input, only that it is this one."""
+    """A random id that identifies an input and reveals nothing about it."""
     return frozenset([secrets.token_hex(16)])
 
 
@@ -46,13 +46,13 @@ def checked_lineage(path: str | Path, ids: object) -> frozenset[str]:
 
 
 def _unsettled(recipe: Recipe) -> Recipe:
-    """A recipe as if no release had chosen anything for it."""
+    """The recipe before any release chose groups or pairs for it."""
     parts = [RecipePart(part.map.unsettled(), part.share) for part in recipe.parts]
     return Recipe(parts, sampling=recipe.sampling, only=recipe.only)
 
 
 def merged_schema(one: Sketch, two: Sketch, disjoint_units: bool) -> Schema:
-    """The schema of the sum, or a MergeError that says why there is none."""
+    """The schema of the merged sketch. Raises a MergeError with the reason if the two do not merge."""
     if one.lineage & two.lineage:
         raise MergeError("both sketches hold the same input", "merge each input once")
     if replace(one.schema, rows=None) != replace(two.schema, rows=None):

@@ -40,7 +40,7 @@ _LABEL = 19  # width of the labels' column
 def statement_facts(
     schema: Schema, recipe: Recipe, releases: Sequence[Release], inputs: int, created: str, library: str
 ) -> dict[str, Any]:
-    """Everything that a file promises, in plain values. `inputs` is the number of tables that were merged."""
+    """All promises of a file, as plain values. `inputs` is the number of tables that were merged."""
     public = [_public_number(schema)] if schema.relation is Relation.REPLACE_ONE else []
     facts: dict[str, Any] = {
         "private": bool(releases),
@@ -69,8 +69,8 @@ def statement_facts(
         "most_true_positives": _rounded_up(max(attack_power(release) for release in releases), 6),
     }
     facts["parts"] = [
-        part.map.summary() | {"noise": [_noise_facts(release, place) for release in releases]}
-        for place, part in enumerate(recipe.parts)
+        part.map.summary() | {"noise": [_noise_facts(release, index) for release in releases]}
+        for index, part in enumerate(recipe.parts)
     ]
     return facts
 
@@ -85,19 +85,19 @@ def _public_number(schema: Schema) -> str:
     return f"the exact number of {'rows' if schema.unit_column is None else f'units in column {schema.unit!r}'}"
 
 
-def _rounded_up(share: float, places: int) -> float:
-    return min(1.0, float(ceil(share * 10**places) / 10**places))
+def _rounded_up(share: float, digits: int) -> float:
+    return min(1.0, float(ceil(share * 10**digits) / 10**digits))
 
 
 def _weakest(budgets: Sequence[dict[str, str]]) -> dict[str, str]:
-    """The promise to a record of any one of the merged tables: the largest numbers, if they are of one kind."""
+    """The guarantee for a record of any one of the merged tables: the largest budget, if all are of one kind."""
     if len({frozenset(budget) for budget in budgets}) > 1:
         return {}
     return {key: max((budget[key] for budget in budgets), key=Fraction) for key in budgets[0]}
 
 
-def _noise_facts(release: Release, place: int) -> dict[str, Any]:
-    noise = release.noises[place]
+def _noise_facts(release: Release, index: int) -> dict[str, Any]:
+    noise = release.noises[index]
     if noise.sensitivity == 0:
         return {"mechanism": "none: neighbouring tables have the same sums"}
     facts: dict[str, Any] = {

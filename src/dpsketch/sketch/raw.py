@@ -1,4 +1,4 @@
-"""Exact sums before release: private, mergeable, never to be shown."""
+"""Exact sums before release: secret, mergeable, never to be shown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RawPart:
     sums: Sums
 
     def __repr__(self) -> str:
-        """Say what it is, never what is in it: a notebook saves whatever a cell displays."""
+        """Describe the part without its sums: a notebook saves whatever a cell displays."""
         return f"RawPart({brief(self.map.description)}, {counted(self.map.size, 'exact sum')}: secret)"
 
 
@@ -53,13 +53,13 @@ class RawSketch:
         return f"RawSketch({maps}; {columns}): exact sums, NOT PRIVATE until released"
 
     def _repr_html_(self) -> str:
-        """What is in it, never the sums."""
+        """List the maps, never the sums."""
         rows = [(brief(part.map.description), part.map.size) for part in self.parts]
         return html_table(repr(self), ("map", "exact sums: secret"), rows)
 
     @property
     def most_bytes(self) -> int:
-        """More than a file of this sketch or of its release takes: a release shows no more sums than there are."""
+        """Upper bound on the size of a file of this sketch or of its release, which has no more sums than this."""
         return sum(part.sums.nbytes for part in self.parts) + _MOST_HEADER
 
     @classmethod
@@ -70,14 +70,14 @@ class RawSketch:
 
     @cached_property
     def bound(self) -> BoundRecipe:
-        """The recipe on its schema, with the maps of the parts."""
+        """The recipe bound to its schema, with the maps of the parts."""
         return BoundRecipe(self.schema, self.recipe, tuple(part.map for part in self.parts))
 
     def merge(self, other: RawSketch, disjoint_units: bool = False) -> RawSketch:
         """The sketch of both tables together.
 
         With a unit column, a person's rows in both tables would count up to twice `max_rows_per_unit`:
-        say `disjoint_units=True` only if no unit has rows in both.
+        pass `disjoint_units=True` only if no unit has rows in both.
         """
         schema = merged_schema(self, other, disjoint_units)
         parts = tuple(_merged(mine, theirs, schema) for mine, theirs in zip(self.parts, other.parts, strict=True))
@@ -103,21 +103,22 @@ class RawSketch:
         return cls.of(contents.bound, contents.sums, lineage)
 
 
-def sums_dtype(bound: BoundMap, rows: int) -> type[np.int32] | type[np.int64]:
-    """Four bytes for a large table of counters whose declared rows fill at most half of their room: the other half is
-    for the noise. Size and rows are public.
+def sums_dtype(feature_map: BoundMap, rows: int) -> type[np.int32] | type[np.int64]:
+    """Four bytes for a large table of counters if the declared rows fill at most half of their range, else eight.
+
+    The other half is for the noise. Size and rows are public.
     """
-    narrow = bound.narrow and bound.size >= LARGE and rows * bound.largest < counters.NARROW_ROOM // 2
+    narrow = feature_map.narrow and feature_map.size >= LARGE and rows * feature_map.largest < counters.NARROW_ROOM // 2
     return np.int32 if narrow else np.int64
 
 
-def empty_sums(bound: BoundMap, rows: int) -> Sums:
-    sums: Sums = np.zeros(bound.size, sums_dtype(bound, rows))  # type: ignore[assignment]
+def empty_sums(feature_map: BoundMap, rows: int) -> Sums:
+    sums: Sums = np.zeros(feature_map.size, sums_dtype(feature_map, rows))  # type: ignore[assignment]
     return sums
 
 
 def _merged(mine: RawPart, theirs: RawPart, schema: Schema) -> RawPart:
-    """The sum of a part of two sketches. Four bytes stay four bytes, see `counters`; eight may become four."""
+    """The sum of one part of two sketches. Four bytes stay four bytes, see `counters`; eight may become four."""
     four_bytes = counters.narrow(mine.sums) or counters.narrow(theirs.sums)
     if four_bytes and declared_rows(schema) * mine.map.largest >= counters.NARROW_ROOM:
         raise MergeError(

@@ -1,4 +1,4 @@
-"""The only place where sensitivity, noise and ledger meet."""
+"""Releases: the only module where sensitivity, noise and ledger meet."""
 
 from __future__ import annotations
 
@@ -54,16 +54,17 @@ def release(
     plan: str | None = None,
     groups_from: ReleasedSketch | None = None,
 ) -> ReleasedSketch:
-    """Reserve the spend, add noise, commit. A crash can cost budget, never privacy; a rerun is a new spend. What is
-    shown of adaptive parts follows from the noisy sums of others, so it is settled between the two: an interruption
-    meanwhile costs budget as well.
+    """Reserve the spend, add noise, commit. A crash can cost budget, never privacy; a rerun is a new spend.
 
-    `mechanism` is "auto", "laplace" or "gaussian"; `plan` names a plan that the ledger holds, of which this release is
-    one entry. With `groups_from`, another site's release, pair tables that would be pooled get its groups and pairs
-    instead of some of their own, so that the two releases merge.
+    Adaptive parts are settled from the noisy sums of other parts. This happens between reservation and commit, so an
+    interruption during it costs budget as well.
 
-    Guarantee: the budget's differential privacy for one unit (a row, or all rows of a unit column's value), more or
-    less or replaced as the schema says.
+    `mechanism` is "auto", "laplace" or "gaussian". `plan` names a plan declared in the ledger, of which this release
+    is one entry. With `groups_from`, another site's release, pooled pair tables get its groups and pairs instead of
+    choosing their own, so that the two releases merge.
+
+    Guarantee: the budget's differential privacy for one unit (a row, or all rows of one value of the unit column),
+    under the schema's neighbouring relation.
     Source: docs/proofs/release.md. A release marked NOT PRIVATE shows the raw sums: large ones as read-only views.
     """
     bound, exact = raw.bound, [part.sums for part in raw.parts]
@@ -73,7 +74,7 @@ def release(
         _check_room(bound, types, None)
         if ledger is not None:
             raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
-        parts = noisy_in_stages(bound, exact, [0.0] * len(exact), lambda place, own, sums: _exact(sums), agreed)
+        parts = noisy_in_stages(bound, exact, [0.0] * len(exact), lambda index, own, sums: _exact(sums), agreed)
         return _released(raw, (), parts)
     event = bound.calibrated(budget, mechanism)
     _check_room(bound, types, event)
@@ -89,8 +90,8 @@ def release(
     with _spent(ledger, dataset, raw, event, plan):
         with Keystream() as stream:
 
-            def add_noise(place: int, own: BoundMap, sums: Sums) -> Sums:
-                return _noisy(event.noises[place], own, sums, stream)
+            def add_noise(index: int, own: BoundMap, sums: Sums) -> Sums:
+                return _noisy(event.noises[index], own, sums, stream)
 
             parts = noisy_in_stages(bound, exact, variances, add_noise, agreed)
         if not bound.settled([part.map for part in parts]).promised(event):
@@ -100,7 +101,7 @@ def release(
 
 @contextmanager
 def _spent(ledger: Ledger, dataset: str, raw: RawSketch, event: Release, plan: str | None) -> Iterator[None]:
-    """Reserve the spend before the block, commit it after. Whatever goes wrong says whether the spend stands."""
+    """Reserve the spend before the block, commit it after. Errors state whether the spend stands."""
     try:
         spend = ledger.reserve(
             dataset, raw.schema.accounted, event, raw.lineage, partition(raw.schema, raw.recipe), plan
@@ -132,35 +133,37 @@ def _commit(ledger: Ledger, spend: str) -> None:
 
 
 def noisy_sums(event: Release, maps: Sequence[BoundMap], exact: Sequence[Sums], stream: Stream) -> tuple[Sums, ...]:
-    """Every part's sums plus its noise, modulo 2^64, or 2^32 for sums of four bytes. Public only through `release`;
-    audits call it directly.
+    """The sums of every part plus its noise, modulo 2^64, or 2^32 for sums of four bytes.
+
+    They become public only through `release`; audits call this function directly.
     """
     return tuple(
-        _noisy(noise, bound, sums, stream) for noise, bound, sums in zip(event.noises, maps, exact, strict=True)
+        _noisy(noise, feature_map, sums, stream)
+        for noise, feature_map, sums in zip(event.noises, maps, exact, strict=True)
     )
 
 
-def _noisy(noise: Noise, bound: BoundMap, sums: Sums, stream: Stream) -> Sums:
+def _noisy(noise: Noise, feature_map: BoundMap, sums: Sums, stream: Stream) -> Sums:
     result = np.empty_like(sums)
     start = 0
-    for drawn in _draws(noise, bound, stream):
+    for drawn in _draws(noise, feature_map, stream):
         chunk = slice(start, start + drawn.size)
         np.add(sums[chunk], drawn.astype(sums.dtype, copy=False), out=result[chunk])
-        drawn.fill(0)  # whoever knows it can take it off again
+        drawn.fill(0)  # with the noise, one could recover the exact sums
         start = chunk.stop
     return result
 
 
-def _draws(noise: Noise, bound: BoundMap, stream: Stream) -> Iterator[NDArray[np.int64]]:
-    """The noise of a part in pieces: of any size where sums are independent, else one for each group."""
+def _draws(noise: Noise, feature_map: BoundMap, stream: Stream) -> Iterator[NDArray[np.int64]]:
+    """The noise of a part in pieces: of any size where the noise of sums is independent, else one piece a group."""
     if noise.sensitivity == 0:
-        yield np.zeros(bound.size, np.int64)
+        yield np.zeros(feature_map.size, np.int64)
     elif MECHANISMS[noise.mechanism].shape is None:
-        for size in _pieces(bound.size):
+        for size in _pieces(feature_map.size):
             yield _drawn(noise, size, stream)
     else:
-        for _ in range(bound.groups):
-            yield _drawn(noise, bound.size // bound.groups, stream)
+        for _ in range(feature_map.groups):
+            yield _drawn(noise, feature_map.size // feature_map.groups, stream)
 
 
 def _drawn(noise: Noise, size: int, stream: Stream) -> NDArray[np.int64]:
@@ -168,8 +171,10 @@ def _drawn(noise: Noise, size: int, stream: Stream) -> NDArray[np.int64]:
 
 
 def _try_noises(event: Release) -> None:
-    """Draw a number or two of every noise, from a stream of their own, and drop them: what can fail without a spend
-    (the operating system's randomness, compiled code, tables of thresholds) should fail before it.
+    """Draw a number or two from every noise distribution, with a separate stream, and discard them.
+
+    What can fail without a spend (the operating system's randomness, compiled code, tables of thresholds) should fail
+    before it.
     """
     with keystream.Keystream() as stream:
         for noise in event.noises:
@@ -183,10 +188,10 @@ def _pieces(size: int) -> Iterator[int]:
 
 
 def partition(schema: Schema, recipe: Recipe) -> Partition | None:
-    """The part of a partition that a recipe is about, if every unit of one table lies in one part of it.
+    """The part of a partition that a recipe selects, if every unit of a table lies in one part only.
 
-    The same value may stand for other rows where the column is declared otherwise ("other" is whatever is not listed),
-    so a partition is a column with its declaration. Which parts are disjoint is the ledger's to say, by their snapshot.
+    The same value may select other rows where the column is declared otherwise ("other" is whatever is not listed), so
+    a partition is a column with its declaration. The ledger decides by the snapshot which parts are disjoint.
     """
     only = recipe.only
     if only is None or (schema.unit_column is not None and only.column not in schema.constant_per_unit):
@@ -197,8 +202,9 @@ def partition(schema: Schema, recipe: Recipe) -> Partition | None:
 
 
 def planned(schema: Schema, recipe: Recipe, budget: Budget, mechanism: str = "auto") -> Release | None:
-    """What a release would do, None for one that is not private; refuses before reading a table what its release would
-    refuse: all of it follows from public numbers.
+    """The event of a release before any table is read; None for one that is not private.
+
+    Refuses what the release would refuse: all of it follows from public numbers.
     """
     schema = replace(schema, rows=declared_rows(schema, recipe.rows))
     bound = recipe.bind(schema)
@@ -208,10 +214,10 @@ def planned(schema: Schema, recipe: Recipe, budget: Budget, mechanism: str = "au
 
 
 def _check_room(bound: BoundRecipe, types: Sequence[type], event: Release | None) -> None:
-    """Declared rows and noise must fit the sums' 63 bits, or 31; both are public, so the error may say so."""
+    """Check that declared rows and noise fit the sums' 63 bits, or 31. Both are public, so the error may state them."""
     rows = declared_rows(bound.schema)
-    for place, (own, kind) in enumerate(zip(bound.noised, types, strict=True)):
-        noises = () if event is None else (event.noises[place],)
+    for index, (own, kind) in enumerate(zip(bound.noised, types, strict=True)):
+        noises = () if event is None else (event.noises[index],)
         drawn = all(noise.scale <= MOST_NOISE_SCALE for noise in noises)
         if not drawn or not fits(bound.schema, own, noises, counters.room(kind)):
             fact = f"map {own.description.name}: {rows} declared rows and the noise do not fit"

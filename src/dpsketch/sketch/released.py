@@ -32,7 +32,10 @@ from dpsketch.sketch.privacy_statement import statement_facts
 
 M = TypeVar("M", bound=BoundMap)
 MOST_MERGED = 1000
-_MOST, _MOST_ROWS = Fraction(2**62), Fraction(10**15)  # no sum of a table comes near; as many as a schema may declare
+_MOST, _MOST_ROWS = (
+    Fraction(2**62),
+    Fraction(10**15),
+)  # above the sums of any table; most rows that a schema may declare
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +51,12 @@ class ReleasedPart:
 
     @property
     def noise_variance(self) -> float:
-        """Of each sum, in the integer units of `sums`, of all merged releases together."""
+        """Noise variance of each sum, in the integer units of `sums`, over all merged releases."""
         return sum(noise_variance(noise, self.map) for noise in self.noises)
 
     @property
     def noise_variances(self) -> Floats:
-        """As `noise_variance`, for each sum of a group where they differ."""
+        """Noise variance of each sum of a group, where they differ."""
         return np.asarray(sum(noise_variances(noise, self.map) for noise in self.noises))
 
 
@@ -73,14 +76,14 @@ class ReleasedSketch:
     library: str
 
     def __repr__(self) -> str:
-        maps = ", ".join(bound.description.name for bound in self.maps)
+        maps = ", ".join(feature_map.description.name for feature_map in self.maps)
         return f"ReleasedSketch({maps}; {counted(len(self.schema.columns), 'column')}; {self.promise})"
 
     def _repr_html_(self) -> str:
-        """What is in it and what it promises; the noisy sums are for estimators, not for readers."""
+        """List the maps, the columns and the guarantee; the noisy sums are for estimators, not for readers."""
         rows = [
-            (brief(part.map), bound.size, listed(bound.columns))
-            for part, bound in zip(self.recipe.parts, self.maps, strict=True)
+            (brief(part.map), feature_map.size, listed(feature_map.columns))
+            for part, feature_map in zip(self.recipe.parts, self.maps, strict=True)
         ]
         return html_table(repr(self), ("map", "noisy sums", "columns"), rows) + self.schema._repr_html_()
 
@@ -96,15 +99,16 @@ class ReleasedSketch:
     @cached_property
     def parts(self) -> tuple[ReleasedPart, ...]:
         return tuple(
-            ReleasedPart(bound, sums, tuple(release.noises[place] for release in self.releases))
-            for place, (bound, sums) in enumerate(zip(self.maps, self.sums, strict=True))
+            ReleasedPart(feature_map, sums, tuple(release.noises[index] for release in self.releases))
+            for index, (feature_map, sums) in enumerate(zip(self.maps, self.sums, strict=True))
         )
 
     def parts_with(
         self, kind: type[M], columns: Collection[str] | None = None, grouped: bool = False
     ) -> Iterator[tuple[ReleasedPart, M]]:
-        """Parts whose map is of this kind, under its masks if it has some, and has all of `columns`: each with that
-        map. Parts with a group for each label of a column only if `grouped`.
+        """Parts whose map, without its masks, is of this kind and has all of `columns`, each with that map.
+
+        Parts with a group for each label of a column are included only if `grouped`.
         """
         for part in self.parts:
             core, wanted = part.map.core, grouped or part.map.grouped_by is None
@@ -117,7 +121,7 @@ class ReleasedSketch:
         return statement_facts(self.schema, self.recipe, self.releases, len(self.lineage), self.created, self.library)
 
     def merge(self, other: ReleasedSketch, disjoint_units: bool = False) -> ReleasedSketch:
-        """The sum of two releases: its noise is the sum of both noises. Units as in `RawSketch.merge`."""
+        """The sum of two releases; their noises add up. `disjoint_units` as in `RawSketch.merge`."""
         if not self.private or not other.private:
             raise MergeError(
                 "a sketch marked NOT PRIVATE does not merge with any other",
@@ -172,27 +176,29 @@ class ReleasedSketch:
 
 
 def _check_sums(path: str | Path, contents: file.Contents, releases: Sequence[Release]) -> None:
-    """Refuses sums that no table has: every record adds at most `largest` to each, and the count says how many records
-    there are, up to noise. What `noise_reach` leaves out has a probability below 10^-30 for all sums together.
+    """Refuse sums that no table can have.
+
+    Every record adds at most `largest` to each sum, and the count gives the number of records up to noise. Noise
+    exceeds `noise_reach` in any of the sums with a probability below 10^-30.
     """
     maps = contents.bound.maps
     reach = [
-        sum((noise_reach(release.noises[place], bound) for release in releases), Fraction(0))
-        for place, bound in enumerate(maps)
+        sum((noise_reach(release.noises[index], feature_map) for release in releases), Fraction(0))
+        for index, feature_map in enumerate(maps)
     ]
-    counts = [place for place, bound in enumerate(maps) if bound.only_counts]
-    records = min([_MOST_ROWS, *(max(int(contents.sums[place][0]), 0) + reach[place] for place in counts)])
-    for place, (bound, sums) in enumerate(zip(maps, contents.sums, strict=True)):
-        if counters.narrow(sums):  # large tables, which are mapped from the file, and cannot hold much
+    counts = [index for index, feature_map in enumerate(maps) if feature_map.only_counts]
+    records = min([_MOST_ROWS, *(max(int(contents.sums[index][0]), 0) + reach[index] for index in counts)])
+    for index, (feature_map, sums) in enumerate(zip(maps, contents.sums, strict=True)):
+        if counters.narrow(sums):  # large tables are mapped from the file, and four bytes limit them
             continue
-        if max(int(sums.max()), -int(sums.min())) > min(_MOST, records * bound.largest + reach[place]):
+        if max(int(sums.max()), -int(sums.min())) > min(_MOST, records * feature_map.largest + reach[index]):
             raise FileError(f"{path} is damaged or made by something else: its sums are larger than possible", ASK)
 
 
-def fits(schema: Schema, bound: BoundMap, noises: Sequence[Noise], room: int) -> bool:
-    """Whether the declared rows and the noise stay below `room`: public numbers all."""
-    reach = sum((noise_reach(noise, bound) for noise in noises), Fraction(0))
-    return declared_rows(schema) * bound.largest + reach < room
+def fits(schema: Schema, feature_map: BoundMap, noises: Sequence[Noise], room: int) -> bool:
+    """Whether the declared rows and the noise stay below `room`. All of these numbers are public."""
+    reach = sum((noise_reach(noise, feature_map) for noise in noises), Fraction(0))
+    return declared_rows(schema) * feature_map.largest + reach < room
 
 
 def library_version() -> str:
@@ -200,14 +206,14 @@ def library_version() -> str:
 
 
 def _merged(mine: ReleasedPart, theirs: ReleasedPart, schema: Schema) -> Sums:
-    """In four bytes if both are and the sum of rows and noises fits, else in eight."""
+    """The sum of two parts, in four bytes if both have four and rows and noises together fit, else in eight."""
     four_bytes = counters.narrow(mine.sums) and counters.narrow(theirs.sums)
     four_bytes = four_bytes and fits(schema, mine.map, mine.noises + theirs.noises, counters.NARROW_ROOM)
     return counters.add(mine.sums, theirs.sums, four_bytes)
 
 
 def _releases(facts: dict[str, Any], bound: BoundRecipe) -> tuple[Release, ...]:
-    """What a file says of its releases, checked. Files of format 1 hold pure ε, spent by shares on Laplace noise."""
+    """The checked releases of a file. Files of format 1 hold pure ε, spent by shares on Laplace noise."""
     entries = facts.get("releases", facts.get("epsilons"))
     if not isinstance(entries, list) or len(entries) > MOST_MERGED:
         raise ValueError("releases")
@@ -220,7 +226,7 @@ def _releases(facts: dict[str, Any], bound: BoundRecipe) -> tuple[Release, ...]:
 
 
 def _format_1(text: object, bound: BoundRecipe) -> Release:
-    """Pure ε by shares, Laplace noise, and no amplification by sampling."""
+    """A release of format 1: pure ε by shares, Laplace noise, no amplification by sampling."""
     epsilon = exact_number(text)
     noises = []
     for part, own in zip(bound.recipe.parts, bound.maps, strict=True):

@@ -214,7 +214,7 @@ def sealed(header: Any, tensors: dict[str, np.ndarray]) -> bytes:
 def opened(data: bytes, path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     path.write_bytes(data)
     found = container.checked(path, "model")
-    return found.header, {name: place.load() for name, place in found.places().items()}
+    return found.header, {name: array.load() for name, array in found.stored_arrays().items()}
 
 
 Change = Callable[[dict[str, Any], dict[str, np.ndarray]], None]
