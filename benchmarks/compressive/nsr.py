@@ -14,7 +14,7 @@ import dpsketch as dps
 from dpsketch.encoding.arrow import encode
 from dpsketch.maps.tables.count import BoundCount
 from dpsketch.numerics.arrays import Floats
-from dpsketch.planning.task_forecast import made_up_columns, plot_region
+from dpsketch.planning.task_forecast import plot_region, simulated_columns
 from dpsketch.recipe.noise_to_signal import POPULATION, RECORDS, SumsNoise
 from dpsketch.recipe.recipe import Part, Recipe, RowSampling
 from dpsketch.recipe.tasks.clusters_task import TASK as CLUSTERS
@@ -145,7 +145,7 @@ def lines(folder: Path, seed: int, runs: int = 100) -> Iterator[str]:
 
 def _shares(folder: Path) -> Iterator[str]:
     """γ* of Appendix E against a search over shares with the noises of real releases."""
-    schema = made_up_columns(10)
+    schema = simulated_columns(10)
     for epsilon, rows, size, delta in ((0.01, 10**4, 200, 0.0), (0.1, 10**5, 200, 0.0), (0.1, 10**5, 1000, 1e-6)):
         budget = dps.Budget(epsilon, delta)
 
@@ -165,7 +165,7 @@ def _shares(folder: Path) -> Iterator[str]:
 
 def _regions(folder: Path) -> Iterator[str]:
     """Acceptable rows and ε beside the paper's rule n >= √2000·kd/ε, which omits the constants of the noise."""
-    schema = made_up_columns(8)
+    schema = simulated_columns(8)
     for rows in (10**4, 10**5, 10**6):
         plan = CLUSTERS.predict(schema, n_clusters=4, rows=rows, budget=dps.Budget(1.0))
         yield (
@@ -179,7 +179,7 @@ def _figure_6(path: Path) -> None:
     """Plot the ratio's part from additive noise over ε for several rates of row sampling, relative to m³/n²‖z‖²."""
     import matplotlib.pyplot as plt
 
-    schema, epsilons = made_up_columns(10), np.geomspace(1e-3, 10, 40)
+    schema, epsilons = simulated_columns(10), np.geomspace(1e-3, 10, 40)
     figure, axis = plt.subplots(figsize=(6.5, 4.5))
     for rate, style in ((1.0, "-"), (0.1, "--"), (0.01, ":")):
         for mechanism, colour in (("laplace", "#b0413e"), ("auto", "#31688e")):
@@ -199,7 +199,7 @@ def _figure_7(path: Path) -> None:
     """Plot the whole ratio over the share of features × rows, m = 10³, n = 10⁴."""
     import matplotlib.pyplot as plt
 
-    schema, size, rows = made_up_columns(10), 1024, 10**4
+    schema, size, rows = simulated_columns(10), 1024, 10**4
     figure, axis = plt.subplots(figsize=(6.5, 4.5))
     rates = 0.5 ** np.arange(0, 11)
     for epsilon, colour in ((0.1, "#440154"), (1.0, "#31688e"), (10.0, "#35b779"), (100.0, "#b5a000")):

@@ -29,7 +29,7 @@ def print_task_plan(
     """Without a schema `columns` is how many there are, with one it names some of them. `k` is the argument K of a
     task: `--task clusters --k 4` is `--task clusters:4`.
     """
-    from dpsketch.planning.task_forecast import made_up_columns, plot_region
+    from dpsketch.planning.task_forecast import plot_region, simulated_columns
     from dpsketch.recipe.tasks.ratio import RatioPrediction
 
     entry, argument = _task(text, k)
@@ -39,7 +39,7 @@ def print_task_plan(
         facts = Schema.load(schema)
         names = listed(columns)
     elif columns is not None and columns.isdigit():
-        facts = made_up_columns(int(columns))
+        facts = simulated_columns(int(columns))
     else:
         raise RecipeError("a task needs a schema or a number of columns", "pass --schema schema.toml, or --columns 10")
     options = task.options(argument) | ({} if names is None else {"columns": names})

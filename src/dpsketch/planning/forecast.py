@@ -25,34 +25,34 @@ from dpsketch.planning.simulated_release import (
     columns_to_simulate,
     planned_release,
 )
-from dpsketch.planning.simulation import MadeUp, made_up_table
+from dpsketch.planning.simulation import SimulatedTable, simulated_table
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.recipe import Only, Recipe, declared_rows
 from dpsketch.schema.columns import Category, Column, Datetime
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.raw import RawSketch
 
-MOST_ROWS = 100_000  # of a simulated table; more declared rows are copies of these
-STATED = 4  # simulated errors that the stated standard errors count for: decision 022
+MOST_ROWS = 100_000  # in a simulated table; more declared rows are simulated as copies of these
+STATED = 4  # weight of the stated standard error, in simulated errors: decision 022
 GOOD = 0.1
 _SMALL = 64  # rows
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The error of one answer at one budget. With `group by`, that of all groups together."""
+    """The predicted error of one answer at one budget, pooled over all groups with `group by`."""
 
     query: str
     answer: str  # the entry of the select list
     budget: Budget
-    typical: float | np.datetime64  # the size of the true answers; nan if the simulated tables have none
-    error: float  # of dates in seconds; infinite if most have no answer
+    typical: float | np.datetime64  # median size of the true answers; nan if the simulated tables have none
+    error: float  # in seconds for dates; infinite if most simulations give no answer
     stderr: float  # root mean square of the standard errors that the simulated releases state
     how: str
 
     @property
     def texts(self) -> tuple[str, str]:
-        """The typical answer and the error as people read them, a date's error as a span of time."""
+        """The typical answer and the error as texts; the error of a date is a duration."""
         if isinstance(self.typical, np.datetime64):
             known = np.isfinite(self.error)
             span = np.timedelta64(int(self.error * 1e6), "us") if known else np.timedelta64("NaT")
@@ -65,7 +65,7 @@ class Prediction:
 
     @property
     def relative(self) -> float:
-        """The error as a part of the typical answer; dates have none."""
+        """The error divided by the typical answer; NaN for dates."""
         if isinstance(self.typical, np.datetime64) or not self.typical:
             return float("nan")
         return self.error / abs(self.typical)
@@ -80,37 +80,37 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Predictions for every query, budget and entry of the select list. (A ledger's plans are another thing.)"""
+    """Predictions for every query, budget and entry of the select list. (Unrelated to the plans of a ledger.)"""
 
     predictions: tuple[Prediction, ...]
     simulations: int = 1
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Plain rows; what is not a finite number is None."""
+        """Plain rows, with None for numbers that are not finite."""
         return [prediction.to_dict() for prediction in self.predictions]
 
     def answers(self) -> dict[str, list[Prediction]]:
-        """The predictions of each answer, by its query, or by its name in the query; from the least budget on."""
+        """The predictions of each answer by budget, keyed by its query, and its name if a query has several."""
         several = {each.query for each in self.predictions for other in self.predictions if _differ(each, other)}
-        found: dict[str, list[Prediction]] = {}
+        by_answer: dict[str, list[Prediction]] = {}
         for each in self.predictions:
             label = f"{each.answer} in {each.query}" if each.query in several else each.query
-            found.setdefault(label, []).append(each)
-        return {label: sorted(each, key=lambda one: one.budget.strength) for label, each in found.items()}
+            by_answer.setdefault(label, []).append(each)
+        return {label: sorted(each, key=lambda one: one.budget.strength) for label, each in by_answer.items()}
 
     def enough(self, relative: float = GOOD) -> dict[str, Budget | None]:
-        """For each answer the least of the budgets whose error is below a part of the typical answer, if any is."""
+        """The smallest budget at which each answer has a relative error below `relative`, or None."""
         return {
-            label: next((each.budget for each in found if each.relative < relative), None)
-            for label, found in self.answers().items()
+            label: next((each.budget for each in predictions if each.relative < relative), None)
+            for label, predictions in self.answers().items()
         }
 
     def plot(self, path: str | Path) -> None:
-        """Relative error against the budget, one line an answer, as a PNG file. Dates have no relative error."""
+        """Plot relative error against the budget to a PNG file, one line an answer. Dates have no relative error."""
         with picture(path, 7, 4.5) as (_, axis):
-            for label, found in self.answers().items():
-                relative = [each.relative if each.relative > 0 else np.nan for each in found]
-                axis.plot([each.budget.strength for each in found], relative, "o-", label=_shortened(label))
+            for label, predictions in self.answers().items():
+                relative = [each.relative if each.relative > 0 else np.nan for each in predictions]
+                axis.plot([each.budget.strength for each in predictions], relative, "o-", label=_shortened(label))
             axis.axhline(GOOD, color="grey", linestyle=":", linewidth=1)
             axis.set(xscale="log", yscale="log", ylabel="predicted error / typical answer")
             axis.set_xlabel("epsilon" if all(each.budget.rho is None for each in self.predictions) else "about epsilon")
@@ -127,15 +127,15 @@ def plan(
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
 ) -> Forecast:
-    """Predict the errors of select statements for several budgets, by public facts alone.
+    """Predict the errors of select statements for several budgets, from public facts alone.
 
     In each simulation a table is drawn from the schema and the declared rows, released with every budget and asked
-    every query. Tables and noise follow from the seed. Only the columns that the queries are about are simulated, with
-    the noise that they have beside all others. Nothing is read, nothing is spent. `recipe` is the general one unless
-    given; `simulations` are as many as take seconds unless given.
+    every query. The seed determines tables and noise. Only the columns that the queries use are simulated, with the
+    noise that they have in a release of all columns. Nothing is read, nothing is spent. `recipe` defaults to the
+    general one, `simulations` to a number that takes seconds.
 
-    Source: a sketch is a sum, so the sums of a table times k are those of the table with every row k times; that is how
-    more than MOST_ROWS declared rows are simulated, with the noise and the recipe that they would have.
+    Source: a sketch is a sum, so the sums of a table times k are the sums of that table with every row k times. More
+    than MOST_ROWS declared rows are simulated in this way, with the noise and the recipe of the declared rows.
     """
     if simulations is not None:
         check_whole("plan", "simulations", simulations, 1, 1000)
@@ -149,25 +149,25 @@ def plan(
     releases = [planned_release(schema, *each, names) for each in zip(recipes, budgets, strict=True)]
     facts = schema if names is None else _with_columns(schema, names, only)
     simulations = simulations or affordable_simulations(facts, [each.recipe for each in releases])
-    found = [[_Errors() for _ in budgets] for _ in queries]
+    errors_of_queries = [[_Errors() for _ in budgets] for _ in queries]
     steps = simulations * len(budgets) * len(queries)
     done = 0
     for simulation in range(simulations):
-        table = made_up_table(facts, rows // copies, np.random.default_rng([seed, simulation]))
-        made_up = MadeUp(facts, table, only, copies)
-        truths = [made_up.sql(query) for query in queries]
-        for place, each in enumerate(releases):
+        table = simulated_table(facts, rows // copies, np.random.default_rng([seed, simulation]))
+        simulated = SimulatedTable(facts, table, only, copies)
+        truths = [simulated.sql(query) for query in queries]
+        for index, each in enumerate(releases):
             raw = _accumulated(table, facts, each.recipe, copies)
-            view = SimulatedView(each.of(raw, np.random.default_rng([seed, simulation, place])))
-            for query, truth, errors in zip(queries, truths, found, strict=True):
-                errors[place].add(truth, view.sql(query))
+            view = SimulatedView(each.of(raw, np.random.default_rng([seed, simulation, index])))
+            for query, truth, errors in zip(queries, truths, errors_of_queries, strict=True):
+                errors[index].add(truth, view.sql(query))
                 done += 1
                 if progress is not None:
                     progress(done / steps)
     return Forecast(
         tuple(
             prediction
-            for query, errors in zip(queries, found, strict=True)
+            for query, errors in zip(queries, errors_of_queries, strict=True)
             for budget, each in zip(budgets, errors, strict=True)
             for prediction in each.predictions(query, budget)
         ),
@@ -176,7 +176,7 @@ def plan(
 
 
 def usual_queries(schema: Schema) -> list[str]:
-    """A mean, a count with a condition on two columns, and a correlation, as far as the schema has columns for them."""
+    """A mean, a count with a condition on two columns, and a correlation, if the schema has columns for them."""
     columns = list(schema.scalars)
     numbers = [_quoted(column) for column in columns if column.numeric and not isinstance(column, Datetime)]
     conditions = [_condition(column) for column in columns[:1] + columns[-1:][: len(columns) - 1]]
@@ -189,36 +189,36 @@ def usual_queries(schema: Schema) -> list[str]:
 
 
 class _Errors:
-    """Answers to one query at one budget in all simulations, beside the truth.
+    """Answers to one query at one budget in all simulations, with the true answers.
 
-    The predicted error is the root mean square of answer − truth, with the stated standard error as STATED more
-    answers: few simulations say little about the size of an error, and the standard error is what a release will state.
+    The predicted error is the root mean square of answer − truth, in which the stated standard error counts as STATED
+    more errors. The root mean square of a few errors varies widely; stated standard errors vary less.
     """
 
     def __init__(self) -> None:
         self._table: Table | None = None
-        self._found: dict[int, list[tuple[Any, Answer | None]]] = {}
+        self._pairs: dict[int, list[tuple[Any, Answer | None]]] = {}
 
     def add(self, truth: Table, noisy: Table) -> None:
-        """Groups are matched by their labels: a rare one may be left out of either table."""
+        """Add the answers of one simulation. Groups are matched by their labels: either table may lack a rare one."""
         self._table = noisy
         answered = {_labels(row): row for row in noisy.rows}
         for row in truth.rows:
             other = answered.get(_labels(row))
-            for place, cell in enumerate(row):
+            for index, cell in enumerate(row):
                 if isinstance(cell, Answer):
-                    found = None if other is None else other[place]
-                    self._found.setdefault(place, []).append((cell.value, found))
+                    answer = None if other is None else other[index]
+                    self._pairs.setdefault(index, []).append((cell.value, answer))
 
     def predictions(self, query: str, budget: Budget) -> Iterator[Prediction]:
         assert self._table is not None
         how = iter(self._table.how)
-        for place, pairs in self._found.items():
-            name = self._table.columns[place]
+        for index, pairs in self._pairs.items():
+            name = self._table.columns[index]
             dates = any(isinstance(truth, np.datetime64) for truth, _ in pairs)
             truth = np.array([_number(truth) for truth, _ in pairs])
-            value = np.array([np.nan if found is None else _number(found.value) for _, found in pairs])
-            stderr = np.array([np.nan if found is None else _number(found.stderr) for _, found in pairs])
+            value = np.array([np.nan if answer is None else _number(answer.value) for _, answer in pairs])
+            stderr = np.array([np.nan if answer is None else _number(answer.stderr) for _, answer in pairs])
             asked, answered = np.isfinite(truth), np.isfinite(truth) & np.isfinite(value)
             few = 2 * answered.sum() < asked.sum()
             typical = _typical(truth[asked])
@@ -251,15 +251,15 @@ def _check(queries: Sequence[str], budgets: Sequence[Budget]) -> None:
 
 
 def _asked(schema: Schema, queries: Sequence[str], only: Only | None) -> set[str]:
-    """The columns that queries are about, by asking a small table. Refuses queries that a view would refuse."""
-    small = MadeUp(schema, made_up_table(schema, _SMALL, np.random.default_rng(0)), only)
+    """The columns that queries use, found by asking a small table. Refuses queries that a view would refuse."""
+    small = SimulatedTable(schema, simulated_table(schema, _SMALL, np.random.default_rng(0)), only)
     for query in queries:
         small.sql(query)
     return small.asked
 
 
 def _with_columns(schema: Schema, names: Sequence[str], only: Only | None) -> Schema:
-    """The schema of a simulated table: the named columns, and the one that chooses rows."""
+    """The schema of a simulated table: the named columns, and the column by which rows are selected."""
     kept = {*names} | ({only.column} if only is not None else set())
     constant = tuple(name for name in schema.constant_per_unit if name in kept)
     columns = tuple(column for column in schema.columns if column.name in kept)
@@ -273,8 +273,8 @@ def _recipe(schema: Schema, rows: int, budget: Budget, recipe: Recipe | None) ->
 
 
 def _accumulated(table: pa.Table, schema: Schema, recipe: Recipe, copies: int) -> RawSketch:
-    """The sums of all copies of a table: of one, times their number, unless chance decides what of each is added."""
-    if recipe.sampling is not None or any(bound.secret for bound in recipe.bind(schema).maps):
+    """The sums of all copies of a table: those of one copy times `copies`, unless records are sampled or masked."""
+    if recipe.sampling is not None or any(feature_map.secret for feature_map in recipe.bind(schema).maps):
         return accumulate(_batches(table, schema, copies), schema, recipe)
     raw = accumulate(table, schema, recipe)
     for part in raw.parts:
@@ -286,9 +286,9 @@ def _batches(table: pa.Table, schema: Schema, copies: int) -> Iterator[pa.Record
     """Every row `copies` times, each as a unit of its own."""
     for copy in range(copies):
         if schema.unit_column is not None:
-            place = table.column_names.index(schema.unit_column)
+            index = table.column_names.index(schema.unit_column)
             units = pa.array(np.arange(copy * len(table), (copy + 1) * len(table)))
-            table = table.set_column(place, schema.unit_column, units)
+            table = table.set_column(index, schema.unit_column, units)
         yield from table.to_batches()
 
 
@@ -303,7 +303,7 @@ def _number(value: Any) -> float:
 
 
 def _typical(truth: Floats) -> float:
-    """Median size, negative if no answer is positive."""
+    """Median absolute value, negative if all answers are."""
     if not len(truth):
         return float("nan")
     return float(np.median(np.abs(truth))) * (-1 if truth.max() < 0 else 1)
@@ -318,7 +318,7 @@ def _with_stated(errors: Floats, stated: float) -> float:
 
 
 def _differ(one: Prediction, other: Prediction) -> bool:
-    """Whether they are of two entries of one select list."""
+    """Whether two predictions are for different entries of one select list."""
     return one.query == other.query and one.answer != other.answer
 
 
@@ -335,7 +335,7 @@ def _quoted(column: Column) -> str:
 
 
 def _condition(column: Column) -> str:
-    """A condition that some rows are likely to meet and some are not, by the declaration alone."""
+    """A condition that some rows are likely to meet and some are not, judged by the declaration alone."""
     name = _quoted(column)
     if isinstance(column, Datetime):
         return f"{name} > '{column.lower + (column.upper - column.lower) / 2:%Y-%m-%d %H:%M}'"

@@ -1,7 +1,7 @@
-"""Releases of simulated tables: the noise of the planned release on the columns that are asked about, without secrets.
+"""Releases of simulated tables: the columns that are asked about, with the noise of the planned release.
 
 Sums of a column, and of a pair of columns, do not depend on the other columns, and their noise is known before any
-release. So a plan sketches the columns of its questions alone, with the noise that they get beside all others.
+release. So a plan sketches only the columns of its questions, with the noise that they get in a release of all columns.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from dpsketch.sketch.release import planned
 from dpsketch.sketch.released import ReleasedSketch, library_version
 
 MOST_SIMULATIONS = 5
-WORK = 500_000  # squared cells of columns that are fitted in about four seconds on one core of 2026
-REFITS = 4  # of each simulated release; several tables are simulated, so fewer do than for one answer
+WORK = 500_000  # sum of squared cell counts whose fit takes about four seconds on one core of 2026
+REFITS = 4  # of each simulated release; fewer than for an actual answer, as several tables are simulated
 _CHUNK = 1 << 20  # sums
 
 
 @dataclass(frozen=True)
 class PlannedRelease:
-    """What a release with a budget would add to the sums of some columns: `recipe` is that of these columns, `event`
-    says the noise that its parts have in the recipe of all columns.
+    """A planned release of some columns: `recipe` is about these columns, and `event` holds the noise that its parts
+    have in the recipe of all columns.
     """
 
     recipe: Recipe
@@ -75,7 +75,7 @@ class PlannedRelease:
 
 
 def planned_release(schema: Schema, recipe: Recipe, budget: Budget, names: Sequence[str] | None) -> PlannedRelease:
-    """Of the named columns, or of all. Refuses what a release would refuse."""
+    """Plan a release of the named columns, or of all. Refuses what a release would refuse."""
     event = planned(schema, recipe, budget)
     assert event is not None, "plans are of private releases"
     if names is None:
@@ -87,7 +87,7 @@ def planned_release(schema: Schema, recipe: Recipe, budget: Budget, names: Seque
 
 
 def columns_to_simulate(schema: Schema, recipes: Collection[Recipe], asked: Collection[str]) -> tuple[str, ...] | None:
-    """The columns that questions are about, and one beside a single one; None if the recipes need all columns."""
+    """The columns that questions are about, at least two of them; None if the recipes need all columns."""
     if not all(_divisible(part.map) for recipe in recipes for part in recipe.parts):
         return None
     if any(recipe.sampling is not None for recipe in recipes):
@@ -102,14 +102,14 @@ def columns_to_simulate(schema: Schema, recipes: Collection[Recipe], asked: Coll
 
 
 def affordable_simulations(schema: Schema, recipes: Sequence[Recipe]) -> int:
-    """As many as take seconds. Nearly all time goes to fitting the columns of pair tables."""
+    """The number of simulations that take seconds. Nearly all time goes to fitting the columns of pair tables."""
     pairs = [part.map for recipe in recipes for part in recipe.parts if isinstance(part.map, Pairs)]
     work = sum(cells**2 for described in pairs for cells in described.counts(schema).values())
     return int(np.clip(WORK // max(work, 1), 1, MOST_SIMULATIONS))
 
 
 def _divisible(described: FeatureMap) -> bool:
-    """Whether the sums of some columns are the sums of a map of these alone."""
+    """Whether a map of some columns alone has the same sums as this map has for them."""
     if isinstance(described, Pairs):
         whole = not isinstance(described, AdaptivePairs) or described.most is None
         return whole and described.pairs is None and described.groups is None and described.columns is None
@@ -122,20 +122,20 @@ def _of_columns(described: FeatureMap, schema: Schema, names: Sequence[str]) -> 
     return described if isinstance(described, Count) else replace(described, columns=tuple(names))  # type: ignore
 
 
-def _by_itself(noise: Noise, bound: BoundMap) -> Noise:
+def _by_itself(noise: Noise, feature_map: BoundMap) -> Noise:
     """Noise of the same variance that does not depend on the number of sums."""
     if noise.sensitivity == 0 or MECHANISMS[noise.mechanism].shape is None:
         return noise
-    return Noise(Mechanism.GAUSSIAN, noise.sensitivity, Fraction(noise_variance(noise, bound) ** 0.5))
+    return Noise(Mechanism.GAUSSIAN, noise.sensitivity, Fraction(noise_variance(noise, feature_map) ** 0.5))
 
 
-def _noisy(noise: Noise, bound: BoundMap, sums: Sums, rng: np.random.Generator) -> Sums:
-    """Discrete Laplace noise, or normal noise of the same variance as that of other mechanisms."""
+def _noisy(noise: Noise, feature_map: BoundMap, sums: Sums, rng: np.random.Generator) -> Sums:
+    """Add discrete Laplace noise, or for other mechanisms normal noise of the same variance."""
     if noise.sensitivity == 0:
         return sums
     result = np.empty_like(sums)
-    deviations = np.sqrt(np.broadcast_to(noise_variances(noise, bound), bound.size // bound.groups))
-    deviations = np.broadcast_to(deviations, (bound.groups, deviations.size)).reshape(-1)
+    deviations = np.sqrt(np.broadcast_to(noise_variances(noise, feature_map), feature_map.size // feature_map.groups))
+    deviations = np.broadcast_to(deviations, (feature_map.groups, deviations.size)).reshape(-1)
     for start in range(0, len(sums), _CHUNK):
         chunk = slice(start, start + _CHUNK)
         size = len(sums[chunk])
@@ -148,7 +148,7 @@ def _noisy(noise: Noise, bound: BoundMap, sums: Sums, rng: np.random.Generator) 
 
 
 class _FewRefits(Sources):
-    """Estimators of a simulated release, with fewer refits than one answer to rely on has."""
+    """Estimators of a simulated release, with fewer refits than those of an actual release."""
 
     @made_once
     def products(self) -> ProductEstimator | None:

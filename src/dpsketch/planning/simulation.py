@@ -20,18 +20,19 @@ from dpsketch.recipe.recipe import Only
 from dpsketch.schema.columns import OTHER, Boolean, Category, Column, Datetime, IdSet
 from dpsketch.schema.schema import Schema
 
-RARE, SOME = 0.01, 0.3  # the share of missing cells, and of unlisted values, and of the columns that have them
-_BUMPS = (0.4, 0.3, 0.2, 0.1)  # shares of a number's bumps, in any order
-_CENTRES = (0.17, 0.33, 0.5, 0.67)  # where they are between the column's bounds
+RARE, SOME = 0.01, 0.3  # the share of missing cells and of unlisted values; the share of columns that have them
+_WEIGHTS = (0.4, 0.3, 0.2, 0.1)  # weights of the modes of a number column, in any order
+_CENTRES = (0.17, 0.33, 0.5, 0.67)  # positions of the modes between the column's bounds
 _CHUNK = 1 << 14
 _LARGEST_SET = 20
 
 
-def made_up_table(schema: Schema, rows: int, rng: np.random.Generator) -> pa.Table:
-    """Rows with two hidden numbers, one of them in clumps, that every column follows more or less closely: numbers with
-    skewed bumps inside their bounds, labels with shares like 1/rank, in some columns a few cells missing.
+def simulated_table(schema: Schema, rows: int, rng: np.random.Generator) -> pa.Table:
+    """Rows simulated from two latent variables, one of them multimodal, on which every column depends to some degree.
 
-    Not a mixture of a few products of columns: that is what views fit, and it would come out too well.
+    Numbers have skewed modes inside their bounds, labels have shares proportional to 1/rank, and some columns have a
+    few missing cells. It is not a mixture of a few products of columns: views fit such a mixture, so errors would be
+    too small.
     """
     hidden = rng.normal(size=(2, rows))
     hidden[0] = 0.4 * hidden[0] + rng.choice([-1.2, 0.0, 1.2], rows)
@@ -41,11 +42,11 @@ def made_up_table(schema: Schema, rows: int, rng: np.random.Generator) -> pa.Tab
     return pa.table(columns)
 
 
-class MadeUp:
-    """A simulated table that answers statements with the truth; `copies` says how often each of its rows counts.
-    `asked` collects the columns that the statements were about.
+class SimulatedTable:
+    """A simulated table that gives the true answers to statements, with every row repeated `copies` times.
 
-    Quantiles of columns with many values are found on the grid that views use.
+    `asked` collects the columns that the statements used. Quantiles of columns with many values are computed on the
+    grid that views use.
     """
 
     columns: tuple[str, ...] = ()
@@ -110,7 +111,7 @@ def _cells(column: Column, hidden: Floats, rng: np.random.Generator) -> pa.Array
 
 
 def _array(kind: pa.DataType, values: NDArray[Any], missing: NDArray[np.bool_]) -> pa.Array:
-    """Made of buffers: `pa.array` would import pandas, which takes half a second."""
+    """An Arrow array built from buffers: `pa.array` would import pandas, which takes half a second."""
     present = pa.py_buffer(np.packbits(~missing, bitorder="little"))
     return pa.Array.from_buffers(kind, len(missing), [present, pa.py_buffer(np.ascontiguousarray(values))])
 
@@ -123,15 +124,15 @@ def _texts(labels: Sequence[str]) -> pa.Array:
 
 
 def _sorted_levels(column: Column, rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Levels in the order in which they follow the hidden numbers: of numbers from low to high, of labels any."""
+    """Levels in the order in which they follow the latent variables: numbers from low to high, labels in any order."""
     if column.numeric:
-        bump = rng.choice(len(_BUMPS), rows, p=rng.permutation(_BUMPS))
+        mode = rng.choice(len(_WEIGHTS), rows, p=rng.permutation(_WEIGHTS))
         centre = np.array(_CENTRES) + rng.uniform(-0.07, 0.07, len(_CENTRES))
         width = rng.uniform(0.04, 0.15, len(_CENTRES))
-        place = centre[bump] + width[bump] * (rng.gamma(3.0, size=rows) - 3) / np.sqrt(3)
+        position = centre[mode] + width[mode] * (rng.gamma(3.0, size=rows) - 3) / np.sqrt(3)
         extent = rng.uniform(0.6, 1.0)  # bounds are often generous, above more than below
-        place = rng.beta(1, 3) * (1 - extent) + extent * np.clip(place, 0, 1)
-        return np.sort(np.rint(place * (column.levels - 1)).astype(np.int64))
+        position = rng.beta(1, 3) * (1 - extent) + extent * np.clip(position, 0, 1)
+        return np.sort(np.rint(position * (column.levels - 1)).astype(np.int64))
     share = 1 / (1.0 + rng.permutation(column.levels))
     if isinstance(column, Category) and OTHER not in map(str, column.values):
         share[-1] = RARE * share[:-1].sum() if rng.random() < SOME else 0.0

@@ -27,8 +27,9 @@ def plan_task(
     budget: Budget | None = None,
     columns: Sequence[str] | None = None,
 ) -> Prediction:
-    """What a release for a task would be like and whether the task can succeed with it, by formulas from public
-    numbers: "clusters" or "pca" with k clusters or components, "density", "synthetic". Nothing is read, nothing spent.
+    """Predict by formulas from public numbers what a release for a task looks like and whether the task can succeed.
+
+    `task` is "clusters" or "pca" with k clusters or components, "density" or "synthetic". Nothing is read or spent.
     """
     chosen = entry_named(task, "task").load()
     options = {}
@@ -44,7 +45,7 @@ def plan_task(
 
 
 def plot_region(plan: RatioPrediction, path: str | Path) -> None:
-    """Rows against ε: where the task can succeed, and where the plan is; a PNG file."""
+    """Plot rows against ε to a PNG file: the region where the task can succeed, and the plan."""
     epsilons = np.geomspace(1e-3, 10, 25).tolist()
     needed = np.array([np.nan if rows is None else float(rows) for rows in acceptable_rows(plan, epsilons)])
     with picture(path, 6.5, 4.5) as (_, axis):
@@ -61,11 +62,11 @@ def plot_region(plan: RatioPrediction, path: str | Path) -> None:
 
 
 def acceptable_rows(plan: RatioPrediction, epsilons: Sequence[float]) -> list[int | None]:
-    """The least rows with which the least sketch of the plan's task does, at each ε with the plan's δ."""
+    """The least rows with which the smallest sketch for the plan's task succeeds, at each ε with the plan's δ."""
     return [plan.rows_at(Budget(epsilon, plan.budget.delta)) for epsilon in epsilons]
 
 
-def made_up_columns(count: int) -> Schema:
-    """A schema of this number of number columns, for plans before there is one."""
+def simulated_columns(count: int) -> Schema:
+    """A schema with `count` number columns, for plans before there is a schema."""
     check_whole("plan_task", "columns", count, 1, 4096)
     return Schema(tuple(Number(f"x{i + 1}") for i in range(count)))

@@ -74,7 +74,7 @@ def release(
         _check_room(bound, types, None)
         if ledger is not None:
             raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
-        parts = noisy_in_stages(bound, exact, [0.0] * len(exact), lambda index, own, sums: _exact(sums), agreed)
+        parts = noisy_in_stages(bound, exact, [0.0] * len(exact), lambda place, own, sums: _exact(sums), agreed)
         return _released(raw, (), parts)
     event = bound.calibrated(budget, mechanism)
     _check_room(bound, types, event)
@@ -90,8 +90,8 @@ def release(
     with _spent(ledger, dataset, raw, event, plan):
         with Keystream() as stream:
 
-            def add_noise(index: int, own: BoundMap, sums: Sums) -> Sums:
-                return _noisy(event.noises[index], own, sums, stream)
+            def add_noise(place: int, own: BoundMap, sums: Sums) -> Sums:
+                return _noisy(event.noises[place], own, sums, stream)
 
             parts = noisy_in_stages(bound, exact, variances, add_noise, agreed)
         if not bound.settled([part.map for part in parts]).promised(event):

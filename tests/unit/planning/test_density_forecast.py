@@ -10,7 +10,7 @@ import dpsketch as dps
 from dpsketch.engines.graph import graph_schema, neighbour_sets
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap
-from dpsketch.planning.task_forecast import made_up_columns
+from dpsketch.planning.task_forecast import simulated_columns
 from dpsketch.recipe.tasks.density_task import race_rows, table_bins
 from dpsketch.recipe.tasks.graph_task import graph_rows
 from dpsketch.recipe.tasks.task import schema_counter_noise
@@ -24,19 +24,21 @@ def chosen(recipe: dps.Recipe) -> FeatureMap:
 
 def test_few_columns_get_a_table_and_many_get_counters() -> None:
     budget = dps.Budget(1.0)
-    table = chosen(dps.Recipe.density(made_up_columns(2), rows=100_000, budget=budget))
+    table = chosen(dps.Recipe.density(simulated_columns(2), rows=100_000, budget=budget))
     assert isinstance(table, dps.Histogram)
     assert table.columns == ("x1", "x2")
-    many = dps.Recipe.density(made_up_columns(6), rows=100_000, budget=budget, bandwidth=0.1)
+    many = dps.Recipe.density(simulated_columns(6), rows=100_000, budget=budget, bandwidth=0.1)
     names = tuple(f"x{place}" for place in range(1, 7))
-    assert chosen(many) == dps.Marginals(names, 64)  # made-up records are drawn from it
+    assert chosen(many) == dps.Marginals(names, 64)  # simulated records are drawn from it
     assert many.parts[2].map == dps.Race(names, 600, 1000, hash=dps.Euclidean(0.1))
-    angular = chosen(dps.Recipe.density(made_up_columns(2), rows=100_000, budget=budget, hash=dps.SignedProjection(6)))
+    angular = chosen(
+        dps.Recipe.density(simulated_columns(2), rows=100_000, budget=budget, hash=dps.SignedProjection(6))
+    )
     assert isinstance(angular, dps.Race)
 
 
 def test_cells_are_narrower_with_more_budget() -> None:
-    schema = made_up_columns(3)
+    schema = simulated_columns(3)
     bins, errors = zip(
         *(table_bins(schema, 250_000, dps.Budget(e), (50.0,) * 3) for e in (0.1, 1.0, 10.0)), strict=True
     )
@@ -45,7 +47,7 @@ def test_cells_are_narrower_with_more_budget() -> None:
 
 
 def test_rows_of_counters_follow_the_noise() -> None:
-    schema = made_up_columns(8)
+    schema = simulated_columns(8)
     assert race_rows(schema, 100_000, dps.Budget(0.1), 8) == 140
     assert race_rows(schema, 100_000, dps.Budget(0.1), 24) == 70
     assert race_rows(schema, 10**7, dps.Budget(1.0), 8) == 2000
@@ -69,7 +71,7 @@ def test_rows_of_counters_follow_the_noise() -> None:
 def test_the_predicted_error_of_a_table_is_about_what_it_is() -> None:
     """Within a factor of four, at places of the typical density, which is public knowledge here."""
     rng = np.random.default_rng(4)
-    schema, budget, family = made_up_columns(2), dps.Budget(0.3), dps.Euclidean(0.05)
+    schema, budget, family = simulated_columns(2), dps.Budget(0.3), dps.Euclidean(0.05)
     records = rng.random((50_000, 2))
     points = records[:200] * 0.6 + 0.2
     truth = np.array([family.kernel(np.linalg.norm(records - point, axis=1)).mean() for point in points])
@@ -87,7 +89,7 @@ def test_the_predicted_error_of_a_table_is_about_what_it_is() -> None:
 
 
 def test_anomalies_of_some_columns_get_parts_of_these_alone() -> None:
-    schema = made_up_columns(6)
+    schema = simulated_columns(6)
     recipe = dps.Recipe.anomaly(schema, rows=50_000, budget=dps.Budget(1.0), columns=["x1", "x2", "x3", "x5"])
     assert sum(part.exact_share for part in recipe.parts) <= 1
     for bound in recipe.bind(schema).maps:
@@ -122,7 +124,7 @@ def test_graphs_get_few_rows_under_pure_privacy() -> None:
 
 
 def test_wrong_recipes_are_refused() -> None:
-    schema = made_up_columns(2)
+    schema = simulated_columns(2)
     with pytest.raises(RecipeError, match="needs a budget"):
         dps.Recipe.density(schema, rows=100)
     with pytest.raises(RecipeError, match="the bandwidth is part of the hash"):

@@ -21,15 +21,15 @@ from dpsketch.learn.estimators.joint import bootstrap
 from dpsketch.learn.estimators.joint import from_release as released
 from dpsketch.learn.points import Frame
 from dpsketch.planning.forecast import Forecast, Prediction, usual_queries
-from dpsketch.planning.simulation import MadeUp, made_up_table
+from dpsketch.planning.simulation import SimulatedTable, simulated_table
 from dpsketch.schema.columns import MISSING
 
 SMALL = dps.Recipe([dps.Part(dps.Count(), 0.1), dps.Part(dps.Histogram(bins=16), 0.9)])
 ONE = [dps.Budget(1.0)]
 
 
-def test_made_up_cells_obey_the_schema_and_depend_on_each_other(schema: dps.Schema) -> None:
-    table = made_up_table(schema, 20_000, np.random.default_rng(0))
+def test_simulated_cells_obey_the_schema_and_depend_on_each_other(schema: dps.Schema) -> None:
+    table = simulated_table(schema, 20_000, np.random.default_rng(0))
     codes = encode(schema, table.combine_chunks().to_batches()[0]).codes
     missing = (codes == MISSING).mean(axis=1)
     assert np.all((missing == 0) | (abs(missing - 0.01) < 0.005))
@@ -44,13 +44,13 @@ def test_made_up_cells_obey_the_schema_and_depend_on_each_other(schema: dps.Sche
     assert 0.02 < abs(np.corrcoef(ages, heights)[0, 1]) < 0.95
 
 
-def test_a_made_up_table_follows_from_its_seed(schema: dps.Schema) -> None:
-    one, same, other = (made_up_table(schema, 100, np.random.default_rng(seed)) for seed in (1, 1, 2))
+def test_a_simulated_table_follows_from_its_seed(schema: dps.Schema) -> None:
+    one, same, other = (simulated_table(schema, 100, np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert one.equals(same)
     assert not one.equals(other)
 
 
-def test_sets_and_units_are_made_up() -> None:
+def test_sets_and_units_are_simulated() -> None:
     facts = {
         "privacy": {"unit": "person", "max_rows_per_unit": 3},
         "columns": {"x": {"kind": "boolean"}, "bought": {"kind": "set", "universe": 50}},
@@ -83,13 +83,13 @@ TRUTHS = [
 
 @pytest.mark.parametrize("query", TRUTHS)
 def test_the_truth_is_what_duckdb_says(query: str, schema: dps.Schema) -> None:
-    table = made_up_table(schema, 5000, np.random.default_rng(4))
-    ((answer,),) = MadeUp(schema, table).sql(query).rows
+    table = simulated_table(schema, 5000, np.random.default_rng(4))
+    ((answer,),) = SimulatedTable(schema, table).sql(query).rows
     assert answer.value == pytest.approx(truth_of(table, query), rel=1e-4)
     assert answer.stderr < 1e-9
 
 
-def test_more_rows_than_are_made_up(seeded: None, schema: dps.Schema, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_rows_than_are_simulated(seeded: None, schema: dps.Schema, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mean's error falls with the rows; a count's does not, and its answers are as large as declared."""
     monkeypatch.setattr("dpsketch.planning.forecast.MOST_ROWS", 2000)
     queries = ["select count(*) from sketch where member", "select avg(height) from sketch"]
@@ -136,10 +136,10 @@ OCCUPANCY_QUERIES = [
 ]
 
 
-@pytest.fixture(params=["made up otherwise", "real"])
+@pytest.fixture(params=["simulated otherwise", "real"])
 def known(request: pytest.FixtureRequest, dataset_path: Path) -> tuple[pa.Table, dps.Schema, list[str]]:
     """A table, its schema and queries about it."""
-    if request.param == "made up otherwise":
+    if request.param == "simulated otherwise":
         return pa.table(make_table(20_000)), dps.Schema.from_dict(HOSPITAL), HOSPITAL_QUERIES
     facts = dps.Schema.load(dataset_path / "schemas" / "occupancy.toml").to_dict()
     facts["columns"] = {name: facts["columns"][name] for name in OCCUPANCY_COLUMNS}
@@ -241,9 +241,9 @@ def test_the_usual_queries_can_be_asked(schema: dps.Schema) -> None:
         'select count(*) from sketch where "age" > 60 and "joined" > \'2022-07-02 12:00\'',
         'select corr("age", "height") from sketch',
     ]
-    made_up = MadeUp(schema, made_up_table(schema, 1000, np.random.default_rng(0)))
+    simulated = SimulatedTable(schema, simulated_table(schema, 1000, np.random.default_rng(0)))
     for query in usual_queries(schema):
-        assert np.isfinite(made_up.sql(query).rows[0][0].value)
+        assert np.isfinite(simulated.sql(query).rows[0][0].value)
     only = dps.Schema.from_dict({"columns": {"a b": {"kind": "category", "values": ["it's"]}}})
     assert usual_queries(only) == ["select count(*) from sketch where \"a b\" = 'it''s'"]
     sets = dps.Schema.from_dict({"columns": {"s": {"kind": "set", "universe": 5}}})

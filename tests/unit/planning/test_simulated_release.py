@@ -12,7 +12,7 @@ from dpsketch.learn.estimators.joint.joint_fit import NoisySums, Products
 from dpsketch.planning import simulated_release
 from dpsketch.planning.forecast import usual_queries
 from dpsketch.planning.simulated_release import affordable_simulations, columns_to_simulate, planned_release
-from dpsketch.planning.simulation import made_up_table
+from dpsketch.planning.simulation import simulated_table
 from dpsketch.sketch.release import planned
 
 NUMBERS = dps.Schema.from_dict(
@@ -51,7 +51,7 @@ def stated_by_releases(schema: dps.Schema, budget: dps.Budget, tables: int) -> l
     """
     found = []
     for number in range(tables):
-        table = made_up_table(schema, 20_000, np.random.default_rng([0, number]))
+        table = simulated_table(schema, 20_000, np.random.default_rng([0, number]))
         raw = dps.accumulate(table, schema, dps.Recipe.general(schema, budget=budget))
         view = dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), f"table {number}"))
         found.append([view.sql(question).rows[0][0].stderr for question in QUESTIONS])
@@ -116,7 +116,7 @@ def test_simulated_noise_has_the_variance_that_it_states() -> None:
         recipe = dps.Recipe.general(NUMBERS, rows=1000, budget=budget)
         release = planned_release(NUMBERS, recipe, budget, ("x2", "x5"))
         facts = dps.Schema(tuple(NUMBERS.column(name) for name in ("x2", "x5")), rows=1000)
-        table = made_up_table(facts, 1000, np.random.default_rng(0))
+        table = simulated_table(facts, 1000, np.random.default_rng(0))
         raw = accumulate(table, facts, release.recipe)
         released = release.of(raw, np.random.default_rng(1))
         exact, noisy = raw.parts[1], released.parts[1]  # marginals: hundreds of sums

@@ -10,19 +10,19 @@ import pytest
 import dpsketch as dps
 from command_line import called
 from dpsketch.errors import RecipeError
-from dpsketch.planning.task_forecast import acceptable_rows, made_up_columns
+from dpsketch.planning.task_forecast import acceptable_rows, simulated_columns
 
 
 @pytest.mark.parametrize(("rows", "paper"), [(10**4, 0.14), (10**6, 0.0014)])
 def test_clusters_need_about_what_the_paper_says(rows: int, paper: float) -> None:
     """n >= √2000·kd/ε with the constants of its noise left out: disc noise has √2, and the count takes some."""
-    plan = dps.plan_task(made_up_columns(8), "kmeans", k=4, rows=rows, budget=dps.Budget(1.0))
+    plan = dps.plan_task(simulated_columns(8), "kmeans", k=4, rows=rows, budget=dps.Budget(1.0))
     assert plan.epsilon_needed is not None
     assert 1.4 * paper < plan.epsilon_needed < 1.8 * paper
 
 
 def test_a_plan_says_whether_and_with_what_a_task_succeeds() -> None:
-    schema = made_up_columns(8)
+    schema = simulated_columns(8)
     good, bad = (dps.plan_task(schema, "gmm", k=4, rows=10**5, budget=dps.Budget(epsilon)) for epsilon in (1.0, 0.01))
     assert good.acceptable
     assert not bad.acceptable
@@ -43,7 +43,7 @@ def test_a_plan_says_whether_and_with_what_a_task_succeeds() -> None:
 
 @pytest.mark.parametrize("budget", [dps.Budget(1.0), dps.Budget(0.01), dps.Budget(0.1, 1e-6), dps.Budget(rho=0.01)])
 def test_the_recipe_uses_the_share_that_the_plan_finds_best(budget: dps.Budget) -> None:
-    plan = dps.plan_task(made_up_columns(8), "kmeans", k=4, rows=10**5, budget=budget)
+    plan = dps.plan_task(simulated_columns(8), "kmeans", k=4, rows=10**5, budget=budget)
     used = plan.recipe.parts[0].share
     assert plan.count_share == pytest.approx(used, abs=1e-4)
     assert f"count ({100 * used:.3g} %)" in plan.lines()[1]
@@ -51,7 +51,7 @@ def test_the_recipe_uses_the_share_that_the_plan_finds_best(budget: dps.Budget) 
 
 
 def test_clusters_of_few_columns_are_planned_by_their_table() -> None:
-    schema = made_up_columns(2)
+    schema = simulated_columns(2)
     good, bad = (
         dps.plan_task(schema, "kmeans", k=10, rows=10**5, budget=dps.Budget(epsilon)) for epsilon in (0.1, 0.01)
     )
@@ -76,7 +76,7 @@ def test_clusters_of_few_columns_are_planned_by_their_table() -> None:
 
 
 def test_the_region_falls_with_epsilon() -> None:
-    schema = made_up_columns(4)
+    schema = simulated_columns(4)
     plan = dps.plan_task(schema, "kmeans", k=3, rows=10**4, budget=dps.Budget(0.1, 1e-6))
     rows = [each or 0 for each in acceptable_rows(plan, [0.01, 0.1, 1.0])]
     assert rows[0] > 5 * rows[1] > 25 * rows[2] > 0
@@ -84,7 +84,7 @@ def test_the_region_falls_with_epsilon() -> None:
 
 def test_components_are_planned_by_the_map_of_their_recipe() -> None:
     pure, gauss = (
-        dps.plan_task(made_up_columns(20), "pca", k=5, rows=10**6, budget=dps.Budget(0.1, delta))
+        dps.plan_task(simulated_columns(20), "pca", k=5, rows=10**6, budget=dps.Budget(0.1, delta))
         for delta in (0.0, 1e-6)
     )
     assert pure.acceptable
@@ -92,11 +92,11 @@ def test_components_are_planned_by_the_map_of_their_recipe() -> None:
     assert (pure.mechanism, gauss.mechanism) == ("rounded ball", "rounded Gaussian")
     assert pure.size == 231
     assert pure.feature_rates == (1.0, 1.0)
-    assert not dps.plan_task(made_up_columns(20), "pca", k=5, rows=10**3, budget=dps.Budget(0.1)).acceptable
+    assert not dps.plan_task(simulated_columns(20), "pca", k=5, rows=10**3, budget=dps.Budget(0.1)).acceptable
 
 
 def test_wrong_plans_are_refused() -> None:
-    schema = made_up_columns(3)
+    schema = simulated_columns(3)
     with pytest.raises(RecipeError, match=r"task must be one of general, clusters, pca, .*, got 'svm'"):
         dps.plan_task(schema, "svm", k=2, rows=100, budget=dps.Budget(1.0))
     with pytest.raises(RecipeError, match="needs a budget"):

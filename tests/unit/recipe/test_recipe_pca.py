@@ -5,12 +5,12 @@ import pytest
 import dpsketch as dps
 from dpsketch.errors import RecipeError
 from dpsketch.maps.registry import map_from_dict
-from dpsketch.planning.task_forecast import made_up_columns
+from dpsketch.planning.task_forecast import simulated_columns
 from dpsketch.recipe.tasks.pca_task import pca_directions
 
 
 def test_covariances_get_second_moments_with_means() -> None:
-    count, moments = dps.Recipe.pca(made_up_columns(4), rows=1000, budget=dps.Budget(1.0), n_components=2).parts
+    count, moments = dps.Recipe.pca(simulated_columns(4), rows=1000, budget=dps.Budget(1.0), n_components=2).parts
     assert count.map == dps.Count()
     assert moments.map == dps.SecondMoments(("x1", "x2", "x3", "x4"), 2.0, means=True)
     assert count.exact_share + moments.exact_share == 1
@@ -18,7 +18,7 @@ def test_covariances_get_second_moments_with_means() -> None:
 
 def test_many_columns_in_much_noise_get_squares_of_projections() -> None:
     """Only under pure ε, and only for uncentred moments."""
-    schema = made_up_columns(100)
+    schema = simulated_columns(100)
     for rows, delta, of, chosen in (
         (5000, 0.0, "second_moments", dps.Quadratic),
         (5000, 1e-6, "second_moments", dps.SecondMoments),
@@ -43,7 +43,7 @@ def test_only_numbers_are_taken_unless_others_are_named() -> None:
 
 
 def test_wrong_recipes_are_refused() -> None:
-    schema = made_up_columns(3)
+    schema = simulated_columns(3)
     with pytest.raises(RecipeError, match="needs a budget"):
         dps.Recipe.pca(schema, rows=100)
     with pytest.raises(RecipeError, match="n_components must be a whole number from 1 to 3"):
