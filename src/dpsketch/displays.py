@@ -1,4 +1,4 @@
-"""Short texts and HTML tables of what a prompt or a notebook displays."""
+"""Short texts and HTML tables for prompts and notebooks."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def _default(field: Any) -> Any:
 
 
 def listed(names: Sequence[str]) -> str:
-    """age, income, … and 12 more"""
+    """A text such as: age, income, … and 12 more"""
     shown = ", ".join(names[:MOST_LISTED])
     return shown if len(names) <= MOST_LISTED else f"{shown}, … and {len(names) - MOST_LISTED} more"
 
 
 def counted(number: int, noun: str) -> str:
-    """1 column, 3 columns"""
+    """A number with its noun: 1 column, 3 columns"""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def html_table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table for a notebook; texts may come from others, so everything is escaped."""
+    """An HTML table for a notebook. Texts may come from untrusted files, so everything is escaped."""
     lines = [[_cell(cell) for cell in row] for row in rows]
     left_out = len(lines) - MOST_SHOWN
     if left_out > 0:
@@ -50,7 +50,7 @@ def html_table(caption: str, header: Sequence[str], rows: Iterable[Sequence[obje
 
 
 def text_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """The same as lines of text, one column below the other."""
+    """The same table as lines of text, with aligned columns."""
     lines = [list(map(visible, map(str, row))) for row in rows]
     left_out = len(lines) - MOST_SHOWN
     lines = [list(map(visible, header)), *lines[:MOST_SHOWN]]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from dpsketch.errors import MissingExtraError
 
-# What cannot be done without the package; the extra of pyproject.toml that installs it.
+# What needs the package; the extra of pyproject.toml that installs it.
 _NEEDED = {
     "numba": ("sketching a table, and reading hashed counters, needs Numba", "curate"),
     "llvmlite": ("sketching a table, and reading hashed counters, needs Numba", "curate"),

@@ -1,4 +1,4 @@
-"""The public names and where each of them lives. They are imported at first use: asking a sketch needs no Numba."""
+"""The public names and where each of them lives. They are imported at first use: queries on a sketch need no Numba."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ HOMES = {
     "save_model": "learn.saved",
     "tighten": "learn.bounds",
 }
-# Subjects whose names are also found together: dps.maps.Fourier is dps.Fourier.
+# Packages that also offer their own public names: dps.maps.Fourier is dps.Fourier.
 ROOMS = {
     "hashes": "maps.hashed.hashes",
     "maps": "maps",

@@ -21,7 +21,7 @@ def show(
     sketch: Annotated[Path, typer.Argument(help="A released sketch, or a model fitted to one.")],
     as_json: AsJson = False,
 ) -> None:
-    """Print what a released sketch guarantees, holds and answers well; of a model, the guarantee of its release."""
+    """Print what a released sketch guarantees, holds and answers well; for a model, the guarantee of its release."""
     from dpsketch.sketch.privacy_statement import statement_text
     from dpsketch.sketch.released import ReleasedSketch
 
@@ -51,7 +51,8 @@ def show(
 def ask(
     sketch: Path,
     question: Annotated[
-        str, typer.Argument(help="A select statement on the table `sketch`; docs/answers.md says what it may hold.")
+        str,
+        typer.Argument(help="A select statement on the table `sketch`; see docs/answers.md for the SQL it supports."),
     ],
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
@@ -63,7 +64,7 @@ def ask(
     view = open_view(sketch)
     with waiting("answering; the first question about several columns fits a model, which is kept"):
         table = view.sql(question)
-    mark = {} if view.released.private else {"not_private": True}  # in every row: files lose what was printed beside
+    mark = {} if view.released.private else {"not_private": True}  # in every row: a message beside a file gets lost
     rows = [row | mark for row in table.to_dicts()]
     if as_json:
         print_json(rows)
@@ -80,7 +81,7 @@ def ask(
 
 
 def _print_contents(facts: dict[str, Any]) -> None:
-    """The columns of a release, its declared rows and what it is good for."""
+    """Print the columns of a release, its declared rows and the questions that it suits."""
     good = f" Good for: {'; '.join(facts['good_for'])}." if facts["good_for"] else ""
     out.print(f"\nCONTENTS\n{facts['declared_rows']:,} declared rows.{good}")
     table = RichTable(*facts["columns"][0])
@@ -99,7 +100,7 @@ def _rich_table(table: Table) -> RichTable:
 
 
 def _shown_cells(row: dict[str, Any]) -> dict[str, Any]:
-    """For a terminal; a file or another program gets labels as they are."""
+    """Cells as a terminal shows them; files and other programs get labels as they are."""
     return {name: visible(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
 
 

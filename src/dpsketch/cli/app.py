@@ -33,7 +33,7 @@ def demo(
     folder: Annotated[Path, typer.Argument(help="Where to write the demo's files.")] = Path("demo"),
     as_json: AsJson = False,
 ) -> None:
-    """Make up a table of 100,000 rows, release it at epsilon 1, and compare answers with the truth."""
+    """Simulate a table of 100,000 rows, release it at epsilon 1, and compare answers with the truth."""
     from dpsketch.cli.demo import run_demo
 
     facts = run_demo(folder, err if as_json else out)
@@ -41,7 +41,7 @@ def demo(
         print_json(facts)
 
 
-# In the order of `dpsketch --help`, with a line that fits 80 columns.
+# In the order of `dpsketch --help`, with help texts that fit 80 columns.
 VERBS = (
     (schema_verbs.init, "Print a schema to fill in, from column names and types."),
     (plan.plan, "Predict errors of answers before anything is spent."),
@@ -85,7 +85,7 @@ def options(
 
 
 def main() -> None:
-    """Entry point: errors without tracebacks, which could show records, unless --debug comes before the verb."""
+    """Run a command. Errors are printed without tracebacks, which could show records, unless --debug is given."""
     if "--debug" in takewhile(lambda word: word.startswith("-"), sys.argv[1:]):
         app()
         return
@@ -99,10 +99,10 @@ def main() -> None:
         err.quiet = False
         err.print("\n".join(["Interrupted.", *(_notes(stopped) or ["Nothing was written, nothing was spent."])]))
         sys.exit(stopped.exit_code)
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of our output stopped reading
         sys.exit(1)
     except Exception as raised:
-        # Typer takes an EOFError for a user at a prompt; there are none here.
+        # Typer treats an EOFError as the end of a prompt; there are no prompts here.
         failure = raised.__cause__ if isinstance(raised, typer.Abort) and raised.__cause__ else raised
         if hasattr(failure, "show") and hasattr(failure, "exit_code"):  # wrong usage, reported by Typer
             if hasattr(failure, "message"):
@@ -117,14 +117,14 @@ def main() -> None:
 
 
 def _notes(error: BaseException) -> list[str]:
-    """What our own code added to an exception on its way: whether a spend stands."""
+    """The notes that our own code added to an exception, such as whether a spend stands."""
     return [note for note in getattr(error, "__notes__", []) if isinstance(note, PublicNote)]
 
 
 def run() -> None:
-    """The installed command: `main` in a process that lives for it alone.
+    """The installed command: `main` in a process of its own.
 
-    Collecting its few cycles would take a tenth of the start, tearing down its modules a quarter of a second.
+    Garbage collection would take a tenth of the start, and unloading the modules a quarter of a second.
     """
     gc.disable()
     prepare_streams()
@@ -138,7 +138,7 @@ def run() -> None:
         code = stopped.exit_code
     try:
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of our output stopped reading
         pass
     except OSError as error:
         err.print(f"FileError: {unprintable(error)}")

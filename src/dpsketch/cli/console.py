@@ -1,4 +1,4 @@
-"""Where commands print, and what several of them share: options, a bar, checks of output files."""
+"""The consoles that commands print to, and what several commands share: options, progress bar, checks of outputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dpsketch.files.outputs import same_file
 
 
 class _Visible:
-    """Something to print, with escapes for characters that a terminal would obey: labels come from files."""
+    """Something to print, with control characters escaped: labels come from files."""
 
     def __init__(self, shown: ConsoleRenderable) -> None:
         self._shown = shown
@@ -36,7 +36,7 @@ class _Escape(RenderHook):
 
 
 class _Messages(Console):
-    """Standard error: a message that cannot be printed must not make a failure of what it reports."""
+    """Standard error: a message that cannot be printed must not turn a success into a failure."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         with suppress(OSError):
@@ -47,7 +47,7 @@ class _Messages(Console):
 
 
 class _Answers(Console):
-    """Standard output: an answer that cannot be printed is a failure, and says why."""
+    """Standard output: an answer that cannot be printed is a failure, reported with its reason."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         try:
@@ -86,17 +86,17 @@ RecipePath = Annotated[
 
 
 def listed(names: str | None) -> list[str] | None:
-    """Comma-separated names."""
+    """Split comma-separated names."""
     return None if names is None else [name.strip() for name in names.split(",")]
 
 
 def print_json(facts: Any) -> None:
-    """Plain JSON on standard output."""
+    """Print plain JSON on standard output."""
     print(visible_lines(json.dumps(facts, indent=2, ensure_ascii=False)))
 
 
 def tell_written(as_json: bool, output: Path, message: str, **facts: Any) -> None:
-    """A message about a file that was written; as JSON on standard output where that was asked for."""
+    """Print a message about a written file, or JSON on standard output if that was asked for."""
     err.print(message)
     if as_json:
         print_json({"output": str(output)} | facts)
@@ -104,8 +104,8 @@ def tell_written(as_json: bool, output: Path, message: str, **facts: Any) -> Non
 
 @contextmanager
 def progress_bar(doing: str = "reading") -> Iterator[Any]:
-    """A bar of the share of bytes read, or of another task, with the time that it took and will take: never a number of
-    rows.
+    """Show a progress bar with elapsed and remaining time. It shows a share, such as of bytes read, and never a number
+    of rows.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -118,7 +118,7 @@ def progress_bar(doing: str = "reading") -> Iterator[Any]:
 
 @contextmanager
 def waiting(message: str) -> Iterator[None]:
-    """A moving sign on a terminal, for work of unknown length."""
+    """Show a spinner on a terminal, for work of unknown length."""
     if not err.is_terminal or err.quiet:
         yield
         return
@@ -138,8 +138,8 @@ def warnings_told() -> Iterator[None]:
 
 
 def check_free(path: Path, force: bool, *others: Path | str | None) -> None:
-    """Refuse before any work or spend what would be refused at the end, and what would replace one of the command's
-    other files: its inputs, its ledger, another output.
+    """Refuse an output path before any work or spend: one that could not be written at the end, or that is one of the
+    command's other files (its inputs, its ledger, another output).
     """
     for other in others:
         if other is not None and any(same_file(path, file) for file in _files(other)):
@@ -155,12 +155,12 @@ def check_png(path: Path, force: bool, *others: Path | str | None) -> None:
     check_free(path, force, *others)
 
 
-def _files(place: Path | str) -> list[Path]:
-    """The files behind a path or a ledger's address: SQLite keeps up to three beside its own."""
-    if isinstance(place, Path):
-        return [place]
-    scheme, separator, rest = place.partition("://")
+def _files(location: Path | str) -> list[Path]:
+    """The files behind a path or the address of a ledger: SQLite keeps up to three more files beside its own."""
+    if isinstance(location, Path):
+        return [location]
+    scheme, separator, rest = location.partition("://")
     if separator and scheme != "sqlite":
         return []
-    name = rest.removeprefix("/").partition("?")[0].removeprefix("file:") if separator else place
+    name = rest.removeprefix("/").partition("?")[0].removeprefix("file:") if separator else location
     return [Path(name + ending) for ending in ("", "-journal", "-wal", "-shm")] if name else []

@@ -69,14 +69,14 @@ upper = 2025-01-01
 
 @dataclass(frozen=True)
 class Question:
-    """A question as SQL, and its true answer, known because the table is simulated."""
+    """A question as SQL, and the function that computes its true answer from the simulated table."""
 
     sql: str
     truth: Callable[[dict[str, np.ndarray]], float]
 
 
-def _share_above(column: str, bound: float) -> Callable[[dict[str, np.ndarray]], float]:
-    return lambda t: float((t[column] > bound).sum())
+def _share_above(column: str, threshold: float) -> Callable[[dict[str, np.ndarray]], float]:
+    return lambda t: float((t[column] > threshold).sum())
 
 
 QUESTIONS = (
@@ -93,7 +93,7 @@ QUESTIONS = (
 
 
 def make_table(rows: int = ROWS, seed: int = 2024) -> dict[str, np.ndarray]:
-    """People whose blood pressure grows with age and smoking, and whose costs follow the ward."""
+    """Simulate patients whose blood pressure grows with age and smoking and whose costs depend on the ward."""
     rng = np.random.default_rng(seed)
     sex = rng.choice(["female", "male"], rows, p=[0.54, 0.46])
     ward = rng.choice(["surgery", "cardiology", "maternity", "general"], rows, p=[0.3, 0.2, 0.1, 0.4])
@@ -118,7 +118,7 @@ def make_table(rows: int = ROWS, seed: int = 2024) -> dict[str, np.ndarray]:
 
 
 def run_demo(folder: Path, console: Console) -> dict[str, Any]:
-    """Make up the table, release it, show the statement, ask, and plot. Returns the files and the answers."""
+    """Simulate the table, release it, show the statement, ask, and plot. Returns the files and the answers."""
     schema_path, table_path = folder / "hospital.toml", folder / "hospital.parquet"
     sketch_path, plot_path, ledger_path = folder / "hospital.sketch", folder / "marginals.png", folder / "ledger.db"
     _check_folder(folder, schema_path, [table_path, sketch_path, plot_path, ledger_path])
@@ -144,10 +144,8 @@ def run_demo(folder: Path, console: Console) -> dict[str, Any]:
     console.print("   " + statement_text(released.statement).replace("\n", "\n   ") + "\n", markup=False)
 
     view = open_view(sketch_path)
-    console.print(
-        "3. Anyone may now ask the file, as often as they like. Only because this table is simulated can the true"
-    )
-    console.print("   answers stand beside the private ones (± one standard error):\n")
+    console.print("3. Anyone may now query the file, as often as they like. Because this table is simulated, the true")
+    console.print("   answers can be shown beside the private ones (± one standard error):\n")
     answers = _answers(view, table)
     console.print(_answers_table(answers))
     plot_marginals(view, table, plot_path)
@@ -162,12 +160,12 @@ def run_demo(folder: Path, console: Console) -> dict[str, Any]:
 
 
 def _answers(view: View, table: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    found = []
+    answers = []
     for question in QUESTIONS:
         answer = view.sql(question.sql).rows[0][0]
         facts = {"value": float(answer.value), "stderr": float(answer.stderr), "truth": question.truth(table)}
-        found.append({"question": question.sql} | facts)
-    return found
+        answers.append({"question": question.sql} | facts)
+    return answers
 
 
 def _answers_table(answers: list[dict[str, Any]]) -> RichTable:
@@ -180,7 +178,7 @@ def _answers_table(answers: list[dict[str, Any]]) -> RichTable:
 
 
 def _check_folder(folder: Path, schema: Path, others: list[Path]) -> None:
-    """Make the folder. Files of the same names are replaced only where an earlier demo wrote them."""
+    """Create the folder. Files of the same names are replaced only if an earlier demo wrote them."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         ours = schema.is_file() and schema.read_text(encoding="utf-8", errors="replace") == SCHEMA
@@ -193,7 +191,7 @@ def _check_folder(folder: Path, schema: Path, others: list[Path]) -> None:
 
 
 def plot_marginals(view: View, table: dict[str, np.ndarray], path: Path) -> None:
-    """One panel a column: noisy counts, a band of two standard errors, true counts."""
+    """Plot one panel a column: noisy counts, a band of two standard errors, true counts."""
     columns = view.schema.scalars
     with picture(path, 16, 7, 2, -(-len(columns) // 2)) as (figure, axes):
         for axis, column in zip(axes.flat, columns, strict=False):

@@ -58,9 +58,9 @@ def kmeans(
     _fit(model, sketch, plot, save, force)
     names = [str(name) for name in model.feature_names_in_]
     rows = []
-    for place, share in enumerate(model.weights_.tolist()):
-        row = {"cluster": place, "weight": share}
-        rows.append(row | _located(names, model.cluster_centers_[place], model.cluster_centers_stderr_[place]))
+    for index, share in enumerate(model.weights_.tolist()):
+        row = {"cluster": index, "weight": share}
+        rows.append(row | _located(names, model.cluster_centers_[index], model.cluster_centers_stderr_[index]))
     _print_clusters(rows, model, format_)
 
 
@@ -84,10 +84,10 @@ def gmm(
     _fit(model, sketch, plot, save, force)
     names = [str(name) for name in model.feature_names_in_]
     rows = []
-    for place, weight in enumerate(model.weights_.tolist()):
-        row = {"component": place, "weight": weight, "weight_stderr": float(model.weights_stderr_[place])}
-        row |= _located(names, model.means_[place], model.means_stderr_[place])
-        rows.append(row | _variances(model.covariances_[place], names))
+    for index, weight in enumerate(model.weights_.tolist()):
+        row = {"component": index, "weight": weight, "weight_stderr": float(model.weights_stderr_[index])}
+        row |= _located(names, model.means_[index], model.means_stderr_[index])
+        rows.append(row | _variances(model.covariances_[index], names))
     _print_clusters(rows, model, format_)
 
 
@@ -129,17 +129,19 @@ def pca(
 
 
 def _located(names: list[str], values: Any, errors: Any) -> dict[str, float]:
-    """A place, each column with its standard error after it."""
+    """The coordinates of a point, each followed by its standard error."""
     pairs = zip(names, values.tolist(), errors.tolist(), strict=True)
     return {key: number for name, *both in pairs for key, number in zip((name, f"{name}_stderr"), both, strict=True)}
 
 
 def _variances(covariance: Any, names: list[str]) -> dict[str, float]:
-    """Variances of the columns and, of full matrices, covariances of every two."""
+    """Variances of the columns and, for full matrices, covariances of all pairs."""
     if covariance.ndim == 1:
         return {f"{name}_var": float(value) for name, value in zip(names, covariance, strict=True)}
-    found = {f"{name}_var": float(covariance[i, i]) for i, name in enumerate(names)}
-    return found | {f"{names[j]}_{names[i]}_cov": float(covariance[i, j]) for i in range(len(names)) for j in range(i)}
+    variances = {f"{name}_var": float(covariance[i, i]) for i, name in enumerate(names)}
+    return variances | {
+        f"{names[j]}_{names[i]}_cov": float(covariance[i, j]) for i in range(len(names)) for j in range(i)
+    }
 
 
 def _fit(model: KMeans | GaussianMixture, sketch: Path, plot: Path | None, save: Path | None, force: bool) -> None:
@@ -155,7 +157,7 @@ def _fit(model: KMeans | GaussianMixture, sketch: Path, plot: Path | None, save:
 
 
 def _print_clusters(rows: list[dict[str, Any]], model: KMeans | GaussianMixture, format_: str) -> None:
-    fitted = model.goodness_of_fit_ == model.goodness_of_fit_  # else nothing was fitted to sums
+    fitted = model.goodness_of_fit_ == model.goodness_of_fit_  # nan if nothing was fitted to sums
     print_rows(
         rows, {"goodness_of_fit": model.goodness_of_fit_ if fitted else None, "converged": model.converged_}, format_
     )

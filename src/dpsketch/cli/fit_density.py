@@ -27,8 +27,8 @@ def density(
     bandwidth: Annotated[
         str | None,
         typer.Option(
-            help="A number in widths of the bounds, or wage=5000,age=2 in the columns' units. A table takes any, and "
-            "does not know which it was made for."
+            help="A number in widths of the bounds, or wage=5000,age=2 in the columns' units. A table accepts any "
+            "bandwidth, and does not record the one that it was made for."
         ),
     ] = None,
     format_: Format = "table",
@@ -56,7 +56,7 @@ def density(
     rows = [made | {"from": how} | ({"mean_error": error} if several else {}) for how, error in model.considered_]
     print_rows(rows, {"columns": names, "kernel": kernel_text, "how": model.how_}, format_)
     if format_ == "table" and several:
-        out.print("The first estimate is taken, with the smallest mean standard error.")
+        out.print("The first estimate is used: it has the smallest mean standard error.")
 
 
 def anomaly(
@@ -85,7 +85,7 @@ def anomaly(
     if format_ == "table":
         out.print(f"Scores of {', '.join(names)} from {model.how_}; below the threshold is an anomaly.")
     if model.offset_ is None:
-        err.print("No threshold: this release does not tell how scores are distributed; one with --for anomaly does.")
+        err.print("No threshold: this release has no estimate of the distribution of scores; --for anomaly adds one.")
 
 
 def modes(
@@ -104,12 +104,12 @@ def modes(
     format_ = chosen_format(format_, as_json)
     check(sketch, None, None, False)
     with warnings_told():
-        found = find_modes(open_view(sketch), k, listed(columns), method, seed)
-    rows = [{key: _plain(value) for key, value in row.items()} for row in found.to_dicts()]
+        densest = find_modes(open_view(sketch), k, listed(columns), method, seed)
+    rows = [{key: _plain(value) for key, value in row.items()} for row in densest.to_dicts()]
     rows = [{("density_stderr" if key == "stderr" else key): value for key, value in row.items()} for row in rows]
-    print_rows(rows, {"how": found.how}, format_)
+    print_rows(rows, {"how": densest.how}, format_)
     if format_ == "table":
-        out.print(f"{found.how}; ± is one standard error of the density there.")
+        out.print(f"{densest.how}; ± is one standard error of the density there.")
 
 
 def _bandwidth(text: str | None) -> float | dict[str, float] | None:
@@ -131,10 +131,10 @@ def _kernel(model: KernelDensity) -> str:
     kernel = model.kernel_
     if not isinstance(kernel, Radial):
         return str(kernel)
-    widths = dict.fromkeys(f"{1 / span:.3g}" for span in kernel.spans)  # most often all the same
+    widths = dict.fromkeys(f"{1 / span:.3g}" for span in kernel.spans)  # usually all the same
     return f"{kernel.name}, {', '.join(widths)} of the bounds"
 
 
 def _plain(value: Any) -> Any:
-    """As CSV and JSON hold it: moments as text."""
+    """A value for CSV and JSON: dates become text."""
     return float(value) if isinstance(value, float) else str(value)

@@ -99,9 +99,9 @@ def logistic(
     classes = [str(label) for label in model.classes_]
     names = ["intercept", *(str(name) for name in model.feature_names_in_)]
     rows = []
-    for place, label in enumerate(classes[1:] if len(classes) == 2 else classes):
-        values = [float(model.intercept_[place]), *model.coef_[place].tolist()]
-        errors = [float(model.intercept_stderr_[place]), *model.coef_stderr_[place].tolist()]
+    for index, label in enumerate(classes[1:] if len(classes) == 2 else classes):
+        values = [float(model.intercept_[index]), *model.coef_[index].tolist()]
+        errors = [float(model.intercept_stderr_[index]), *model.coef_stderr_[index].tolist()]
         rows += [
             {"class": label, "feature": name, "coefficient": value, "coefficient_stderr": error}
             for name, value, error in zip(names, values, errors, strict=True)

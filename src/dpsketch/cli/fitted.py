@@ -64,7 +64,7 @@ def print_rows(rows: list[dict[str, Any]], facts: dict[str, Any], format_: str) 
 
 
 def _tables(rows: list[dict[str, Any]]) -> Iterator[RichTable]:
-    """A row in a line; where that is wider than the screen, a row in a column, and as many side by side as fit."""
+    """Tables with one line a row; if that is wider than the screen, one column a row, several side by side."""
     names = [name for name in rows[0] if not name.endswith("_stderr")]
     lines = [names, *([_cell(row, name) for name in names] for row in rows)]
     whole = _table(lines)
@@ -84,7 +84,7 @@ def _turned(lines: list[list[str]]) -> RichTable:
 
 
 def _table(lines: list[list[str]]) -> RichTable:
-    """The first line is the header."""
+    """A table whose header is the first line."""
     shown = RichTable()
     for name in lines[0]:
         shown.add_column(name, justify="right")

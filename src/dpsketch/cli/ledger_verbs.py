@@ -1,4 +1,4 @@
-"""`dpsketch ledger …`: caps, spends and plans. Commands import what they need, as those of `cli` do."""
+"""`dpsketch ledger …`: caps, spends and plans. Commands import what they need when they run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEDGER_VARIABLE = "DPSKETCH_LEDGER"
 ledger_app = typer.Typer(
     help="Caps and spends of each dataset.", no_args_is_help=True, rich_markup_mode=None, context_settings=HELP
 )
-_MOST_TIMES = 10_000  # of the releases in a declared plan
+_MOST_TIMES = 10_000  # repetitions of the releases in a declared plan
 LedgerPlace = Annotated[str, typer.Argument(envvar=LEDGER_VARIABLE, help="Ledger file or postgresql:// URL.")]
 
 
@@ -127,7 +127,7 @@ def ledger_declare(
     times: Annotated[int, typer.Option(help="Number of times that all these releases are made.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Reserve a plan: releases declared up front cost less together. SCHEMA says whom the ledger counts."""
+    """Reserve a plan: releases declared up front cost less together. SCHEMA names the unit whose spends are counted."""
     from dpsketch.ledger.ledger import Ledger
     from dpsketch.schema.schema import Schema
 
@@ -149,7 +149,7 @@ def ledger_declare(
 
 
 def _budget(text: str) -> Budget:
-    """epsilon=0.1,delta=1e-7 as a budget."""
+    """Parse a budget such as epsilon=0.1,delta=1e-7."""
     hint = "write epsilon=0.1, or epsilon=0.1,delta=1e-7, or rho=0.01"
     numbers: dict[str, float] = {}
     for word in text.split(","):
@@ -169,7 +169,7 @@ def _budget(text: str) -> Budget:
 
 
 def _check_epsilon(what: str, epsilon: float, hint: str) -> None:
-    """A budget's limit in words for curators, who make no studies without privacy."""
+    """Refuse an epsilon outside its limits, in words for curators: they make no releases without privacy."""
     if epsilon > MOST_EPSILON:
         raise BudgetError(f"{what} must be between 1e-9 and {MOST_EPSILON}, got {epsilon!r} instead", hint)
 
@@ -180,7 +180,7 @@ def _say_upgraded(book: Ledger) -> None:
 
 
 def _accounts_table(accounts: Sequence[Account]) -> RichTable:
-    """A line for each number that is capped; wide names are folded, numbers are short, nothing is cut off."""
+    """A table with one line for each capped number. Long names are wrapped, nothing is cut off."""
     from dpsketch.ledger.account import rounded
 
     table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -197,7 +197,7 @@ def _accounts_table(accounts: Sequence[Account]) -> RichTable:
 
 
 def spent_text(account: Standing) -> str:
-    """epsilon 1 of 2 and delta 1e-06 of 1e-05"""
+    """A text such as: epsilon 1 of 2 and delta 1e-06 of 1e-05"""
     from dpsketch.ledger.account import rounded
 
     cap, spent, _ = _amounts(account).values()
@@ -219,7 +219,7 @@ def _amounts(account: Standing) -> dict[str, Cap]:
 
 
 def _releases_text(account: Account) -> str:
-    """per row; 3 releases (1 unfinished), some of 2 parts"""
+    """A text such as: per row; 3 releases (1 unfinished), of 2 parts"""
     unfinished = sum(not spend.committed for spend in account.spends)
     text = f"per {account.unit}; " if account.unit else ""
     text += _count(len(account.spends), "release") + (f" ({unfinished} unfinished)" if unfinished else "")
@@ -246,7 +246,7 @@ def _as_plan(account: Account, delta: Fraction) -> dict[str, str | None]:
 
 
 def standing_facts(account: Standing) -> dict[str, Any]:
-    """What a dataset may spend, has spent and has left, in exact decimals."""
+    """The cap, spend and remaining budget of a dataset, in exact decimals."""
     rho = account.cap.rho is not None
     numbers = _amounts(account)
     facts = {"kind": "rho" if rho else "epsilon"}

@@ -1,4 +1,4 @@
-"""`dpsketch audit` and `dpsketch plan`: what a release would prove and tell. No data is read, nothing is spent."""
+"""`dpsketch audit` and `dpsketch plan`: privacy and accuracy of a release beforehand. Nothing is read or spent."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ def audit(
             "add-remove hides that a record is there at all",
         )
     facts = Schema.load(schema) if schema else made_up_schema(chosen, Relation(relation or Relation.ADD_REMOVE))
-    found = attack(chosen, facts, Budget(epsilon, delta, rho), draws, mechanism)
+    result = attack(chosen, facts, Budget(epsilon, delta, rho), draws, mechanism)
     if as_json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
     else:
-        out.print(str(found))
-    if found.violated:
+        out.print(str(result))
+    if result.violated:
         raise typer.Exit(1)
 
 
@@ -179,15 +179,15 @@ def _print_forecast(forecast: Forecast) -> None:
 
 
 def _plan_table(plan: Forecast) -> RichTable:
-    """One line an answer and budget; the query stands before its first."""
+    """A table with one line for each answer and budget. The query is printed in its first line only."""
     shown = RichTable("query")
     for name in ("epsilon", "typical answer", "predicted error", "relative"):
         shown.add_column(name, justify="right", no_wrap=True)
-    for label, found in plan.answers().items():
-        for place, each in enumerate(found):
+    for label, predictions in plan.answers().items():
+        for index, each in enumerate(predictions):
             relative = f"{100 * each.relative:.2g} %" if math.isfinite(each.relative) else "-"
-            name = "" if place else label
-            shown.add_row(name, f"{each.budget.epsilon:g}", *each.texts, relative, end_section=each is found[-1])
+            name = "" if index else label
+            shown.add_row(name, f"{each.budget.epsilon:g}", *each.texts, relative, end_section=each is predictions[-1])
     return shown
 
 

@@ -26,8 +26,9 @@ def print_task_plan(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Without a schema `columns` is how many there are, with one it names some of them. `k` is the argument K of a
-    task: `--task clusters --k 4` is `--task clusters:4`.
+    """Print the prediction for a task. `columns` names some columns of the schema, or gives their number without one.
+
+    `k` is the argument K of a task: `--task clusters --k 4` is `--task clusters:4`.
     """
     from dpsketch.planning.task_forecast import plot_region, simulated_columns
     from dpsketch.recipe.tasks.ratio import RatioPrediction
@@ -44,20 +45,20 @@ def print_task_plan(
         raise RecipeError("a task needs a schema or a number of columns", "pass --schema schema.toml, or --columns 10")
     options = task.options(argument) | ({} if names is None else {"columns": names})
     plans = [task.predict(facts, rows=rows, budget=budget, **options) for budget in budgets]
-    found = [plan for plan in plans if plan is not None]
-    if not found:
+    predictions = [plan for plan in plans if plan is not None]
+    if not predictions:
         raise RecipeError(f"no formula predicts the task {entry.name}", "plan queries instead: leave out --task")
     if plot is not None:
-        if not isinstance(found[-1], RatioPrediction):
+        if not isinstance(predictions[-1], RatioPrediction):
             raise RecipeError(f"--plot is not for the task {entry.name}", "leave it out")
-        plot_region(found[-1], plot)
+        plot_region(predictions[-1], plot)
         err.print(f"{plot}: rows against epsilon")
     if as_json:
-        print_json([plan.to_dict() for plan in found])
+        print_json([plan.to_dict() for plan in predictions])
         return
-    cells = [plan.cells() for plan in found]
+    cells = [plan.cells() for plan in predictions]
     if not all(cells):
-        for plan in found:
+        for plan in predictions:
             out.print("\n".join(plan.lines()) + "\n")
         out.print(_FORMULAS)
         return
@@ -65,7 +66,7 @@ def print_task_plan(
     for each in cells:
         shown.add_row(*each.values())
     out.print(shown)
-    out.print(f"{found[0].note} {_FORMULAS}")
+    out.print(f"{predictions[0].note} {_FORMULAS}")
 
 
 def _task(text: str, k: int | None) -> tuple[Entry, str]:

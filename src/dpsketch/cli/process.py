@@ -14,8 +14,9 @@ _PLAIN = {"±": "+/-", "×": "x", "−": "-", "…": "...", "≥": ">=", "≤": 
 
 
 class Stopped(BaseException):
-    """A signal asked the process to end. Raised where the signal arrives, so that partial files are removed on the way
-    out; a BaseException, so that nothing takes it for an error.
+    """A signal asked the process to end. Raised where the signal arrives, so that partial files are removed.
+
+    It is a BaseException, so that no handler of errors catches it.
     """
 
     def __init__(self, number: int) -> None:
@@ -27,14 +28,14 @@ _arrived: list[int] = []
 
 
 def stop_on_signals() -> None:
-    """Raise `Stopped` on the signals that ask a process to end. What the caller ignores (nohup) stays ignored."""
+    """Raise `Stopped` on the signals that ask a process to end. Signals ignored by the caller (nohup) stay so."""
     for number in _ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
 
 
 def ignore_signals() -> None:
-    """Ignore the same signals from now on: the result stands, only its message is still to be printed."""
+    """Ignore the same signals from now on: the result is complete, only its message remains to be printed."""
     for number in _ENDING:
         if signal.getsignal(number) is _stop:
             signal.signal(number, signal.SIG_IGN)
@@ -48,7 +49,7 @@ def _stop(number: int, _frame: FrameType | None) -> None:
 
 
 def check_stopped() -> None:
-    """Raise again what may have been lost: exceptions do not leave callbacks of compilers and destructors."""
+    """Raise `Stopped` again, in case a callback of a compiler or a destructor swallowed it."""
     if _arrived:
         raise Stopped(_arrived[0])
 
@@ -56,8 +57,8 @@ def check_stopped() -> None:
 def prepare_streams() -> None:
     """Give the process three usable standard streams.
 
-    A stream that was closed is opened on the null device: otherwise the next file, perhaps the ledger, would get its
-    number, and messages would be written into it. Signs that the terminal's encoding lacks are spelled out.
+    A closed stream is opened on the null device: otherwise the next file to be opened, perhaps the ledger, would get
+    its number, and messages would be written into it. Characters that the terminal's encoding lacks are spelled out.
     """
     codecs.register_error("dpsketch.spelled", _spelled)
     for number, (name, mode) in enumerate(_STREAMS):

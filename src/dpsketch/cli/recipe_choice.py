@@ -1,4 +1,4 @@
-"""Which recipe a command sketches by: its options, and what they choose."""
+"""The choice of a recipe by the options of a command."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Snapshot = Annotated[
     typer.Option(
         metavar="NAME",
         help="With --only: you assert that TABLE is the whole of the snapshot NAME, and that everything released with "
-        "this NAME is read from the whole of the same, unchanged table. Then parts cost as much as the most costly "
-        "one; without it they add up.",
+        "this NAME is read from the whole of the same, unchanged table. Parts then cost as much as the most costly "
+        "of them; without it their costs add up.",
     ),
 ]
 Frequencies = Annotated[
-    int | None, typer.Option(help="Add as many Fourier frequencies to the general recipe; by default none.")
+    int | None, typer.Option(help="Number of Fourier frequencies to add to the general recipe. Default: none.")
 ]
 Clusters = Annotated[int | None, typer.Option(metavar="K", help="Short for --for clusters:K.")]
-Columns = Annotated[str | None, typer.Option(help="Comma-separated columns of a task; by default all that suit it.")]
+Columns = Annotated[str | None, typer.Option(help="Comma-separated columns of a task. Default: all that suit it.")]
 Purpose = Annotated[
     str | None,
     typer.Option(
@@ -58,7 +58,7 @@ def chosen_recipe(
     clusters: int | None,
     columns: str | None,
 ) -> Recipe:
-    """The named recipe, with `other` the one that goes with its groups, or that of a task, or the general one."""
+    """The recipe of a file, of the sketch `other` whose groups are used, of a task, or the general one."""
     from dpsketch.recipe.recipe import Only, Recipe
     from dpsketch.sketch.agreement import agreed_maps, check_source
 
@@ -90,7 +90,7 @@ def chosen_recipe(
         chosen = Recipe.load(recipe)
     part = chosen.only
     if part is not None and recipe is None:
-        part = Only(part.column, part.value)  # another sketch's snapshot is not this table's
+        part = Only(part.column, part.value)  # the snapshot of the other sketch is not that of this table
     if only is not None:
         column, separator, value = only.partition("=")
         if not separator:
@@ -117,6 +117,6 @@ def task_recipe(
 
 
 def next_steps(sketch: Path, purpose: str | None) -> str:
-    """What to do with a release."""
+    """A text with the next commands for a release."""
     entry, argument = parse_task(purpose or "general")
     return entry.load().next_step(str(sketch), argument)

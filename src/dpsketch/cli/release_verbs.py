@@ -263,7 +263,7 @@ def _accumulated(table: Path, facts: Schema, recipe: Recipe) -> RawSketch:
 
 
 def _spending(budget: Budget, ledger: str | None, not_private: bool) -> tuple[Budget, Ledger | None]:
-    """The budget and the ledger, if the release may take place with them."""
+    """The budget and the opened ledger, after checking that a release may use them."""
     from dpsketch.ledger.ledger import Ledger
 
     if not_private == budget.private:
@@ -272,7 +272,7 @@ def _spending(budget: Budget, ledger: str | None, not_private: bool) -> tuple[Bu
             "pass both, or neither for a private release",
         )
     if not budget.private and ledger == os.environ.get(LEDGER_VARIABLE):
-        ledger = None  # a default for private releases
+        ledger = None  # the default ledger is for private releases
     if not budget.private and ledger is not None:
         raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
     if budget.private and ledger is None:
@@ -290,7 +290,7 @@ def _release(
     plan: str | None,
     other: ReleasedSketch | None,
 ) -> None:
-    """Release into a claimed file. What goes wrong after the spend says that the spend stands."""
+    """Release into a claimed file. Errors after the spend state that it stands."""
     from dpsketch.sketch.release import release as release_raw
 
     check_stopped()

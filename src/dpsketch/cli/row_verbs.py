@@ -40,7 +40,7 @@ def score(
     """Apply a model to every row of a table, in the table's order: clusters, predictions, densities or scores,
     with standard errors where the model has them.
 
-    The model keeps the promise of its release; the output tells about the rows that you pass, and is yours to protect.
+    The model keeps the guarantee of its release. The output depends on the rows that you pass: protect it like them.
     """
     import pyarrow as pa
 
@@ -117,7 +117,7 @@ def _check_rows(output: Path, force: bool, *inputs: Path) -> None:
 
 @contextmanager
 def _written(path: Path, force: bool, schema: pa.Schema) -> Iterator[Any]:
-    """A function that appends tables to a file, which is there when all is done or not at all."""
+    """A function that appends tables to a file. The file appears when all is written, or not at all."""
     from pyarrow import csv as arrow_csv
     from pyarrow import parquet
 

@@ -40,8 +40,9 @@ def tighten(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a schema with tighter bounds, for a second release of the same table with less noise. Values outside will
-    count as the bound. The first release has cost privacy; the new bounds cost no more.
+    """Write a schema with tighter bounds, for a second release of the same table with less noise.
+
+    Values outside the bounds will be clamped. The first release has cost privacy; the new bounds cost no more.
     """
     from dpsketch.learn.bounds import tighten as tightened
     from dpsketch.learn.view import open_view
@@ -51,9 +52,11 @@ def tighten(
     view = open_view(sketch)
     schema = tightened(view, share, listed(columns))
     changed = sum(one != other for one, other in zip(schema.columns, view.schema.columns, strict=True))
-    head = f"Bounds at shares of {share:g} and {1 - share:g}, by a private release."
+    head = f"Bounds at the quantiles {share:g} and {1 - share:g}, from a private release."
     with written(output, force) as file:
         file.write(schema_text(schema, head).encode())
     message = f"{output}: tighter bounds of {changed} of {len(schema.columns)} columns"
     tell_written(as_json, output, message, changed=changed, columns=len(schema.columns))
-    err.print(f"Next: dpsketch release TABLE --schema {output} … with the same --ledger and --dataset, which add up")
+    err.print(
+        f"Next: dpsketch release TABLE --schema {output} … with the same --ledger and --dataset: the spends add up"
+    )
