@@ -49,9 +49,7 @@ class Table:
         return html_table("", self.columns, self.rows)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Plain rows: each aggregate gives its value and its standard error (of a date in seconds);
-        not-a-number becomes None.
-        """
+        """Plain rows with value and standard error of each aggregate (in seconds for dates). NaN becomes None."""
         plain = []
         for row in self.rows:
             entry: dict[str, Any] = {}
@@ -65,7 +63,7 @@ class Table:
 
 
 class Asked(Protocol):
-    """What answers a statement: a view, or a made-up table that knows the truth."""
+    """An object that answers statements: a view, or a simulated table with the true answers."""
 
     schema: Schema
 
@@ -77,14 +75,14 @@ class Asked(Protocol):
     def with_rows(self, how: str) -> str: ...
 
     def estimators(self, columns: Sequence[str]) -> Sequence[Estimator]:
-        """Every estimator that knows these columns together; at least one."""
+        """All estimators of the joint distribution of these columns; at least one."""
         ...
 
 
 def run(view: Asked, text: str) -> Table:
-    """Answer a statement; anything unsupported is refused with the reason."""
+    """Answer a statement. Anything unsupported is refused with a reason."""
     try:
-        with np.errstate(over="ignore", invalid="ignore"):  # what is too large is null
+        with np.errstate(over="ignore", invalid="ignore"):  # overflow gives null
             return _Query(view, parse_select(text)).table()
     except RecursionError:
         raise QueryError("the statement is nested too deeply", "ask for less at once") from None
@@ -92,16 +90,16 @@ def run(view: Asked, text: str) -> Table:
 
 @dataclass(frozen=True)
 class _Item:
-    """One entry of the select list: a group's label (by its place in group by) or a formula."""
+    """One entry of the select list: the label of a group (by the index of its key in group by) or a formula."""
 
     name: str
     node: exp.Expr
-    place: int | None
+    key: int | None
     formula: Formula | None
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Estimates:
     """Estimates of a formula, one a group."""
 
     estimate: Estimate
@@ -136,22 +134,22 @@ class _Query:
             raise QueryError("the select list has no aggregate", f"use {AGGREGATES}: single records cannot be read")
         where = select.args.get("where")
         self._where = condition_factors(self._schema, where.this if where is not None else None)
-        self._known: dict[exp.Expr, _Found] = {}
+        self._known: dict[exp.Expr, _Estimates] = {}
 
     def _item(self, node: exp.Expr) -> _Item:
         inner = node.unalias()
-        place = self._place(inner)
-        if place is not None:
+        key = self._key_index(inner)
+        if key is not None:
             shown = inner.name if isinstance(inner, exp.Column) else inner.sql().lower()
-            return _Item(node.alias or shown, inner, place, None)
+            return _Item(node.alias or shown, inner, key, None)
         name = node.alias if isinstance(node, exp.Alias) else inner.sql().lower()
         formula = formula_of(self._schema, inner)
         if not any(is_aggregate(each) for each in inner.walk()):
             raise QueryError(f"'{inner.sql()}' is not supported in the select list", f"use {AGGREGATES}")
         return _Item(name, inner, None, formula)
 
-    def _place(self, node: exp.Expr) -> int | None:
-        """Which key of group by a node is."""
+    def _key_index(self, node: exp.Expr) -> int | None:
+        """The index of the key of group by that a node repeats, if any."""
         texts = [key.text for key in self._keys]
         text = text_of(node)
         return texts.index(text) if text in texts else None
@@ -162,11 +160,11 @@ class _Query:
         having, order = self._select.args.get("having"), self._select.args.get("order")
         for item in self._items:
             if item.formula is None:
-                columns.append([entry[item.place or 0] for entry in self._labels])
+                columns.append([entry[item.key or 0] for entry in self._labels])
             else:
-                found = self._find(item.node, item.formula)
-                columns.append(found.answers())
-                how.append(f"{item.name}: {found.how}")
+                estimates = self._estimates(item.node, item.formula)
+                columns.append(estimates.answers())
+                how.append(f"{item.name}: {estimates.how}")
         kept = self._common()
         if having is not None:
             kept &= self._having(having.this)
@@ -181,33 +179,33 @@ class _Query:
             tuple(how),
         )
 
-    def _find(self, node: exp.Expr, formula: Formula) -> _Found:
-        """The estimates of a formula; computed once, however often the statement repeats it."""
+    def _estimates(self, node: exp.Expr, formula: Formula) -> _Estimates:
+        """The estimates of a formula, computed once even if the statement repeats it."""
         if node not in self._known:
             self._known[node] = self._answer(formula)
         return self._known[node]
 
-    def _answer(self, formula: Formula) -> _Found:
-        """All aggregates of a formula from one estimator: that with the least predicted error."""
+    def _answer(self, formula: Formula) -> _Estimates:
+        """The estimates of a formula, all of its aggregates from the one estimator with the least predicted error."""
         if not formula.columns and not self._where and not self._keys:
             everything = Selection(_Everything(self._schema), self._view.rows(), ())
-            return _Found(value_of(formula, everything), None, self._view.rows_how)
+            return _Estimates(value_of(formula, everything), None, self._view.rows_how)
         keys = [name for key in self._keys for name in key.of.columns]
         names = tuple(dict.fromkeys((*columns_of(self._where), *keys, *formula.columns)))
         compared = straight(formula)
         chosen = least_error(self._view.estimators(names), partial(self._of_groups, compared))
         estimate = chosen.estimate if compared is formula else self._of_groups(formula, chosen.estimator)
         how = self._view.with_rows(chosen.how) if formula.in_rows else chosen.how
-        return _Found(estimate, formula.dates, how)
+        return _Estimates(estimate, formula.dates, how)
 
     def _of_groups(self, formula: Formula, estimator: Estimator) -> Estimate:
-        """All groups by one estimator, some at a time: their factors need not fit memory at once."""
+        """The estimates of all groups from one estimator, in blocks: their factors need not fit in memory at once."""
         everyone = Selection(estimator, self._view.rows(), self._where)
         blocks = [self._labels[start : start + _BLOCK] for start in range(0, len(self._labels), _BLOCK)]
         return stacked([value_of(formula, everyone.also(self._groups(block), len(block))) for block in blocks])
 
     def _groups(self, labels: list[tuple[Any, ...]]) -> list[Factor]:
-        return [key.factor([entry[place] for entry in labels]) for place, key in enumerate(self._keys)]
+        return [key.factor([entry[index] for entry in labels]) for index, key in enumerate(self._keys)]
 
     def _named(self, node: exp.Expr) -> _Item | None:
         """The entry of the select list that a node repeats or names."""
@@ -217,25 +215,25 @@ class _Query:
         return None
 
     def _having(self, condition: exp.Expr) -> Mask:
-        """Which groups meet a condition on answers: it is evaluated on a table with one point a group."""
+        """Mask of the groups that meet a condition on answers, which is evaluated on a frame with one point a group."""
         columns: dict[str, Column] = {}
         values: dict[str, Floats] = {}
 
         def answered(node: exp.Expr) -> exp.Expr:
             item = self._named(node)
             node = node if item is None else item.node
-            place = self._place(node)
-            if place is not None:
-                column = self._keys[place].column
+            key = self._key_index(node)
+            if key is not None:
+                column = self._keys[key].column
                 columns[column.name] = column
-                values[column.name] = self._keys[place].values([entry[place] for entry in self._labels])
+                values[column.name] = self._keys[key].values([entry[key] for entry in self._labels])
                 return _column(column.name)
             formula = item.formula if item is not None else None
             if formula is not None or is_aggregate(node):
-                found = self._find(node, formula or formula_of(self._schema, node))
+                estimates = self._estimates(node, formula or formula_of(self._schema, node))
                 name = node.sql().lower()
-                columns[name] = Number(name) if found.dates is None else Datetime(name)
-                values[name] = found.estimate.value
+                columns[name] = Number(name) if estimates.dates is None else Datetime(name)
+                values[name] = estimates.estimate.value
                 return _column(name)
             if isinstance(node, exp.Column):
                 raise QueryError(
@@ -248,26 +246,26 @@ class _Query:
         return evaluate(answers, frame).true
 
     def _sort_values(self, node: exp.Expr) -> list[Any]:
-        """What to sort the groups by, None where it is null."""
+        """The values to sort the groups by, None where null."""
         node = node.unnest()
         if isinstance(node, exp.Literal):
-            place = whole_number(node, 0)
-            if not 1 <= place <= len(self._items):
+            position = whole_number(node, 0)
+            if not 1 <= position <= len(self._items):
                 raise QueryError(
                     f"order by {node.sql()}: the select list has no such entry", "entries are numbered from 1"
                 )
-            node = self._items[place - 1].node
+            node = self._items[position - 1].node
         item = self._named(node)
         node = node if item is None else item.node
-        place_of = self._place(node)
-        if place_of is not None:
-            return [entry[place_of] for entry in self._labels]
+        key = self._key_index(node)
+        if key is not None:
+            return [entry[key] for entry in self._labels]
         formula = formula_of(self._schema, node) if item is None or item.formula is None else item.formula
-        values = self._find(node, formula).estimate.value
+        values = self._estimates(node, formula).estimate.value
         return [None if np.isnan(value) else value for value in values.tolist()]
 
     def _common(self) -> Mask:
-        """Drop groups of unlisted or missing values whose count cannot be told from zero; keep every listed one."""
+        """Mask that drops groups of unlisted or missing values whose count is not significantly above zero."""
         special = np.array([any(label is None or label == OTHER for label in entry) for entry in self._labels])
         if not self._keys or not special.any():
             return np.ones(len(self._labels), bool)
@@ -290,7 +288,7 @@ class _Everything:
 
 
 class _Answers(Frame):
-    """A point for each group, with answers for columns."""
+    """A frame with one point for each group and answers as columns."""
 
     def __init__(self, columns: dict[str, Column], values: dict[str, Floats], size: int) -> None:
         schema = Schema(tuple(columns.values()) or (Number("-"),))
@@ -303,7 +301,7 @@ def _column(name: str) -> exp.Expr:
 
 
 def _sorted(rows: list[int], values: list[Any], ordered: exp.Ordered) -> list[int]:
-    """Rows by their values; stable, so that later keys of order by are sorted by first."""
+    """Rows sorted by their values. The sort is stable: keys of order by are applied from the last to the first."""
     known = [row for row in rows if values[row] is not None]
     known.sort(key=lambda row: values[row], reverse=bool(ordered.args.get("desc")))
     null = [row for row in rows if values[row] is None]

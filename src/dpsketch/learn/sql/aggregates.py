@@ -1,4 +1,4 @@
-"""The aggregates of SQL and arithmetic between them, read from a statement as formulas."""
+"""Parses the aggregates of a statement, and the arithmetic between them, into formulas."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 
 def formula_of(schema: Schema, node: exp.Expr) -> Formula:
-    """A formula of the select list, having or order by; what is none is refused."""
+    """Parse a formula of the select list, having or order by. Refuses anything else."""
     if is_aggregate(node):
         return _aggregate(schema, node)
     match node:
@@ -50,9 +50,9 @@ def formula_of(schema: Schema, node: exp.Expr) -> Formula:
             exponent = _number(node.expression)
             return _applied(schema, [node.this], lambda one: _power(one, exponent))
         case exp.Round():
-            places = decimals(node)
+            digits = decimals(node)
             return _applied(
-                schema, [node.this], lambda one: Estimate(arithmetic.rounded(one.value, places), one.influence)
+                schema, [node.this], lambda one: Estimate(arithmetic.rounded(one.value, digits), one.influence)
             )
         case exp.Log():
             inner, base = (node.this, 10.0) if node.expression is None else (node.expression, _number(node.this))
@@ -88,7 +88,7 @@ def _smooth(one: Estimate, kind: type[exp.Expr], slope: Callable[[Floats], Float
 
 
 def _where(known: NDArray[np.bool_], one: Estimate) -> Estimate:
-    """An estimate, and null elsewhere."""
+    """The estimate where `known`, and null elsewhere."""
     return Estimate(np.where(known, one.value, np.nan), np.where(known[..., None], one.influence, np.nan))
 
 
@@ -99,7 +99,7 @@ def _power(one: Estimate, exponent: float) -> Estimate:
 
 
 def _picked(first: Callable[[Floats, Floats], Floats]) -> Callable[..., Estimate]:
-    """One of several estimates, with its own error; `first` says where the first of two is taken."""
+    """Select one of several estimates, with its own error; `first` is true where the first of two is selected."""
 
     def pick(*estimates: Estimate) -> Estimate:
         chosen = estimates[0]
@@ -145,7 +145,7 @@ def _arithmetic(what: str) -> Callable[[Column], None]:
 
 
 def _any_column(column: Column) -> None:
-    """Records with a value can be counted in every column."""
+    """Accept any column: records with a value can be counted in all of them."""
 
 
 COUNT = Kind(Selection.count, arguments=0, in_rows=True)
@@ -204,7 +204,7 @@ def _quantile(schema: Schema, arguments: list[exp.Expr]) -> Aggregate:
 
 
 def _call(node: exp.Expr) -> tuple[str | None, list[exp.Expr]]:
-    """The kind of an aggregate and its arguments, in whichever dialect it is written."""
+    """The kind of an aggregate and its arguments, in any SQL dialect."""
     if isinstance(node, exp.Anonymous):
         kind, arguments = _OTHER_NAMES[node.name.lower()], node.expressions
         takes = KINDS[kind].arguments
@@ -227,7 +227,7 @@ def _call(node: exp.Expr) -> tuple[str | None, list[exp.Expr]]:
 
 
 def _number(node: exp.Expr) -> float:
-    """A constant such as an exponent."""
+    """Parse a constant such as an exponent."""
     inner, sign = node.unnest(), 1.0
     while isinstance(inner, exp.Neg):
         inner, sign = inner.this.unnest(), -sign

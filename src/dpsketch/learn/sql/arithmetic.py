@@ -1,4 +1,4 @@
-"""What SQL's functions of numbers do, on arrays; not-a-number stands for null."""
+"""SQL's functions of numbers on arrays; NaN stands for null."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def _power(left: Floats, right: Floats) -> Floats:
 
 
 def rounded(values: Floats, decimals: int = 0) -> Floats:
-    """Halves go away from zero, as in SQL."""
+    """Round half away from zero, as in SQL."""
     unit = 10.0**decimals
     return np.copysign(np.floor(np.abs(values) * unit + 0.5) / unit, values)
 
 
 def logarithm(values: Floats, base: Floats | None = None) -> Floats:
-    """To base 10 if none is given; null where there is none."""
+    """Logarithm, to base 10 if none is given; null outside its domain."""
     positive = np.where(values > 0, values, np.nan)
     if base is None:
         return np.log10(positive)
@@ -61,7 +61,7 @@ ONE: dict[type[exp.Expr], Callable[[Floats], Floats]] = {
     exp.Floor: np.floor,
     exp.Ceil: np.ceil,
 }
-MANY: dict[type[exp.Expr], Callable[[Floats, Floats], Floats]] = {  # two by two
+MANY: dict[type[exp.Expr], Callable[[Floats, Floats], Floats]] = {  # applied pairwise
     exp.Least: np.fmin,
     exp.Greatest: np.fmax,
     exp.Coalesce: lambda left, right: np.where(np.isnan(left), right, left),

@@ -1,4 +1,4 @@
-"""Questions for single values of columns that have too many of them to tell apart."""
+"""Refuses questions about single values of columns with too many values to resolve."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _PLAIN = (exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div)
 
 
 def check_equalities(schema: Schema, expression: exp.Expr) -> None:
-    """Refuse what asks for the share of a single value: releases tell shares of intervals, and a table may have a
-    hundred records at 50 or none. The bounds, which have cells of their own, may be asked for.
+    """Refuse questions about the share of a single value: a release estimates shares of intervals only.
+
+    The bounds have cells of their own, so questions about them are allowed.
     """
     for one, other in _equalities(expression):
         column = _many_valued(schema, one) or _many_valued(schema, other)
@@ -34,7 +35,7 @@ def check_equalities(schema: Schema, expression: exp.Expr) -> None:
 
 
 def _equalities(expression: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]]:
-    found = []
+    sides = []
     for node in expression.find_all(exp.EQ, exp.NEQ, exp.In, exp.Case):
         others = (
             node.expressions
@@ -45,12 +46,12 @@ def _equalities(expression: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]]:
         )
         if isinstance(node, exp.Case):
             others = [each.this for each in node.args["ifs"]] if node.this is not None else []
-        found += [(node.this.unnest(), other.unnest()) for other in others]
-    return [(one, other) if isinstance(one, exp.Column) else (other, one) for one, other in found]
+        sides += [(node.this.unnest(), other.unnest()) for other in others]
+    return [(one, other) if isinstance(one, exp.Column) else (other, one) for one, other in sides]
 
 
 def _many_valued(schema: Schema, node: exp.Expr) -> Column | None:
-    """A column with many values that an expression goes up and down with; floor(x) and the like have few."""
+    """The column that gives an expression many values, if any; floor(x) and the like have few."""
     if isinstance(node, exp.Column):
         column = find_column(schema, node.name)
         return column if column.numeric and column.levels > COLUMN_POINTS else None

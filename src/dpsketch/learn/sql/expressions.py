@@ -1,4 +1,4 @@
-"""Conditions and numbers made of columns: parsed by sqlglot, evaluated on points with SQL's three-valued logic."""
+"""Conditions and expressions of columns: parsed by sqlglot, evaluated on points with SQL's three-valued logic."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _SUPPORTED = "and, or, not, =, <>, <, <=, >, >=, between, in, is null"
 
 @dataclass(frozen=True)
 class Truth:
-    """True, and known to be true or false; a comparison with a missing cell is unknown."""
+    """Three-valued truth: whether it is true, and whether it is known. Comparisons with missing cells are unknown."""
 
     true: Mask
     known: Mask
@@ -72,7 +72,7 @@ class Truth:
 
 
 def parse_condition(text: str, schema: Schema) -> exp.Expr:
-    """A condition such as "age > 40 and sex = 'Female'"."""
+    """Parse a condition such as "age > 40 and sex = 'Female'"."""
     try:
         return with_schema_names(checked(sqlglot.parse_one(text, dialect="duckdb")), schema)
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
@@ -82,7 +82,7 @@ def parse_condition(text: str, schema: Schema) -> exp.Expr:
 
 
 def checked(expression: exp.Expr) -> exp.Expr:
-    """Refuse what would nest too deep to evaluate, and options that would silently be left out."""
+    """Refuse expressions nested too deeply to evaluate, and options that would be silently ignored."""
     if sum(1 for _ in expression.walk()) > MOST_NODES or _depth(expression) > MOST_DEPTH:
         raise QueryError("the statement is too long", "use between, or in with a list of values")
     for node in expression.walk():
@@ -112,20 +112,20 @@ def _depth(expression: exp.Expr) -> int:
 
 def _first_line(error: BaseException) -> str:
     if isinstance(error, sqlglot.errors.ParseError) and error.errors:
-        place = error.errors[0]
-        return f"{place.get('description', 'syntax error')} near column {place.get('col')}"
+        fault = error.errors[0]
+        return f"{fault.get('description', 'syntax error')} near column {fault.get('col')}"
     return "syntax error"
 
 
 def column_names(schema: Schema, expression: exp.Expr) -> tuple[str, ...]:
-    """Columns that an expression uses, checked, in order of appearance."""
+    """The checked columns of an expression, in order of appearance."""
     check_equalities(schema, expression)
     names = [find_column(schema, node.name).name for node in expression.find_all(exp.Column)]
     return tuple(dict.fromkeys(names))
 
 
 def condition_factors(schema: Schema, condition: exp.Expr | None) -> list[Factor]:
-    """A condition as a product of its parts that must all hold: one where it is true, zero elsewhere."""
+    """A condition as a product of the factors of its conjunction: one where it is true, zero elsewhere."""
     if condition is None:
         return []
     if isinstance(condition, exp.Paren):
@@ -140,15 +140,15 @@ def condition_factors(schema: Schema, condition: exp.Expr | None) -> list[Factor
 
 
 def compared_numbers(schema: Schema, condition: exp.Expr) -> tuple[float, ...]:
-    """What columns of numbers are compared with, in their terms."""
-    found = []
+    """The constants that number columns are compared with, in the columns' own scale."""
+    constants = []
     for node in condition.find_all(exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between):
         sides = [side.unnest() for side in node.iter_expressions()]
         for name in (side.name for side in sides if isinstance(side, exp.Column)):
             column = find_column(schema, name)
             if column.numeric:
-                found += [literal_value(column, side) for side in sides if is_constant(side)]
-    return tuple(found)
+                constants += [literal_value(column, side) for side in sides if is_constant(side)]
+    return tuple(constants)
 
 
 def evaluate(expression: exp.Expr, frame: Frame) -> Truth:
@@ -185,7 +185,7 @@ def evaluate(expression: exp.Expr, frame: Frame) -> Truth:
 
 
 def number(expression: exp.Expr, frame: Frame) -> Floats:
-    """Value of an expression at every point, not-a-number where it is null; a truth counts one or zero."""
+    """Value of an expression at every point, NaN where it is null; a condition is one or zero."""
     kind = type(expression)
     with np.errstate(all="ignore"):
         if kind in arithmetic.TWO:
@@ -224,7 +224,7 @@ def number(expression: exp.Expr, frame: Frame) -> Floats:
 
 
 def not_a_number(expression: exp.Expr) -> QueryError:
-    """Why an expression cannot be evaluated."""
+    """The error for an expression that cannot be evaluated."""
     if isinstance(expression, exp.Window):
         return QueryError("window functions are not supported", "use group by")
     if isinstance(expression, exp.Query | exp.Subquery | exp.Exists):

@@ -1,4 +1,4 @@
-"""What a statement asks for, as plain data, and its value for groups of records on one estimator."""
+"""Formulas of a statement as plain data, and their values for groups of records from one estimator."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dpsketch.schema.columns import Column
 
 @dataclass(frozen=True)
 class Kind:
-    """An aggregate function: how it is written, what it takes, and the statistic that it is."""
+    """An aggregate function: its spelling, its arguments and its statistic."""
 
-    statistic: Callable[..., Estimate]  # of a selection, the quantities and the parameters of an aggregate
+    statistic: Callable[..., Estimate]  # takes a selection, the quantities and the parameters of an aggregate
     nodes: tuple[type[exp.Expr], ...] = ()
     arguments: int = 1
-    in_rows: bool = False  # it grows with the number of records
-    dated: bool = False  # that of dates is a date
-    check: Callable[[Column], None] = check_numeric  # refuses columns that it has no meaning for
+    in_rows: bool = False  # whether it scales with the number of records
+    dated: bool = False  # whether its value for dates is a date
+    check: Callable[[Column], None] = check_numeric  # refuses columns for which it is meaningless
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ class Aggregate:
 
     @property
     def dates(self) -> Column | None:
-        """The column whose dates the values are."""
+        """The date column whose scale the values have, if any."""
         column = self.quantities[0].column if self.quantities and self.kind.dated else None
         return column if column is not None and column.dates else None
 
 
 @dataclass(frozen=True)
 class Constant:
-    """A number of the statement itself."""
+    """A constant of the statement."""
 
     value: float
     columns: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Applied:
-    """A function of formulas, all of which one estimator answers."""
+    """A function of formulas that are all answered by one estimator."""
 
     function: Callable[..., Estimate]
     parts: tuple[Formula, ...]
@@ -89,7 +89,7 @@ Formula = Aggregate | Constant | Applied
 
 
 def applied(function: Callable[..., Estimate], *parts: Formula) -> Applied:
-    """A function of formulas, none of which may be a date."""
+    """Apply a function to formulas, none of which may be a date."""
     for part in parts:
         if part.dates is not None:
             raise QueryError(
@@ -101,8 +101,8 @@ def applied(function: Callable[..., Estimate], *parts: Formula) -> Applied:
 def straight(formula: Formula) -> Formula:
     """The formula without functions of one number, such as exp; the same object where it has none.
 
-    Estimators are compared by its error: that of exp(sum(x)) is the less the smaller sum(x) comes out, which says
-    nothing about how far off it is.
+    Estimators are compared by its error. The error of exp(sum(x)) would favour the estimator with the smallest sum(x),
+    whatever its accuracy.
     """
     if not isinstance(formula, Applied):
         return formula

@@ -16,17 +16,17 @@ from dpsketch.schema.schema import Schema
 
 
 def function_factor(schema: Schema, function: Callable[[dict[str, Any]], Any], columns: Sequence[str] | str) -> Factor:
-    """A function that takes a dictionary of arrays, one a column, and returns a finite number for each row."""
+    """The factor of a function that takes a dictionary of arrays, one a column, and returns a finite number a row."""
     if not callable(function):
         raise QueryError(f"the function must be callable, got {function!r} instead", "lambda rows: rows['age'] > 40")
     if isinstance(columns, str) or not all(isinstance(name, str) for name in columns) or not columns:
         raise QueryError("the columns must be a list of names", "view.expect(function, ['age', 'sex'])")
-    found = [find_column(schema, name) for name in dict.fromkeys(columns)]
+    checked = [find_column(schema, name) for name in dict.fromkeys(columns)]
 
     def at(frame: Frame) -> Floats:
-        return _checked(function, {column.name: frame.cells(column.name) for column in found}, frame.size)[None, :]
+        return _checked(function, {column.name: frame.cells(column.name) for column in checked}, frame.size)[None, :]
 
-    return Factor(tuple(column.name for column in found), at)
+    return Factor(tuple(column.name for column in checked), at)
 
 
 def _checked(function: Callable[[dict[str, Any]], Any], rows: dict[str, Any], size: int) -> Floats:

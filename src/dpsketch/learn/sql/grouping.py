@@ -1,4 +1,4 @@
-"""What a statement groups by: a column, or an expression of one."""
+"""The keys of group by: columns, and expressions of one column."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ _HINT = "group by a category, boolean or integer column, or by an expression of 
 
 @dataclass(frozen=True)
 class Key:
-    """Values of a column or an expression: one label each, missing last as None."""
+    """The values of a column or an expression: one label each, with None for missing as the last."""
 
     text: str
     labels: tuple[Any, ...]
-    column: Column  # as which answers are compared in having
-    of: Factor  # place of each point's label, that of None where it is missing
+    column: Column  # the column that labels are compared as in having
+    of: Factor  # index of each point's label; that of None where it is missing
 
     def factor(self, labels: list[Any]) -> Factor:
-        """One function a label: one at its points."""
+        """The indicator function of each label."""
         wanted = np.array([self.labels.index(label) for label in labels], np.float64)
         return Factor(
             self.of.columns, lambda frame: (self.of.at(frame) == wanted[:, None]).astype(np.float64), self.of.asked
         )
 
     def values(self, labels: list[Any]) -> Floats:
-        """Labels in the terms of `column`."""
+        """Labels as values of `column`."""
         if isinstance(self.column, Category | Boolean):
             return np.array([np.nan if label is None else self.labels.index(label) for label in labels], np.float64)
         return np.array([np.nan if label is None else label for label in labels], np.float64)
 
 
 def text_of(node: exp.Expr) -> str:
-    """What two writings of the same expression have in common."""
+    """A normalised text, the same for two spellings of one expression."""
     node = node.unnest().copy()
     for name in node.find_all(exp.Identifier):
         name.set("quoted", False)
@@ -56,12 +56,12 @@ def text_of(node: exp.Expr) -> str:
 
 
 def key_of(schema: Schema, node: exp.Expr, items: list[exp.Expr], named: dict[str, exp.Expr]) -> Key:
-    """An entry of group by: a column, an entry of the select list by its name or place, or an expression."""
+    """Parse an entry of group by: a column, an entry of the select list by its name or number, or an expression."""
     if isinstance(node, exp.Literal) and not node.is_string:
-        place = whole_number(node, 0)
-        if not 1 <= place <= len(items):
+        position = whole_number(node, 0)
+        if not 1 <= position <= len(items):
             raise QueryError(f"group by {node.sql()}: the select list has no such entry", "entries are numbered from 1")
-        node = items[place - 1].unalias()
+        node = items[position - 1].unalias()
     node = node.unnest()
     if isinstance(node, exp.Column) and node.name in named and node.name not in [each.name for each in schema.columns]:
         node = named[node.name].unnest()
@@ -106,9 +106,9 @@ def _expression_key(schema: Schema, node: exp.Expr) -> Key:
     column: Column = Category(text, tuple(map(str, shown))) if labels else Number(text)
 
     def at(frame: Frame) -> Floats:
-        found = number(numbers, frame)
-        places = np.searchsorted(values, np.where(np.isnan(found), values[0] if len(values) else 0.0, found))
-        return np.where(np.isnan(found), len(values), places)[None, :].astype(np.float64)
+        results = number(numbers, frame)
+        indices = np.searchsorted(values, np.where(np.isnan(results), values[0] if len(values) else 0.0, results))
+        return np.where(np.isnan(results), len(values), indices)[None, :].astype(np.float64)
 
     return Key(
         text_of(node),
@@ -119,7 +119,7 @@ def _expression_key(schema: Schema, node: exp.Expr) -> Key:
 
 
 def _with_numbers(node: exp.Expr) -> tuple[exp.Expr, list[str]]:
-    """A case with texts for results as one with their places, and the texts in order of appearance."""
+    """Replace the texts that a case returns by their indices; also return the texts, in order of appearance."""
     if not isinstance(node, exp.Case | exp.If):
         return node, []
     ifs, default = branches(node)
@@ -128,11 +128,11 @@ def _with_numbers(node: exp.Expr) -> tuple[exp.Expr, list[str]]:
         return node, []
     texts = list(dict.fromkeys(each.name for each in results if isinstance(each, exp.Literal)))
 
-    def place(result: exp.Expr) -> exp.Expr:
+    def indexed(result: exp.Expr) -> exp.Expr:
         return exp.Literal.number(texts.index(result.name)) if isinstance(result, exp.Literal) else exp.Null()
 
-    cases = [exp.If(this=condition.copy(), true=place(result)) for condition, result in ifs]
-    return exp.Case(ifs=cases, default=place(default)), texts
+    cases = [exp.If(this=condition.copy(), true=indexed(result)) for condition, result in ifs]
+    return exp.Case(ifs=cases, default=indexed(default)), texts
 
 
 def _short(value: float) -> int | float:

@@ -1,4 +1,4 @@
-"""Columns of a statement, and constants in the terms of the columns that they are compared with."""
+"""Columns of a statement, and constants on the scale of the columns that they are compared with."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def find_column(schema: Schema, name: str) -> Column:
 
 
 def literal_value(column: Column, literal: exp.Expr) -> float:
-    """A constant in the terms of a column: a number, microseconds, or the level of a label."""
+    """A constant on the scale of a column: a number, microseconds, or the level of a label."""
     if isinstance(column, Category):
         text = literal.this if isinstance(literal, exp.Literal) else literal.sql()
         if text not in column.labels:
@@ -80,7 +80,7 @@ def decimals(expression: exp.Round) -> int:
 
 
 def is_constant(node: exp.Expr) -> bool:
-    """A literal, perhaps negative or a date."""
+    """Whether a node is a literal, possibly negative or a date."""
     while isinstance(node, exp.Neg | exp.Cast):
         node = node.this
     return isinstance(node, exp.Literal | exp.Boolean | exp.Null)

@@ -11,7 +11,7 @@ from dpsketch.schema.schema import Schema
 
 
 def with_schema_names(expression: exp.Expr, schema: Schema, aliases: Collection[str] = ()) -> exp.Expr:
-    """Spell columns as the schema does: as in SQL, a name without quotes ignores case. Aliases stay."""
+    """Spell columns as the schema does: as in SQL, unquoted names ignore case. Aliases are kept."""
     names = {column.name for column in schema.columns}
     for node in expression.find_all(exp.Column):
         if node.name in names or node.name in aliases or not isinstance(node.this, exp.Identifier) or node.this.quoted:

@@ -1,4 +1,4 @@
-"""Numbers that may be null, as sums of products of functions of few columns: what aggregates are taken of."""
+"""Arguments of aggregates: numbers that may be null, as sums of products of functions of few columns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_POINTS = 1 << 16
 
 @dataclass(frozen=True)
 class Numbers:
-    """A number at every point, not-a-number where it is null: a column, or an expression of some."""
+    """A number at every point, NaN where it is null: a column, or an expression of columns."""
 
     columns: tuple[str, ...]
     at: Callable[[Frame], Floats]
@@ -40,7 +40,7 @@ class Numbers:
     asked: tuple[float, ...] = ()  # numbers that it compares columns with
 
     def power(self, power: int, centre: Floats | float = 0.0) -> Factor:
-        """(x − centre)^power where x is present, else 0; with several centres one function each."""
+        """The function (x − centre)^power where x is present, else 0; one function for each centre."""
 
         def at(frame: Frame) -> Floats:
             values = self.at(frame)
@@ -55,8 +55,8 @@ class Numbers:
         return Factor(self.columns, at, self.asked)
 
     def grid(self, schema: Schema, most: int) -> tuple[Floats, bool]:
-        """Every value that x can have, or `most` of them spread as evenly as the levels of its columns, and whether it
-        is every value.
+        """Every possible value of x, or `most` of them at evenly spaced levels of its columns; and whether they are
+        all values.
         """
         if not self.columns:
             return self.at(empty_record(schema, ())), True
@@ -75,12 +75,12 @@ class Numbers:
 
 
 def empty_record(schema: Schema, names: tuple[str, ...]) -> Frame:
-    """One point where everything is missing."""
+    """One point with all columns missing."""
     return Frame(schema, dict.fromkeys(names or ("",), np.full(1, MISSING, np.int16)))
 
 
 def every_record(columns: list[Column]) -> list[Codes] | None:
-    """Codes of every combination of levels, missing included, of some columns; None if there are too many."""
+    """Codes of every combination of levels of some columns, including missing; None if there are too many."""
     if not columns or np.prod([float(column.levels + 1) for column in columns]) > MOST_POINTS:
         return None
     levels = np.indices([column.levels + 1 for column in columns]).reshape(len(columns), -1) - 1
@@ -94,7 +94,7 @@ class Quantity:
     numbers: Numbers
     value: Terms
     present: Terms
-    column: Column | None = None  # if it is nothing but a column
+    column: Column | None = None  # if the quantity is a plain column
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -105,14 +105,14 @@ class Quantity:
         return len(self.value) == 1 and len(self.value[0]) == 1
 
     def shifted(self, centre: Floats) -> Quantity:
-        """Less a centre, one for each group: digits of what is computed from it do not cancel."""
+        """The quantity minus a centre, one for each group, which avoids cancellation in later sums."""
         if self.atomic:
             return replace(self, value=((self.numbers.power(1, centre),),))
         return replace(self, value=(*self.value, *times(_constant(-centre), self.present)))
 
 
 def times(*factors: Terms) -> Terms:
-    """Sums multiplied out."""
+    """The product of several sums, multiplied out."""
     return tuple(tuple(factor for part in parts for factor in part) for parts in product(*factors))
 
 
@@ -122,7 +122,7 @@ def column_quantity(column: Column) -> Quantity:
 
 
 def quantity_of(schema: Schema, expression: exp.Expr) -> Quantity:
-    """An expression in the terms of its columns. Factors of single columns stay apart wherever that is exact."""
+    """An expression as a quantity. Factors of single columns are kept separate wherever that is exact."""
     expression = expression.unnest()
     if isinstance(expression, exp.Column):
         return column_quantity(find_column(schema, expression.name))
@@ -135,7 +135,7 @@ def _numbers(schema: Schema, expression: exp.Expr) -> Numbers:
     names = column_names(schema, expression)
     asked = compared_numbers(schema, expression)
     numbers = Numbers(names, lambda frame: number(expression, frame), expression.sql().lower(), asked)
-    numbers.at(empty_record(schema, names))  # refuses what has no number
+    numbers.at(empty_record(schema, names))  # refuses what has no numeric value
     return numbers
 
 
@@ -148,11 +148,11 @@ def _constant(value: Floats) -> Terms:
 
 
 def _parts(schema: Schema, expression: exp.Expr) -> tuple[Terms, Terms] | None:
-    """Value and presence as sums of products, or None if it is not known how, or they would be too many."""
+    """Value and presence as sums of products; None if there is no such form, or it has too many terms."""
     match expression:
         case exp.Neg():
             inner = quantity_of(schema, expression.this)
-            found = times(_constant(np.full((1, 1), -1.0)), inner.value), inner.present
+            parts = times(_constant(np.full((1, 1), -1.0)), inner.value), inner.present
         case exp.Mul() | exp.Div():
             left, right = quantity_of(schema, expression.this), expression.expression
             if isinstance(expression, exp.Mul):
@@ -160,17 +160,17 @@ def _parts(schema: Schema, expression: exp.Expr) -> tuple[Terms, Terms] | None:
             else:
                 one_over = exp.Div(this=exp.Literal.number(1), expression=exp.paren(right.copy()))
                 right = _atom(_numbers(schema, one_over))
-            found = times(left.value, right.value), times(left.present, right.present)
+            parts = times(left.value, right.value), times(left.present, right.present)
         case exp.Add() | exp.Sub():
             left, right = quantity_of(schema, expression.this), quantity_of(schema, expression.expression)
             sign = 1.0 if isinstance(expression, exp.Add) else -1.0
             other = times(_constant(np.full((1, 1), sign)), left.present, right.value)
-            found = (*times(left.value, right.present), *other), times(left.present, right.present)
+            parts = (*times(left.value, right.present), *other), times(left.present, right.present)
         case exp.Case() | exp.If():
-            found = _case_parts(schema, expression)
+            parts = _case_parts(schema, expression)
         case _:
             return None
-    return found if len(found[0]) + len(found[1]) <= MOST_TERMS else None
+    return parts if len(parts[0]) + len(parts[1]) <= MOST_TERMS else None
 
 
 def _case_parts(schema: Schema, expression: exp.Case | exp.If) -> tuple[Terms, Terms]:
@@ -190,7 +190,7 @@ def _case_parts(schema: Schema, expression: exp.Case | exp.If) -> tuple[Terms, T
 
 
 def _untrue(schema: Schema, condition: exp.Expr) -> Factor:
-    """One where a condition is false or unknown."""
+    """The indicator of a condition being false or unknown."""
     return Factor(
         column_names(schema, condition),
         lambda frame: (~evaluate(condition, frame).true)[None, :].astype(np.float64),

@@ -1,4 +1,4 @@
-"""The text of a select statement: parsed, with every clause that would be left out refused."""
+"""Parses select statements, and refuses every clause that would be ignored."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _unreadable(error: sqlglot.errors.ParseError | None) -> QueryError:
 
 
 def whole_number(node: exp.Expr | None, default: int) -> int:
-    """Of limit and offset, or a place in the select list."""
+    """Parse the whole number of limit or offset, or the number of an entry of the select list."""
     if node is None:
         return default
     literal = node.expression if isinstance(node, exp.Limit | exp.Offset) else node
