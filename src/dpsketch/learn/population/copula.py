@@ -1,8 +1,8 @@
-"""Dependence inside the groups of cells that pair tables tell apart.
+"""Dependence inside the groups of cells that pair tables distinguish.
 
-A mixture of products knows the groups that two values fall into, and inside groups takes them as independent: columns
-with a correlation of 0.95 come out with 0.8. A Gaussian copula that explains the groups' tables says how values go
-together inside of them; tables of groups and single columns stay as fitted.
+A mixture of products models the dependence between groups and treats values inside groups as independent: a
+correlation of 0.95 becomes 0.8. A Gaussian copula fitted to the tables of groups adds the dependence inside them. The
+tables of groups and the marginals stay as fitted.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.columns import MISSING, Boolean, Category
 
 SWEEPS: Annotated[int, UNRECORDED] = 3
-# Of the latent correlations: closer to singular, sweeps mix slowly.
+# Least eigenvalue of the latent correlations: with smaller ones, sweeps mix slowly.
 LEAST_EIGENVALUE: Annotated[float, UNRECORDED] = 0.02
-_ANGLES = np.linspace(-np.pi / 2, np.pi / 2, 121)[1:-1]  # their sines are the correlations to choose from
+_ANGLES = np.linspace(-np.pi / 2, np.pi / 2, 121)[1:-1]  # their sines are the candidate correlations
 _FARTHEST = 8.0
 _LEAST = 1e-12
 
@@ -48,58 +48,58 @@ class Copula:
         self.correlations = self._fitted(mixture)
 
     def _fitted(self, mixture: Mixture) -> Floats:
-        found = np.eye(len(self.columns))
+        correlations = np.eye(len(self.columns))
         for (a, i), (b, j) in combinations(enumerate(self.columns), 2):
             table = mixture.grouped_pair(i, j)[np.ix_(self._orders[i], self._orders[j])]
-            found[a, b] = found[b, a] = polychoric(table)
-        return _positive(found)
+            correlations[a, b] = correlations[b, a] = polychoric(table)
+        return _positive(correlations)
 
-    def couple(self, codes: Sequence[Codes], places: NDArray[np.int64], generator: np.random.Generator) -> list[Codes]:
-        """Rows with the values of each column exchanged between rows of the same group, so that ranks go together.
+    def couple(self, codes: Sequence[Codes], members: NDArray[np.int64], generator: np.random.Generator) -> list[Codes]:
+        """Permute the values of each column inside its groups, so that their ranks have the copula's dependence.
 
-        `codes` are those of each column, `places` their cells, one row a column.
+        `codes` holds the codes of each column, `members` their cells, one row a column.
         """
         coupled = list(codes)
         if len(self.columns) < 2 or not self._ranked:
             return coupled
-        latent = self._latent(places, generator)
-        for place, j in enumerate(self.columns):
+        latent = self._latent(members, generator)
+        for index, j in enumerate(self.columns):
             if j not in self._ranked:
                 continue
-            own, groups = codes[j].copy(), self._groups[j][places[j]]
+            own, groups = codes[j].copy(), self._groups[j][members[j]]
             present = own != MISSING
             for group in self._orders[j]:
                 rows = np.flatnonzero(present & (groups == group))
-                own[rows[np.argsort(latent[place, rows], kind="stable")]] = np.sort(own[rows])
+                own[rows[np.argsort(latent[index, rows], kind="stable")]] = np.sort(own[rows])
             coupled[j] = own
         return coupled
 
-    def _latent(self, places: NDArray[np.int64], generator: np.random.Generator) -> Floats:
-        """The normal vector behind each row, one column a row, given the groups of its values."""
-        shape = len(self.columns), places.shape[1]
+    def _latent(self, members: NDArray[np.int64], generator: np.random.Generator) -> Floats:
+        """Draw the latent normal vector of each row given the groups of its values, as one column a row."""
+        shape = len(self.columns), members.shape[1]
         low, high = np.empty(shape), np.empty(shape)
-        for place, j in enumerate(self.columns):
-            groups = self._groups[j][places[j]]
-            missing = places[j] == self._cells[j].missing
-            low[place] = np.where(missing, -_FARTHEST, self._edges[j][0][groups])
-            high[place] = np.where(missing, _FARTHEST, self._edges[j][1][groups])
+        for index, j in enumerate(self.columns):
+            groups = self._groups[j][members[j]]
+            missing = members[j] == self._cells[j].missing
+            low[index] = np.where(missing, -_FARTHEST, self._edges[j][0][groups])
+            high[index] = np.where(missing, _FARTHEST, self._edges[j][1][groups])
         latent, lower = np.empty(shape), np.linalg.cholesky(self.correlations)
         steps = np.empty(shape)
-        for place, width in enumerate(np.diag(lower)):  # each given those before it: a start near the end
-            mean = lower[place, :place] @ steps[:place]
-            latent[place] = _truncated(mean, width, low[place], high[place], generator)
-            steps[place] = (latent[place] - mean) / width
+        for index, width in enumerate(np.diag(lower)):  # each given those before it: a start close to the target
+            mean = lower[index, :index] @ steps[:index]
+            latent[index] = _truncated(mean, width, low[index], high[index], generator)
+            steps[index] = (latent[index] - mean) / width
         precision = np.linalg.inv(self.correlations)
         for _ in range(SWEEPS):
-            for place in range(len(self.columns)):
-                width = precision[place, place]
-                mean = latent[place] - precision[place] @ latent / width
-                latent[place] = _truncated(mean, width**-0.5, low[place], high[place], generator)
+            for index in range(len(self.columns)):
+                width = precision[index, index]
+                mean = latent[index] - precision[index] @ latent / width
+                latent[index] = _truncated(mean, width**-0.5, low[index], high[index], generator)
         return latent
 
 
 def polychoric(table: Floats) -> float:
-    """The correlation of the bivariate normal distribution that is nearest to a table of ordered groups."""
+    """The correlation of the bivariate normal distribution that fits a table of ordered groups best."""
     shares = table / table.sum()
     rows, columns = (_inner_edges(shares.sum(axis)) for axis in (1, 0))
     return float(np.sin(_ANGLES[np.argmin(((_rectangles(rows, columns) - shares) ** 2).sum((1, 2)))]))
@@ -129,13 +129,13 @@ def _truncated(mean: Floats, width: float, low: Floats, high: Floats, generator:
 
 
 def _ordered(cells: Cells) -> bool:
-    """Whether a column's cells have an order; those of two labels do."""
+    """Whether a column's cells are ordered; two labels count as ordered."""
     column = cells.column
     return cells.ordered or isinstance(column, Boolean) or (isinstance(column, Category) and len(column.values) == 2)
 
 
 def _group_order(cells: Cells, groups: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """The groups of the cells but the missing one from low to high; None if they are no intervals."""
+    """The groups of the cells, without the missing one, from low to high; None if they are not intervals."""
     present = groups[: cells.missing]
     order = present[np.sort(np.unique(present, return_index=True)[1])]
     changes = 1 + np.count_nonzero(np.diff(present))
@@ -143,7 +143,7 @@ def _group_order(cells: Cells, groups: NDArray[np.int64]) -> NDArray[np.int64] |
 
 
 def _edges(shares: Floats, groups: NDArray[np.int64], order: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Where the normal variable behind a column is cut: lower and upper end of each group."""
+    """Thresholds of the normal variable behind a column: lower and upper end of each group."""
     total = np.bincount(groups, shares)
     inner = _inner_edges(total[order] / total[order].sum())
     low, high = np.full(len(total), -_FARTHEST), np.full(len(total), _FARTHEST)

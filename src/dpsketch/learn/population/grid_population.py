@@ -1,4 +1,4 @@
-"""Rows from the cells of a grid: what a release with grids says of its table as a whole."""
+"""Rows from the cells of a grid: the joint distribution that a release with grids estimates."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from dpsketch.schema.columns import MISSING
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
-REDRAWN_ROWS = 1 << 18  # of a refit's table; each stands for as many as it must
+REDRAWN_ROWS = 1 << 18  # of a refit's table, weighted to the number of records
 METHODS = ("cells", "heap")
 
 
 class CellModel:
-    """A distribution over cells: `leaves` hold masses level by level; inside a cell every value is as likely."""
+    """A distribution over cells: `leaves` hold masses level by level; inside a cell values are uniform."""
 
     def __init__(self, cells: GridCells, leaves: Sequence[LevelCells]) -> None:
         self.cells, self.leaves = cells, [leaf for leaf in leaves if len(leaf.masses)]
@@ -48,10 +48,10 @@ class CellModel:
         filled = 0
         for leaf, own in zip(self.leaves, np.split(counts, ends[:-1]), strict=True):
             chosen = np.repeat(np.arange(len(own)), own)
-            for place, column in enumerate(self.cells.columns):
+            for index, column in enumerate(self.cells.columns):
                 steps = generator.random(len(chosen))
-                codes[place, filled : filled + len(chosen)] = column.codes(
-                    leaf.position, leaf.ranks[place][chosen], steps
+                codes[index, filled : filled + len(chosen)] = column.codes(
+                    leaf.position, leaf.ranks[index][chosen], steps
                 )
             filled += len(chosen)
         return list(codes[:, generator.permutation(rows)])
@@ -72,7 +72,7 @@ class CellRows:
 
 
 class GridPopulation:
-    """Rows of the heavy cells of a grid; and of those that tables of such rows would give, with new noise.
+    """Rows of the heavy cells of a grid, and of refits to counters of such rows with new noise.
 
     `method` is "cells" (coarse to fine, projected onto the simplex) or "heap" (the paper's: the `heavy` heaviest
     cells of `level`, by default the finest). `recovery` takes the "mean" or the "median" of the K rows of counters.
@@ -112,7 +112,7 @@ class GridPopulation:
 
     @property
     def noise(self) -> float:
-        """Of the share of rows in a cell of the finest level."""
+        """Standard deviation of the noise of the share of rows in a cell of the finest level."""
         return sqrt(self.tables[-1].variance(self._recovery)) / self.model(0).total
 
     def _model(self, number: int) -> CellModel:
@@ -142,7 +142,7 @@ class GridPopulation:
         return search(self.cells, counts, variances, total, variance, self._smooth)
 
     def _redrawn(self, number: int) -> list[GridTable]:
-        """Counters of rows drawn from the fit, with new noise."""
+        """Counters of rows drawn from the fit, plus new noise."""
         generator = np.random.default_rng([number, 12])
         rows = int(min(max(round(self.model(0).total), 1), REDRAWN_ROWS))
         weight = self.model(0).total / rows
@@ -157,8 +157,8 @@ class GridPopulation:
 
 
 def _redrawn_table(table: GridTable, records: Records, weight: float, generator: np.random.Generator) -> GridTable:
-    bound, each = table.bound, table.rows * table.bound.width
-    index, signs = bound.counters(bound.cells(records.codes, table.level), table.position)
+    feature_map, each = table.bound, table.rows * table.bound.width
+    index, signs = feature_map.counters(feature_map.cells(records.codes, table.level), table.position)
     own = np.bincount(index.ravel() - table.start, signs.ravel() * weight, each)
     drawn = generator.laplace(0.0, sqrt(max(table.noise_variance, 1e-300) / 2), each)
     return replace(table, sums=own + drawn)

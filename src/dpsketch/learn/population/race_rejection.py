@@ -1,4 +1,4 @@
-"""Rows from hashed counters: proposals that are kept as often as their kernel sum is large."""
+"""Rows from hashed counters by rejection sampling: proposals are accepted in proportion to their kernel sum."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ TOP: Annotated[float, UNRECORDED] = 1e-4  # share of the proposals that may exce
 
 
 class KernelRows:
-    """Rows whose density is the release's kernel density estimate: as blurred as the kernel is wide.
+    """Rows whose density is the release's kernel density estimate, smoothed by the width of the kernel.
 
-    Proposals are uniform between the bounds, or follow the noisy marginals of the columns that the release has them
-    of; a kernel sum is the median over groups of rows of counters, less FLOOR standard deviations of its noise. After
-    MOST_ROUNDS rounds rows repeat. Source: race sec. 4 names sampling; the way is ours.
+    Proposals are uniform between the bounds, or follow the noisy marginals of columns that have one. A kernel sum is
+    the median over groups of rows of counters, minus FLOOR standard deviations of its noise. After MOST_ROUNDS rounds
+    rows repeat. Source: race sec. 4 mentions sampling; the algorithm is ours.
     """
 
     def __init__(self, released: ReleasedSketch, noise: ReleaseNoise) -> None:
@@ -56,63 +56,64 @@ class KernelRows:
             raise QueryError("no kernel sum stands out from the noise", "release with a larger epsilon")
         generator = np.random.default_rng([seed, 21])
         kept: list[list[Codes]] = []
-        found = 0
+        accepted = 0
         for _ in range(MOST_ROUNDS):
             codes, shares = self._proposed(ROUND, generator)
             keep = generator.random(ROUND) * self._envelope < self._weights(codes, shares)
             kept.append([own[keep] for own in codes])
-            found += int(keep.sum())
-            if found >= rows:
+            accepted += int(keep.sum())
+            if accepted >= rows:
                 break
-        every = [np.concatenate([block[place] for block in kept]) for place in range(len(self.columns))]
-        if not found:
+        every = [np.concatenate([block[index] for block in kept]) for index in range(len(self.columns))]
+        if not accepted:
             raise QueryError("no proposal was kept", "release with a larger epsilon or a wider bandwidth")
-        chosen = np.arange(rows) if found >= rows else generator.integers(0, found, rows)
+        chosen = np.arange(rows) if accepted >= rows else generator.integers(0, accepted, rows)
         yield Frame(self._schema, {name: own[chosen] for name, own in zip(self.columns, every, strict=True)})
 
     def _proposed(self, rows: int, generator: np.random.Generator) -> tuple[list[Codes], Floats]:
-        """Codes of the columns, and how likely each row was proposed, up to a common factor."""
+        """Codes of the columns, and the proposal density of each row up to a common factor."""
         drawn = [proposal.draw(rows, generator) for proposal in self._proposals]
         return [codes for codes, _ in drawn], np.prod([share for _, share in drawn], axis=0)
 
     def _weights(self, codes: list[Codes], shares: Floats) -> Floats:
-        """Kernel sums over the proposals' own density; none below zero."""
+        """Kernel sums divided by the proposal density, truncated at zero."""
         every = np.full((len(self._schema.scalars), len(shares)), MISSING, np.int16)
         for name, own in zip(self.columns, codes, strict=True):
             every[self._schema.index(name)] = own
         groups = min(GROUPS, self._race.rows)
         totals, _ = self._race.totals(Records(every), self._part.sums, groups)
         sizes = np.bincount(np.arange(self._race.rows) * groups // self._race.rows)
-        found = np.median(totals / sizes[:, None], axis=0) - self._accident
-        return np.maximum(found - self._floor, 0.0) / shares
+        kernel_sums = np.median(totals / sizes[:, None], axis=0) - self._accident
+        return np.maximum(kernel_sums - self._floor, 0.0) / shares
 
 
 class _Proposal:
-    """Values of one column, none missing: hashes cannot tell a missing cell from the middle."""
+    """Proposals of one column, never missing: hashes do not distinguish a missing cell from the middle."""
 
     def __init__(self, released: ReleasedSketch, noise: ReleaseNoise, name: str) -> None:
         self._column = released.schema.column(name)
         self._cells: Cells | None = None
         for part, marginals in released.parts_with(BoundMarginals, [name]):
-            place = marginals.columns.index(name)
-            self._cells = marginals.cells[place]
-            summary = column_summaries(marginals, part.sums, part.noise_variance, noise.totals)[place]
+            index = marginals.columns.index(name)
+            self._cells = marginals.cells[index]
+            summary = column_summaries(marginals, part.sums, part.noise_variance, noise.totals)[index]
             shares = fit_marginal(summary, float(noise.rows().value)).shares[:-1]
             self._shares = shares / shares.sum()
 
     def draw(self, rows: int, generator: np.random.Generator) -> tuple[Codes, Floats]:
-        """Codes, and how likely each was."""
+        """Codes, and the probability of each."""
         column = self._column
         if self._cells is None:
             return column.codes_of(generator.integers(0, column.levels, rows)), np.ones(rows)
-        place = generator.choice(len(self._shares), rows, p=self._shares)
-        codes = codes_in_cells(self._cells, place, generator.random(rows))
-        return codes, (self._shares / np.diff(self._cells.first_levels))[place]
+        index = generator.choice(len(self._shares), rows, p=self._shares)
+        codes = codes_in_cells(self._cells, index, generator.random(rows))
+        return codes, (self._shares / np.diff(self._cells.first_levels))[index]
 
 
 def narrow_kernel(released: ReleasedSketch, part: ReleasedPart) -> bool:
-    """Whether a part's kernel is narrow enough that its density is nearer to the table than weights on points are: from
-    three columns and three Euclidean hashes together on. Source: docs/synthetic.md has the measurements.
+    """Whether a part's kernel is so narrow that its density is more accurate than weights on points.
+
+    This holds from three columns and three Euclidean hashes on. Source: measurements in docs/synthetic.md.
     """
     for own, race in released.parts_with(BoundRace):
         if own is part and race.unit_increments and race.euclidean is not None:

@@ -24,7 +24,7 @@ _TYPES: dict[str, pa.DataType] = {
 
 
 def sample(schema: Schema, population: Rows, rows: int, seed: int) -> pa.Table:
-    """`rows` rows in the order of the schema's columns; missing cells are null. The same seed gives the same rows."""
+    """Draw rows with the columns in schema order; missing cells are null. The same seed gives the same rows."""
     for name, value, least in (("n", rows, 1), ("seed", seed, 0)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= MOST_ROWS:
             raise QueryError(f"{name} must be a whole number from {least} to {MOST_ROWS}, got {value!r} instead")
@@ -50,6 +50,6 @@ def _cells(column: Column, frame: Frame) -> pa.Array:
     if isinstance(column, Integer | Datetime):
         whole = np.rint(np.where(missing, 0.0, values)).astype(np.int64)
         return pa.array(whole, pa.int64(), mask=missing).cast(_TYPES[column.kind])
-    if isinstance(column, Number):  # a logarithm and back may end a digit beyond a bound
+    if isinstance(column, Number):  # a logarithm and its inverse may exceed a bound by rounding
         values = np.clip(values, column.lower, column.upper)
     return pa.array(values, pa.float64(), mask=missing)

@@ -1,4 +1,4 @@
-"""Rows to learn from: a fitted joint distribution as weighted points, and as many times refitted to new noise."""
+"""Rows to learn from: a fitted joint distribution as weighted points, and its refits to new noise."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from dpsketch.schema.schema import Schema, nearest
 
 ROWS = 1 << 16
 REFIT_ROWS = 1 << 14
-_BLOCK_CELLS = 1 << 21  # of rows that are drawn at once
+_BLOCK_CELLS = 1 << 21  # cells of the rows that are drawn at once
 
 
 class Rows(Protocol):
-    """What rows can be drawn from."""
+    """A distribution that rows can be drawn from."""
 
     @property
     def columns(self) -> tuple[str, ...]: ...
@@ -37,10 +37,10 @@ class Rows(Protocol):
 
 
 class Population(Rows, Protocol):
-    """What a release says of its table as a whole: everything that models are trained on.
+    """The joint distribution that a release estimates: everything that models are trained on.
 
-    `noise` is the standard deviation of what the release's noise adds to a share of the rows: it decides how strongly
-    models are regularised.
+    `noise` is the standard deviation of the release's noise in a share of the rows. It determines how strongly models
+    are regularised.
     """
 
     @property
@@ -50,17 +50,17 @@ class Population(Rows, Protocol):
     def noise(self) -> float: ...
 
     def points(self, model: int, rows: int | None = None) -> WeightedPoints:
-        """Of the fit (model 0) or a refit (1 .. refits), about `rows` of them or `usual_rows`; always the same."""
+        """Points of the fit (model 0) or a refit (1 .. refits): about `rows`, or `usual_rows`; always the same."""
         ...
 
 
 def usual_rows(model: int) -> int:
-    """How many rows the fit (model 0) or a refit is drawn as, unless asked otherwise."""
+    """Default number of rows that are drawn from the fit (model 0) or a refit."""
     return REFIT_ROWS if model else ROWS
 
 
 def block_sizes(rows: int, columns: int) -> Iterator[int]:
-    """Sizes of the blocks that rows are drawn in, so that they need not fit memory at once."""
+    """Sizes of the blocks in which rows are drawn, so that they need not fit in memory at once."""
     most = max(_BLOCK_CELLS // columns, 1)
     for start in range(0, rows, most):
         yield min(most, rows - start)
@@ -104,14 +104,15 @@ class ProductPopulation:
     def _block(self, model: int, rows: int, seed: int) -> Frame:
         drawn = drawn_frame(self._schema, self._fitted.cells, self._products(model), rows, seed)
         codes = [drawn.codes(name) for name in self.columns]
-        places = np.stack([own.cells(each) for own, each in zip(self._fitted.cells, codes, strict=True)])
-        coupled = self._copula(model).couple(codes, places, np.random.default_rng([seed, 2]))
+        members = np.stack([own.cells(each) for own, each in zip(self._fitted.cells, codes, strict=True)])
+        coupled = self._copula(model).couple(codes, members, np.random.default_rng([seed, 2]))
         return Frame(self._schema, dict(zip(self.columns, coupled, strict=True)))
 
 
 class PointPopulation:
-    """Points of a moment-to-moment regression, with positive weights that explain its sums; and weights that explain
-    the sums that these would give, with new noise.
+    """Points of a moment-to-moment regression with positive weights that explain its sums.
+
+    In a refit the weights explain the sums of the fitted weights with new noise.
     """
 
     refits = 8
@@ -124,14 +125,14 @@ class PointPopulation:
         return self._estimator.weighted(model)
 
     def draw(self, rows: int, seed: int) -> Iterator[Frame]:
-        found = self._estimator.weighted(0)
+        weighted = self._estimator.weighted(0)
         for block, count in enumerate(block_sizes(rows, len(self.columns))):
-            chosen = found.sample(count, int(np.random.SeedSequence([seed, block]).generate_state(1)[0]))
-            yield Frame(self._schema, {name: found.frame.codes(name)[chosen] for name in self.columns})
+            chosen = weighted.sample(count, int(np.random.SeedSequence([seed, block]).generate_state(1)[0]))
+            yield Frame(self._schema, {name: weighted.frame.codes(name)[chosen] for name in self.columns})
 
 
 def nothing_to_learn_from() -> QueryError:
-    """For a release without a joint distribution."""
+    """The error for a release without a joint distribution."""
     return QueryError(
         "this release holds no joint distribution to draw rows from",
         "add Part(Marginals(), share=0.4) and Part(Pairs(pool=True), share=0.5) to the recipe",
@@ -139,7 +140,7 @@ def nothing_to_learn_from() -> QueryError:
 
 
 def known_columns(population: Population, names: Sequence[str]) -> tuple[str, ...]:
-    """`names`, all of which the population must have."""
+    """`names`, after checking that the population has all of them."""
     for name in names:
         if name not in population.columns:
             raise QueryError(

@@ -1,4 +1,4 @@
-"""Weights of made-up records from released counters."""
+"""Weights of simulated records from released counters."""
 
 from __future__ import annotations
 
