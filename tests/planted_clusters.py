@@ -1,4 +1,4 @@
-"""A made-up table of two known clusters, and maps to sketch it by."""
+"""A simulated table of two known clusters, and maps to sketch it by."""
 
 from __future__ import annotations
 

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
 NOTE = "Bounds were tightened from an earlier private release of the table, which costs privacy of its own."
-_LEAST = 1 / 64  # of a column's width, a bin: quantiles in the same one tell nothing of the spread in it
+_LEAST = 1 / 64  # of a column's width, one bin: quantiles in the same bin do not show the spread inside it
 
 
 def tighten(view: View, share: float = 0.02, columns: Sequence[str] | None = None) -> Schema:
-    """The schema of a release with bounds that leave about a share of the records outside at each end of a column.
+    """The schema of a release with bounds that leave about a `share` of the records outside at each end of a column.
 
-    Noise grows with the width of the bounds, so a second release by this schema tells more of what is inside; values
-    outside count as the bound, so means and sums are those of cut values. Numbers, integers and dates are tightened
-    where the release tells their quantiles, or those named; a column that has nearly all its records at one place
-    keeps its bounds. Guarantee: the bounds depend on the released sums alone; what the statement of a release by them
-    must say is in the schema's note.
+    Noise grows with the width of the bounds, so a second release with this schema is more accurate inside them. Values
+    outside are clamped, so means and sums are those of clamped values. Only numbers, integers and dates are tightened:
+    those named, or all whose quantiles the release estimates. A column with nearly all records at one value keeps its
+    bounds. Guarantee: the bounds depend on the released sums alone; the schema's note carries the sentence that the
+    privacy statement of a release with these bounds must contain.
     """
     if not view.released.private:
         raise QueryError(
@@ -47,10 +47,10 @@ def tighten(view: View, share: float = 0.02, columns: Sequence[str] | None = Non
             "this release tells the quantiles of no column", "release Recipe.bounds(schema, …), or a general one"
         )
     bounds = {name: _bounds(view, find_column(view.schema, name), float(share)) for name in named}
-    found = tuple(bounds.get(column.name, column) for column in view.schema.columns)
-    if found == view.schema.columns:
+    tightened = tuple(bounds.get(column.name, column) for column in view.schema.columns)
+    if tightened == view.schema.columns:
         return view.schema
-    return replace(view.schema, columns=found, note=_noted(view.schema.note))
+    return replace(view.schema, columns=tightened, note=_noted(view.schema.note))
 
 
 def _bounds(view: View, column: Column, share: float) -> Column:
@@ -60,8 +60,8 @@ def _bounds(view: View, column: Column, share: float) -> Column:
     if low is None or high is None:
         return column
     lower, upper = max(low, column.lower), min(high, column.upper)
-    declared = _place(column, column.upper) - _place(column, column.lower)
-    if _place(column, upper) - _place(column, lower) < _LEAST * declared:
+    declared = _scaled(column, column.upper) - _scaled(column, column.lower)
+    if _scaled(column, upper) - _scaled(column, lower) < _LEAST * declared:
         return column
     if isinstance(column, Integer):
         lower, upper = math.floor(lower), math.ceil(upper)
@@ -69,14 +69,14 @@ def _bounds(view: View, column: Column, share: float) -> Column:
 
 
 def _plain(value: Any) -> Any:
-    """A number, a moment, or None where nothing but missing cells is left."""
+    """A number, a date, or None if all cells are missing."""
     if value is None or value != value:
         return None
     return as_moment(value.item()) if isinstance(value, np.datetime64) else value
 
 
-def _place(column: Column, value: Any) -> float:
-    """On the scale that the codes of the column divide evenly."""
+def _scaled(column: Column, value: Any) -> float:
+    """A value on the scale that the codes of the column divide evenly."""
     if isinstance(value, datetime):
         return value.timestamp()
     return float(column.scaled(np.array(value, np.float64)))

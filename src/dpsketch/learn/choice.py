@@ -1,4 +1,4 @@
-"""Every estimate that a release allows, and which of them to trust for a question."""
+"""The estimators that a release allows, and the choice of one for a question."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ SAMPLERS = ("auto", "cells", "heap", "rejection")
 
 @dataclass(frozen=True)
 class Chosen:
-    """The estimator with the least predicted error for a statistic, its estimate, and the predicted errors of every
-    estimator that there was, this one first.
+    """The estimator with the least predicted error for a statistic, its estimate, and the predicted errors of all
+    estimators, this one first.
     """
 
     estimator: Estimator
@@ -47,12 +47,12 @@ class Chosen:
 
     @property
     def how(self) -> str:
-        """Where the estimate comes from."""
+        """The source of the estimate, as a text."""
         return self.estimator.how
 
 
 def least_error(estimators: Sequence[Estimator], statistic: Callable[[Estimator], Estimate]) -> Chosen:
-    """The estimator whose predicted error of a statistic, its root mean squared standard error, is the least."""
+    """Choose the estimator with the least predicted error of a statistic: its root mean square standard error."""
     estimates = [statistic(estimator) for estimator in estimators]
     ranked = sorted((_error(estimate), index) for index, estimate in enumerate(estimates))
     best = ranked[0][1]
@@ -60,8 +60,9 @@ def least_error(estimators: Sequence[Estimator], statistic: Callable[[Estimator]
 
 
 class Sources:
-    """The estimators of a release. If `keep`, what takes long to fit is kept in the user's cache. `method` is "auto",
-    or "ridge-paper" for the plain regression of the moment-to-moment paper alone.
+    """The estimators of a release. With `keep`, slow fits are kept in the user's cache.
+
+    `method` is "auto", or "ridge-paper" for the plain regression of the moment-to-moment paper alone.
     """
 
     def __init__(self, released: ReleasedSketch, noise: ReleaseNoise, keep: bool = False, method: str = "auto") -> None:
@@ -72,74 +73,74 @@ class Sources:
         self._of_marginal = Memo(self._marginals)
 
     def of_columns(self, columns: Sequence[str]) -> list[Estimator]:
-        """Every estimator that knows these columns together; at least one."""
+        """All estimators of the joint distribution of these columns; at least one."""
         wanted = set(columns)
-        found = [] if self._method == "ridge-paper" else self._fitted(wanted)
-        if not found:
-            found = self._regression(wanted)
-        if not found:
+        estimators = [] if self._method == "ridge-paper" else self._fitted(wanted)
+        if not estimators:
+            estimators = self._regression(wanted)
+        if not estimators:
             raise _nothing_about(sorted(wanted))
-        return found
+        return estimators
 
     def knows(self, columns: Sequence[str]) -> bool:
-        """Whether an estimator of these columns sees more of them than squares and products."""
+        """Whether an estimator of these columns uses more than their second moments."""
         try:
-            found = self.of_columns(columns)
+            estimators = self.of_columns(columns)
         except QueryError:
             return False
-        return any(not isinstance(estimator, MomentEstimator) or estimator.telling for estimator in found)
+        return any(not isinstance(estimator, MomentEstimator) or estimator.separates_points for estimator in estimators)
 
     def _fitted(self, wanted: set[str]) -> list[Estimator]:
-        """Tables, marginals as they are and smooth, the mixture; of several columns also the regression on Fourier sums
-        and marginals.
+        """Estimators from tables, marginals (unbiased and smooth) and the mixture; for several columns also the
+        regression on Fourier sums and marginals.
         """
         tables = [table for table in self.tables if wanted <= set(table.columns)]
-        found: list[Estimator] = [min(tables, key=lambda table: table.table.size)] if tables else []
-        if len(wanted) <= 1:  # the joint distribution knows what its column says, and takes long to fit
-            return found + self._of_column(wanted)
+        estimators: list[Estimator] = [min(tables, key=lambda table: table.table.size)] if tables else []
+        if len(wanted) <= 1:  # the joint distribution adds nothing and is slow to fit
+            return estimators + self._of_column(wanted)
         if self.products is not None and wanted <= set(self.products.columns):
-            found.append(self.products)
-        return found + self._regression(wanted, with_marginals=True)
+            estimators.append(self.products)
+        return estimators + self._regression(wanted, with_marginals=True)
 
     def _of_column(self, wanted: set[str]) -> list[Estimator]:
-        for part, bound in self._released.parts_with(BoundMarginals, wanted):
-            name = next(iter(wanted), bound.columns[0])
-            return list(self._of_marginal((part, bound, bound.columns.index(name))))
+        for part, feature_map in self._released.parts_with(BoundMarginals, wanted):
+            name = next(iter(wanted), feature_map.columns[0])
+            return list(self._of_marginal((part, feature_map, feature_map.columns.index(name))))
         return []
 
     def _marginals(self, key: tuple[ReleasedPart, BoundMarginals, int]) -> tuple[Estimator, Estimator]:
-        """Of a part, its map, and the index of a column in it."""
-        (part, bound, place), schema, noise = key, self._released.schema, self._noise
-        parts, name = product_parts(self._released), bound.columns[place]
+        """The unbiased and the smooth estimator for a part, its map, and the index of a column in it."""
+        (part, feature_map, index), schema, noise = key, self._released.schema, self._noise
+        parts, name = product_parts(self._released), feature_map.columns[index]
         if parts is not None and parts.marginals is part and name in self._paired:
             known = self._paired[name]
         else:
-            summary = column_summaries(bound, part.sums, part.noise_variance, noise.totals)[place]
-            known = summary, bound.cells[place], None
-        return MarginalEstimator(schema, noise, part, bound, place), ProductEstimator(
+            summary = column_summaries(feature_map, part.sums, part.noise_variance, noise.totals)[index]
+            known = summary, feature_map.cells[index], None
+        return MarginalEstimator(schema, noise, part, feature_map, index), ProductEstimator(
             schema, noise, fit_column(noise, *known)
         )
 
     @made_once
     def _paired(self) -> dict[str, tuple[ColumnSummary, Cells, GroupTotals | None]]:
-        """What is known about the columns of pair tables one by one: from the marginals and from the tables, in the
-        cells of these.
+        """Summaries of the single columns of pair tables, from the marginals and the tables, in the cells of the
+        tables.
         """
         parts = product_parts(self._released)
         if parts is None:
             return {}
-        bound, sums = parts.pair_map, noisy_sums(self._released, parts)
-        known = zip(sums.summaries, bound.cells, sums.totals(), strict=True)
-        return dict(zip(bound.columns, known, strict=True))
+        feature_map, sums = parts.pair_map, noisy_sums(self._released, parts)
+        known = zip(sums.summaries, feature_map.cells, sums.totals(), strict=True)
+        return dict(zip(feature_map.columns, known, strict=True))
 
     def _regression(self, wanted: set[str], with_marginals: bool = False) -> list[Estimator]:
-        """On the sums of fewest columns that has them, of squares only if there are no others."""
+        """The regression on the block of sums with the fewest columns; on second moments only if there is no other."""
         known = [block for block in self._blocks if wanted <= set(block.columns)]
         if with_marginals:
-            known = [block for block in known if block.telling and wanted <= self._tabulated.keys()]
+            known = [block for block in known if block.separates_points and wanted <= self._tabulated.keys()]
         if not known:
             return []
-        block = min(known, key=lambda block: (not block.telling, block.single, len(block.columns)))
+        block = min(known, key=lambda block: (not block.separates_points, block.single, len(block.columns)))
         return [self._regression_on(block)]
 
     def _moments(self, block: Block) -> MomentEstimator:
@@ -147,7 +148,7 @@ class Sources:
 
     @made_once
     def tables(self) -> list[TableEstimator]:
-        """One for each contingency table of a histogram part."""
+        """An estimator for each contingency table of a histogram part."""
         return [
             TableEstimator(self._released.schema, self._noise, table)
             for part, _ in self._released.parts_with(BoundHistogram)
@@ -168,7 +169,7 @@ class Sources:
 
     @made_once
     def _blocks(self) -> list[Block]:
-        """What a regression may use; tables answer by themselves, unless the paper's regression is asked for."""
+        """The sums that a regression may use: tables have their own estimators, except for the paper's regression."""
         parts = self._released.parts
         if self._method == "auto":
             parts = tuple(part for part in parts if not part.map.read_as_tables(self._released.maps))
@@ -176,8 +177,8 @@ class Sources:
 
     @made_once
     def population(self) -> Population | None:
-        """The joint distribution as rows with weights, if the release tells one: that of the mixture, else of the sums
-        that see the most columns: the heavy cells of a grid, or points whose weights explain the sums.
+        """The joint distribution as weighted rows, if the release allows one: from the mixture, else from the sums that
+        depend on the most columns (the heavy cells of a grid, or points whose weights explain the sums).
         """
         from dpsketch.learn.population.grid_population import GridPopulation, searchable
         from dpsketch.learn.population.weighted_rows import PointPopulation, ProductPopulation
@@ -197,13 +198,13 @@ class Sources:
 
     @made_once
     def _widest(self) -> Block | None:
-        """The sums that see the most columns and tell their points apart."""
-        telling = [block for block in self._blocks if block.telling]
-        return max(telling, key=lambda block: len(block.columns)) if telling else None
+        """The block of sums that depends on the most columns and separates points."""
+        separating = [block for block in self._blocks if block.separates_points]
+        return max(separating, key=lambda block: len(block.columns)) if separating else None
 
     def rows_by(self, method: str) -> Rows:
-        """What `view.sample` draws from, by the name of its method; by itself the population, or the kernel density
-        of hashed counters where that is nearer to the table.
+        """The distribution that `view.sample` draws from, by the name of its method. "auto" is the population, or the
+        kernel density of hashed counters where that is more accurate.
         """
         from dpsketch.learn.population.race_rejection import KernelRows, narrow_kernel
         from dpsketch.learn.population.weighted_rows import nothing_to_learn_from
@@ -225,7 +226,7 @@ class Sources:
 
 
 def _error(estimate: Estimate) -> float:
-    """Root mean squared standard error; an estimate without one comes last."""
+    """Root mean square standard error; infinite for an estimate without one."""
     known = estimate.stderr[np.isfinite(estimate.stderr)]
     return float(np.sqrt(np.mean(known**2))) if known.size else np.inf
 

@@ -1,4 +1,4 @@
-"""What a release holds: its columns as declared, and which questions its parts answer well."""
+"""The contents of a release: its declared columns, and the questions that its parts answer well."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def column_rows(schema: Schema) -> list[tuple[str, str, str]]:
 
 
 def good_for(released: ReleasedSketch) -> list[str]:
-    """Which questions the release was made for, by its parts."""
-    purposes = dict.fromkeys(bound.core.description.good_for for bound in released.maps)
+    """The questions that the parts of a release are made for."""
+    purposes = dict.fromkeys(feature_map.core.description.good_for for feature_map in released.maps)
     return [purpose for purpose in purposes if purpose]
 
 

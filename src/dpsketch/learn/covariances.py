@@ -13,14 +13,14 @@ from dpsketch.learn.choice import Sources, least_error
 from dpsketch.learn.factors import Factor
 from dpsketch.learn.sql.selection import Estimator, Selection
 
-Block = tuple[list[tuple[int, int]], Estimate, str]  # pairs of columns, an estimate for each, where it comes from
+Block = tuple[list[tuple[int, int]], Estimate, str]  # pairs of columns, their estimates, and the source of these
 _PAIRS = 64
 
 
 def pairwise_covariances(
     sources: Sources, names: Sequence[str], centred: Sequence[Factor], present: Sequence[Factor]
 ) -> Iterator[Block]:
-    """Covariances of functions of all pairs of columns, in blocks of pairs that the same estimators answer."""
+    """Covariances of functions of all pairs of columns, in blocks of pairs with the same estimators."""
     groups: dict[tuple[int, ...], list[tuple[int, int]]] = {}
     for i, j in combinations(range(len(names)), 2):
         known = tuple(id(estimator) for estimator in sources.of_columns((names[i], names[j])))
@@ -57,7 +57,7 @@ def variance_of(centred: Factor, present: Factor, chosen: Selection) -> Estimate
 
 
 def shifted(number: Factor, present: Factor, centre: float) -> Factor:
-    """A number less `centre`, and 0 where it is not present."""
+    """The number minus `centre`, and 0 where it is missing."""
     return Factor(number.columns, lambda frame: number.at(frame) - centre * present.at(frame))
 
 

@@ -1,4 +1,4 @@
-"""Functions of records as products of functions of few columns each: what questions ask the expectation of."""
+"""Functions of records, whose expectations answer questions, as products of functions of few columns each."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from dpsketch.numerics.arrays import Floats
 
 @dataclass(frozen=True)
 class Factor:
-    """Functions of some columns: their values on the points of any frame that has these columns.
+    """Functions of some columns, evaluated on the points of any frame that has these columns.
 
-    One row a function, or a single row that stands for every function of the other factors. `asked` are the numbers
-    that the question compares columns with.
+    Values have one row a function, or a single row that is repeated for every function of the other factors. `asked`
+    are the numbers that the question compares columns with.
     """
 
     columns: tuple[str, ...]

@@ -22,7 +22,7 @@ from dpsketch.sketch.privacy_statement import statement_text
 from dpsketch.sketch.released import library_version
 
 FORMAT = 1
-LARGEST = 1e100  # number in a model: what is computed from it stays finite
+LARGEST = 1e100  # largest number in a model, so that results stay finite
 Facts = dict[str, Any]
 Arrays = dict[str, Array]
 Saved = tuple[Facts, Arrays]
@@ -31,7 +31,7 @@ D = TypeVar("D", bound=FeatureMap)
 
 _MOST_COUNTED = 2**53
 
-# Every model that a file may name. The library's own are public names, which are imported at first use.
+# All models that a file may name. The library's own are public names, imported at first use.
 _PUBLIC = (
     "AnomalyScorer",
     "DensityClassifier",
@@ -48,9 +48,9 @@ _registered: dict[str, type] = {}
 
 
 def register(model: type[AnyModel]) -> type[AnyModel]:
-    """Let `save_model` and `load_model` know a model of your own: a class decorator.
+    """Register a model of your own with `save_model` and `load_model`: a class decorator.
 
-    Guarantee: a file can name registered classes and the library's own, and makes nothing else be imported.
+    Guarantee: a file can name registered classes and the library's own, and cannot cause other imports.
     """
     name = model.__name__
     if _registered.get(name, model) is not model or name in _PUBLIC:
@@ -65,7 +65,7 @@ def model_names() -> tuple[str, ...]:
 
 
 def model_class(name: str) -> Any:
-    """The model of one of the `model_names`."""
+    """The class of a model, by its name."""
     return _registered[name] if name in _registered else getattr(import_module("dpsketch"), name)
 
 
@@ -73,8 +73,8 @@ class SavedModel(Protocol):
     """A fitted model. `statement_` is the privacy statement of the release that it was fitted to: post-processing keeps
     the guarantee of the release, and whoever gets the model should know it.
 
-    `to_saved` gives facts that JSON can hold and arrays of `container.TYPES`; `from_saved` makes the same model of
-    them, and raises for any that `to_saved` would not write.
+    `to_saved` returns facts that JSON can hold and arrays of `container.TYPES`; `from_saved` restores the model from
+    them, and raises for anything that `to_saved` would not write.
     """
 
     statement_: dict[str, Any]
@@ -107,13 +107,13 @@ def save_model(model: SavedModel, path: str | Path, force: bool = False) -> None
 
 
 def load_model(path: str | Path) -> Any:
-    """The model that `save_model` wrote; any damage, hostile content or other kind of file is a FileError.
+    """Read a model that `save_model` wrote. Damage, hostile content and other kinds of files are a FileError.
 
     Large arrays are mapped from the file, read-only: do not change it in place while the model is in use.
     """
     path = Path(path)
-    found = container.checked(path, "model")
-    header = found.header
+    opened = container.checked(path, "model")
+    header = opened.header
     if header.get("kind") in ("raw", "released"):
         raise FileError(f"{path} is a sketch, not a model", "fit one and save it: dpsketch fit … --save MODEL")
     if header.get("kind") != "model":
@@ -131,7 +131,7 @@ def load_model(path: str | Path) -> Any:
     try:
         _check_texts(header["statement"])
         statement_text(header["statement"])
-        arrays = {_own(key): array.load() for key, array in found.stored_arrays().items()}
+        arrays = {_own(key): array.load() for key, array in opened.stored_arrays().items()}
         model = model_class(name).from_saved(dict(header["facts"]), arrays)
     except OSError as error:
         raise container.unreadable(path, error) from None
@@ -143,7 +143,7 @@ def load_model(path: str | Path) -> Any:
 
 
 def is_model(path: str | Path) -> bool:
-    """Whether a file is an undamaged one of a model, be it of a kind or format that this library does not read."""
+    """Whether a file is an undamaged model file, even of a kind or format that this library does not read."""
     try:
         return container.checked(path, "model").header.get("kind") == "model"
     except FileError:
@@ -151,42 +151,42 @@ def is_model(path: str | Path) -> bool:
 
 
 def floats(arrays: Mapping[str, Array], name: str, *shape: int) -> Floats:
-    """An array of float64 in just this shape, for `from_saved`; −1 stands for any length of at least one."""
-    found = arrays[name]
-    if found.dtype != np.float64 or found.ndim != len(shape):
+    """An array of float64 of exactly this shape, for `from_saved`; −1 stands for any length of at least one."""
+    values = arrays[name]
+    if values.dtype != np.float64 or values.ndim != len(shape):
         raise ValueError(name)
-    if any(length != wanted if wanted >= 0 else length < 1 for length, wanted in zip(found.shape, shape, strict=True)):
+    if any(length != wanted if wanted >= 0 else length < 1 for length, wanted in zip(values.shape, shape, strict=True)):
         raise ValueError(name)
-    return found
+    return values
 
 
 def finite(arrays: Mapping[str, Array], name: str, *shape: int) -> Floats:
-    """As `floats`, of numbers that are all finite, as are their squares and products."""
-    found = floats(arrays, name, *shape)
-    if not (np.abs(found) <= LARGEST).all():
+    """As `floats`, with all numbers at most LARGEST in size, so that their squares and products are finite."""
+    values = floats(arrays, name, *shape)
+    if not (np.abs(values) <= LARGEST).all():
         raise ValueError(name)
-    return found
+    return values
 
 
 def integers(arrays: Mapping[str, Array], name: str, *shape: int) -> Array:
-    """Whole numbers of any width in just this shape."""
-    found = arrays[name]
-    if found.dtype.kind != "i" or found.shape != shape:
+    """An array of integers of any width of exactly this shape."""
+    values = arrays[name]
+    if values.dtype.kind != "i" or values.shape != shape:
         raise ValueError(name)
-    return found
+    return values
 
 
 def counters(arrays: Mapping[str, Array], name: str, *shape: int) -> Array:
-    """As `integers`, of the types that sums have, with room to add them up."""
-    found = integers(arrays, name, *shape)
-    if found.dtype not in (np.int64, np.int32) or max(int(found.max()), -int(found.min())) > _MOST_COUNTED:
+    """As `integers`, of the types of sums, with room to add them up."""
+    values = integers(arrays, name, *shape)
+    if values.dtype not in (np.int64, np.int32) or max(int(values.max()), -int(values.min())) > _MOST_COUNTED:
         raise ValueError(name)
-    return found
+    return values
 
 
 def read_map(facts: Any, schema: Schema, kind: type[D], sums: Array, groups: int = 1) -> D:
-    """A map of this kind that may be bound to the schema: `sums` are as many as it has, for each of its groups, so that
-    a hostile file cannot make us draw for long.
+    """Read a map of this kind that may be bound to the schema. `sums` must have its length in all groups together, so
+    that a hostile file cannot cause long draws.
     """
     description = map_from_dict(facts)
     if not isinstance(description, kind) or sums.size != groups * description.length(schema):
@@ -196,14 +196,14 @@ def read_map(facts: Any, schema: Schema, kind: type[D], sums: Array, groups: int
 
 
 def real(number: object, least: float = -inf) -> float:
-    """A number of JSON of at least `least`, and at most LARGEST in size."""
+    """Check a number from JSON: at least `least`, and at most LARGEST in size."""
     if type(number) not in (int, float) or not max(least, -LARGEST) <= number <= LARGEST:  # type: ignore[operator]
         raise ValueError("number")
     return float(number)  # type: ignore[arg-type]
 
 
 def columns_of(schema: Schema, names: object) -> tuple[str, ...]:
-    """Names of columns of a schema, at least one and each once."""
+    """Check names of columns of a schema: at least one, each once."""
     if not isinstance(names, list) or not names or len(set(names)) != len(names):
         raise ValueError("columns")
     for name in names:
@@ -212,14 +212,14 @@ def columns_of(schema: Schema, names: object) -> tuple[str, ...]:
 
 
 def whole(number: object, least: int = 0) -> int:
-    """A whole number of JSON."""
+    """Check a whole number from JSON."""
     if type(number) is not int or number < least:
         raise ValueError("number")
     return number
 
 
 def _check_texts(facts: Any) -> None:
-    """Whether no text of a statement can rewrite what a terminal shows of it."""
+    """Refuse texts with characters by which a statement could change how a terminal shows it."""
     if isinstance(facts, str) and visible(facts) != facts:
         raise ValueError("statement")
     for each in [*facts, *facts.values()] if isinstance(facts, dict) else facts if isinstance(facts, list) else ():

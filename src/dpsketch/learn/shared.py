@@ -1,4 +1,4 @@
-"""Values that are made when they are first needed and then shared by all threads."""
+"""Values that are computed when first needed and then shared by all threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Value = TypeVar("Value")
 
 
 class Guard:
-    """A lock that one thread may take several times. A copy or a pickled object gets one of its own."""
+    """A reentrant lock. A copy or an unpickled object gets a lock of its own."""
 
     def __init__(self) -> None:
         self._lock = RLock()
@@ -27,7 +27,7 @@ class Guard:
 
 
 class made_once(Generic[Value]):
-    """As `functools.cached_property`, but one thread makes the value while the others wait for it.
+    """As `functools.cached_property`, but one thread computes the value while the others wait.
 
     For values that are expensive or have an effect, such as reserved coordinates. Python 3.12 dropped the lock of
     `cached_property`, and that of 3.11 is shared by all instances of a class.
@@ -49,7 +49,7 @@ class made_once(Generic[Value]):
     def __get__(self, instance: object | None, owner: type) -> made_once[Value] | Value:
         if instance is None:
             return self
-        kept = instance.__dict__  # the value hides this descriptor as soon as it is there
+        kept = instance.__dict__  # once set, the value hides this descriptor
         with kept.setdefault(self._lock, Guard()):
             if self._name not in kept:
                 kept[self._name] = self._make(instance)
@@ -58,7 +58,7 @@ class made_once(Generic[Value]):
 
 
 class Memo(Generic[Key, Value]):
-    """One value a key, made by `make` when it is first asked for: by one thread, while others wait."""
+    """One value a key, computed by `make` at the first call, by one thread while others wait."""
 
     def __init__(self, make: Callable[[Key], Value]) -> None:
         self._make, self._lock = make, Guard()
@@ -73,7 +73,7 @@ class Memo(Generic[Key, Value]):
 
 
 class Latest(Generic[Key, Value]):
-    """The values that were added last, at most `most` of them."""
+    """A cache of the last values that were added, at most `most` of them."""
 
     def __init__(self, most: int) -> None:
         self._most, self._lock = most, Guard()

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 class View:
     """Answers from one release, any number of them, each with its standard error. Threads may share a view.
 
-    `keep` what takes long to fit in the user's cache, as `dps.open` does. `method` is "auto", or "ridge-paper" for the
-    plain regression of the moment-to-moment paper, for comparison.
+    With `keep`, slow fits are kept in the user's cache, as `dps.open` does. `method` is "auto", or "ridge-paper" for
+    the plain regression of the moment-to-moment paper, for comparison.
     """
 
     def __init__(self, released: ReleasedSketch, keep: bool = False, method: str = "auto") -> None:
@@ -78,7 +78,7 @@ class View:
         return self.released.statement
 
     def mean(self, column: str, where: str | None = None) -> Answer:
-        """Average of a column's present values."""
+        """Mean of a column's present values."""
         return _answer(self._aggregate("mean", column, where), find_column(self.schema, column))
 
     def sum(self, column: str, where: str | None = None) -> Answer:
@@ -92,9 +92,9 @@ class View:
         return _answer(self._aggregate("std", column, where))
 
     def moment(self, column: str, order: int, where: str | None = None, central: bool = False) -> Answer:
-        """Average of a column's present values to the power `order`, or of their distances from the mean."""
-        found = find_column(self.schema, column)
-        return _answer(self._about(column, where, lambda chosen: chosen.moment(found, order, central)))
+        """Moment of a column's present values of this order, about zero or, if `central`, about the mean."""
+        declared = find_column(self.schema, column)
+        return _answer(self._about(column, where, lambda chosen: chosen.moment(declared, order, central)))
 
     def quantile(self, column: str, q: float, where: str | None = None) -> Answer:
         chosen = self._aggregate("quantile", column, where, self.schema, q)
@@ -102,10 +102,10 @@ class View:
 
     def cdf(self, column: str, at: Any, where: str | None = None) -> Answer:
         """Share of the present values at or below `at`: a number or date, or a list of them."""
-        found = find_column(self.schema, column)
+        declared = find_column(self.schema, column)
         several = isinstance(at, list | tuple | np.ndarray)
-        points = np.array([column_number(found, point) for point in (at if several else [at])])
-        answer = self._about(column, where, lambda chosen: chosen.cdf(found, points)[0])
+        points = np.array([column_number(declared, point) for point in (at if several else [at])])
+        answer = self._about(column, where, lambda chosen: chosen.cdf(declared, points)[0])
         return _array_answer(answer) if several else _answer(answer)
 
     def count(self, where: str | None = None) -> Answer:
@@ -122,8 +122,8 @@ class View:
     def expect(
         self, function: Callable[[dict[str, Any]], Any], columns: Sequence[str], where: str | None = None
     ) -> Answer:
-        """Average of a function of some columns. It gets a dictionary of arrays and returns a number for each row:
-        docs/answers.md says what the arrays hold.
+        """Mean of a function of some columns. The function gets a dictionary of arrays and returns a number for each
+        row; docs/answers.md describes the arrays.
         """
         factor = function_factor(self.schema, function, columns)
         factors = condition_factors(self.schema, None if where is None else parse_condition(where, self.schema))
@@ -133,17 +133,17 @@ class View:
 
     def histogram(self, column: str, bins: int = 20) -> Answer:
         """Number of records in equal bins of a number, or of each label; the last entry counts missing cells."""
-        found = find_column(self.schema, column)
-        if found.numeric:
+        declared = find_column(self.schema, column)
+        if declared.numeric:
             if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= 10_000:
                 raise QueryError(f"bins must be a whole number from 1 to 10000, got {bins!r} instead")
-            low, high = found.values_of(np.array([-32767, 32767]))
+            low, high = declared.values_of(np.array([-32767, 32767]))
             edges = np.linspace(low, high, bins + 1)
-            shown = [_edge_text(found, float(edge)) for edge in edges]
+            shown = [_edge_text(declared, float(edge)) for edge in edges]
             labels = [f"{left} to {right}" for left, right in pairwise(shown)]
         else:
-            edges = np.arange(found.levels + 1.0)
-            labels = list(getattr(found, "labels", ()))
+            edges = np.arange(declared.levels + 1.0)
+            labels = list(getattr(declared, "labels", ()))
             if len(labels) > sql.MOST_GROUPS:
                 raise QueryError(
                     f"column '{column}' has more than {sql.MOST_GROUPS} labels", "count some of them with where"
@@ -163,30 +163,30 @@ class View:
 
     def cov(self, columns: Sequence[str] | None = None) -> Answer:
         """Population covariance matrix of numeric columns, over records where both are present."""
-        found = self._arithmetic(columns)
-        return symmetric(_names(found), self._variances(found), self._covariances(found))
+        chosen = self._arithmetic(columns)
+        return symmetric(_names(chosen), self._variances(chosen), self._covariances(chosen))
 
     def corr(self, columns: Sequence[str] | None = None) -> Answer:
         """Correlation matrix of numeric columns."""
-        found = self._arithmetic(columns)
-        deviation = self._variances(found).root()
+        chosen = self._arithmetic(columns)
+        deviation = self._variances(chosen).root()
         blocks = (
             (
                 pairs,
                 (block / (deviation[[i for i, _ in pairs]] * deviation[[j for _, j in pairs]])).clipped(-1.0, 1.0),
                 how,
             )
-            for pairs, block, how in self._covariances(found)
+            for pairs, block, how in self._covariances(chosen)
         )
-        ones = Estimate(np.ones(len(found)), np.zeros((len(found), 1)))
-        return symmetric(_names(found), ones, blocks)
+        ones = Estimate(np.ones(len(chosen)), np.zeros((len(chosen), 1)))
+        return symmetric(_names(chosen), ones, blocks)
 
     def kernel_sum(self, points: Any, method: str = "mean", part: int | None = None, group: Any = None) -> Answer:
         """Σ k(x, point) over the records x for each point, from a RACE part and with the kernel of its hash.
 
         `points` is a matrix with one row a point and the part's columns in their units, a mapping or data frame of
-        columns, or, for MinHash, a list of lists of ids. `part` is the place in the recipe, needed if several would do;
-        `group` the label whose records are meant, for a grouped part.
+        columns, or, for MinHash, a list of lists of ids. `part` is its index in the recipe, needed if there are
+        several; `group` is the label of the records to sum over, for a grouped part.
         """
         answer = self._kernel_sums(part, group).at(points, method)
         sampling = self.released.recipe.sampling
@@ -198,27 +198,28 @@ class View:
 
     @property
     def population(self) -> Population:
-        """The joint distribution of the release as rows with weights: what `sample` and models are made of."""
+        """The estimated joint distribution as weighted rows, from which `sample` draws and models learn."""
         from dpsketch.learn.population.weighted_rows import nothing_to_learn_from
 
-        found = self._sources.population
-        if found is None:
+        population = self._sources.population
+        if population is None:
             raise nothing_to_learn_from()
-        return found
+        return population
 
     def sample(self, n: int, seed: int = 0, method: str = "auto") -> pa.Table:
-        """`n` synthetic rows as an Arrow table that obeys the schema. They cost no privacy, and they are not people:
-        no row stands for anyone, and what the release does not know of the table they do not have.
+        """Draw `n` synthetic rows as an Arrow table that obeys the schema. They cost no privacy.
 
-        `method` is "auto", or asks for one way: "cells" (heavy cells of a grid, coarse to fine), "heap" (the heaviest
-        cells of a grid's finest level) or "rejection" (of a RACE part's kernel density).
+        No row stands for a person, and the rows show no structure that the release does not estimate.
+
+        `method` is "auto", "cells" (heavy cells of a grid, coarse to fine), "heap" (the heaviest cells of a grid's
+        finest level) or "rejection" (rejection sampling from the kernel density of a RACE part).
         """
         from dpsketch.learn.population.sampling import sample
 
         return sample(self.schema, self._sources.rows_by(method), n, seed)
 
     def sql(self, text: str) -> sql.Table:
-        """Answer a select statement; see docs/answers.md for what it may hold. `describe sketch` lists the columns."""
+        """Answer a select statement; see docs/answers.md for the SQL. `describe sketch` lists the columns."""
         if asks_for_contents(text):
             how = ("columns as declared", *(f"good for {what}" for what in good_for(self.released)), SAMPLE_HINT)
             return sql.Table(COLUMNS, tuple(column_rows(self.schema)), how)
@@ -231,8 +232,8 @@ class View:
         groups: int = 1,
         columns: Sequence[str] = (),
     ) -> Chosen:
-        """A statistic of the records in the product of `factors`, perhaps about more columns, by the estimator that
-        is expected to be nearest.
+        """Estimate a statistic of the records selected by the product of `factors`, with the estimator of the least
+        predicted error. `columns` are further columns that the statistic uses.
         """
         names = tuple(dict.fromkeys((*columns_of(factors), *columns)))
         return least_error(
@@ -240,53 +241,55 @@ class View:
         )
 
     def estimators(self, columns: Sequence[str]) -> list[Estimator]:
-        """Every estimator that knows these columns together; at least one."""
+        """All estimators of the joint distribution of these columns; at least one."""
         return self._sources.of_columns(columns)
 
     def rows(self) -> Estimate:
-        """Rows of the table, also if the release is of a sample."""
+        """Number of rows of the table, also if the release is of a sample."""
         return self._noise.table_rows()
 
     @property
     def rows_how(self) -> str:
-        """Where `rows` comes from."""
+        """The source of `rows`, as a text."""
         sampling = self.released.recipe.sampling
         if sampling is None:
             return "count"
         return "count of the sample, divided by its rate" if sampling.count is None else "declared number of rows"
 
     def with_rows(self, how: str) -> str:
-        """`how` of an answer in rows, of which a sample has fewer."""
+        """`how` of an answer in rows, with the source of the total if the release is of a sample."""
         return how if self.released.recipe.sampling is None else f"{how}; total: {self.rows_how}"
 
     @property
     def _races(self) -> dict[int, tuple[ReleasedPart, BoundRace]]:
-        """RACE parts, also those with groups, by their index."""
+        """RACE parts by their index, including those with groups."""
         parts = self.released.parts
         return {parts.index(part): (part, race) for part, race in self.released.parts_with(BoundRace, grouped=True)}
 
-    def _kernel_sums(self, place: int | None, group: Any) -> KernelSums:
-        places = list(self._races)
-        if not places:
+    def _kernel_sums(self, index: int | None, group: Any) -> KernelSums:
+        indices = list(self._races)
+        if not indices:
             raise QueryError("this release holds no RACE part", "add Part(Race(), share=…) to the recipe")
-        if (place is None and len(places) > 1) or (place is not None and place not in places):
+        if (index is None and len(indices) > 1) or (index is not None and index not in indices):
             raise QueryError(
-                f"part {place} is not a RACE part" if place is not None else "this release holds several RACE parts",
-                f"pass part=…, one of {', '.join(map(str, places))}",
+                f"part {index} is not a RACE part" if index is not None else "this release holds several RACE parts",
+                f"pass part=…, one of {', '.join(map(str, indices))}",
             )
-        place = places[0] if place is None else place
-        bound = self.released.parts[place].map
-        if bound.grouped_by is None:
+        index = indices[0] if index is None else index
+        feature_map = self.released.parts[index].map
+        if feature_map.grouped_by is None:
             if group is not None:
                 raise QueryError("this part has no groups", "leave out group, or release Grouped(Race(), column)")
-            return self._kernels((place, 0))
+            return self._kernels((index, 0))
         if group is None:
-            raise QueryError(f"this part has counters for each label of '{bound.grouped_by}'", "pass group='label'")
-        codes = read_column(self.schema.column(bound.grouped_by), [group])
-        return self._kernels((place, int(bound.group_of(codes)[0])))
+            raise QueryError(
+                f"this part has counters for each label of '{feature_map.grouped_by}'", "pass group='label'"
+            )
+        codes = read_column(self.schema.column(feature_map.grouped_by), [group])
+        return self._kernels((index, int(feature_map.group_of(codes)[0])))
 
     def _kernels_of(self, key: tuple[int, int]) -> KernelSums:
-        """By the place of a part and the number of one of its groups."""
+        """Kernel sums of a part, by its index, and one of its groups, by its number."""
         (part, race), group = self._races[key[0]], key[1]
         sums = part.sums[group * race.size : (group + 1) * race.size]
         return KernelSums(self.schema, race, sums, part.noise_variance)
@@ -307,25 +310,25 @@ class View:
         if isinstance(columns, str):
             raise QueryError("columns must be a list of names", f"write ['{columns}', …]")
         if columns is None:
-            found = [column for column in self.schema.scalars if column.arithmetic]
+            chosen = [column for column in self.schema.scalars if column.arithmetic]
         else:
-            found = [find_column(self.schema, name) for name in columns]
-        for column in found:
+            chosen = [find_column(self.schema, name) for name in columns]
+        for column in chosen:
             check_arithmetic(column, "covariance")
-        if not found:
+        if not chosen:
             raise QueryError("there is no column with numbers to correlate", "name at least one number or integer")
-        return found
+        return chosen
 
     def knows(self, columns: Sequence[str]) -> bool:
-        """Whether the release tells how these columns are distributed, not only their squares and products."""
+        """Whether the release estimates the joint distribution of these columns, not only their second moments."""
         return self._sources.knows(columns)
 
     def covariances(
         self, names: Sequence[str], numbers: Sequence[Factor], present: Sequence[Factor]
     ) -> tuple[Answer, Floats]:
-        """Covariance matrix of one function of each column, over records where both are present, and their means there.
+        """Covariance matrix of one function of each column, over records with both columns present; and their means.
 
-        A function is 0 where its column is not present.
+        A function is 0 where its column is missing.
         """
         means = [
             self.best((), partial(mean_of, one, here), columns=one.columns).estimate
@@ -341,14 +344,14 @@ class View:
         return symmetric(names, stacked(squares), blocks), np.array(centres)
 
     def rows_in_sums(self) -> Estimate:
-        """The noisy number of records in the sums: of the sample, if the release is of one."""
+        """The noisy number of records in the sums: that of the sample, if the release is of one."""
         return self._noise.rows()
 
     def _variances(self, columns: list[Column]) -> Estimate:
         return stacked([self._aggregate("var", column.name, None).estimate for column in columns])
 
     def _covariances(self, columns: list[Column]) -> Iterator[Block]:
-        """Covariances of all pairs, in blocks of the same estimators: their influences need not fit memory at once."""
+        """Covariances of all pairs, in blocks by estimator: their influences need not fit in memory at once."""
         names = _names(columns)
         centres = [float(np.nan_to_num(self.mean(column.name).value)) for column in columns]
         centred = [power_of(column, 1, centre) for column, centre in zip(columns, centres, strict=True)]
@@ -360,12 +363,12 @@ def _names(columns: Sequence[Column]) -> list[str]:
 
 
 def open_view(path: str | Path, method: str = "auto") -> View:
-    """Read a released sketch for questions."""
+    """Open a released sketch for questions."""
     return View(ReleasedSketch.load(path), keep=True, method=method)
 
 
 def _edge_text(column: Column, edge: float) -> str:
-    """The edge of a bin, as a person writes it."""
+    """The edge of a bin as text."""
     if column.dates:
         return str(np.datetime64(round(edge), "us").astype("datetime64[m]")).replace("T", " ")
     return f"{edge:g}"

@@ -18,7 +18,7 @@ SCHEMA = dps.Schema.from_dict(
 )
 
 
-def made_up(rng: np.random.Generator, count: int) -> pa.Table:
+def simulated(rng: np.random.Generator, count: int) -> pa.Table:
     """Only the sum of two columns matters; the other 22 are noise."""
     points = rng.uniform(-1, 1, (count, 24))
     columns = {name: points[:, j] for j, name in enumerate(NAMES)}
@@ -28,7 +28,7 @@ def made_up(rng: np.random.Generator, count: int) -> pa.Table:
 @pytest.mark.parametrize(("target", "hidden"), [("label", ()), ("label", (16,)), ("size", ())])
 def test_a_public_embedding_finds_what_matters(rng: np.random.Generator, target: str, hidden: tuple[int, ...]) -> None:
     """Classes told apart by kernel sums of the embedded records; without embedding the noise columns hide them."""
-    public, private, test = (made_up(rng, count) for count in (2000, 3000, 300))
+    public, private, test = (simulated(rng, count) for count in (2000, 3000, 300))
     embedding = fit_embedding(public, target, SCHEMA, columns=NAMES, outputs=2, hidden=hidden)
     accuracy = {}
     for name, used in (("embedded", embedding), ("plain", None)):
@@ -43,4 +43,4 @@ def test_a_public_embedding_finds_what_matters(rng: np.random.Generator, target:
 
 def test_a_public_table_without_targets_is_refused(rng: np.random.Generator) -> None:
     with pytest.raises(SourceError, match="fewer than 10 rows"):
-        fit_embedding(made_up(rng, 5), "label", SCHEMA)
+        fit_embedding(simulated(rng, 5), "label", SCHEMA)

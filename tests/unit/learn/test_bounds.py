@@ -31,7 +31,7 @@ SCHEMA = dps.Schema.from_dict(FACTS)
 BUDGET = dps.Budget(1.0)
 
 
-def made_up() -> pd.DataFrame:
+def simulated() -> pd.DataFrame:
     random = np.random.default_rng(3)
     pay = random.lognormal(10, 0.5, ROWS)
     days = pd.Timestamp("2020-01-01") + pd.to_timedelta(random.integers(0, 2000, ROWS), "D")
@@ -49,8 +49,8 @@ def made_up() -> pd.DataFrame:
 
 
 def released(schema: dps.Schema, recipe: dps.Recipe, budget: dps.Budget = BUDGET) -> dps.View:
-    raw = dps.accumulate(made_up(), schema, recipe)
-    return dps.View(dps.release(raw, budget, dps.Ledger("sqlite://") if budget.private else None, "made-up"))
+    raw = dps.accumulate(simulated(), schema, recipe)
+    return dps.View(dps.release(raw, budget, dps.Ledger("sqlite://") if budget.private else None, "simulated"))
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def view() -> dps.View:
 
 
 def test_bounds_are_near_the_quantiles(view: dps.View) -> None:
-    found, table = dps.tighten(view, 0.02), made_up()
+    found, table = dps.tighten(view, 0.02), simulated()
     for name in ("pay", "size", "age", "y"):
         column = found.column(name)
         assert isinstance(column, Number | Integer)

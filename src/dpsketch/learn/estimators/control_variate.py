@@ -1,4 +1,4 @@
-"""Known records in the counters of a release: what the hashes get wrong of these, they get wrong of the others."""
+"""Simulated records in the counters of a release, as a control variate for the error of the hashes."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ from dpsketch.schema.columns import MISSING, SPAN
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
-CORRECTED = ", corrected by made-up records"
-DRAWN: Annotated[int, UNRECORDED] = 8192  # simulated records: eighty in a bin that holds a hundredth of them
-MOST_COUNTERS = 1 << 24  # larger tables are read in place, not copied
-_STEPS = 4096  # of the table of kernel values
+CORRECTED = ", corrected by simulated records"
+DRAWN: Annotated[int, UNRECORDED] = 8192  # simulated records: about eighty in a bin with a share of 1 %
+MOST_COUNTERS = 1 << 24  # larger tables are read from the file, not copied
+_STEPS = 4096  # in the table of kernel values
 _AT_ONCE = 1 << 20  # distances
 
 
 class Control:
-    """Made-up records, each standing for `scale` records of the release, in the same counters. Their kernel sums are
-    known, and so is how far their counters are off; a released counter less theirs varies less from hash to hash the
-    more alike the made-up records are to the real ones, and is right on average whatever they are.
+    """Simulated records in the same counters, each with the weight of `scale` records of the release.
+
+    Their kernel sums are known, and so are the errors of their counters. The difference between the released counters
+    and theirs varies less between hashes the more similar the simulated records are to the actual ones. It is unbiased
+    for any simulated records.
     """
 
     how = CORRECTED
@@ -54,18 +56,18 @@ class Control:
         self.counters: Sums = np.rint(own * scale).astype(np.int64)
 
     def at(self, records: Records) -> Floats:
-        """Sums of the kernel over what the made-up records stand for."""
-        points = self._places(records.codes[self._rows])
-        found = np.empty(points.shape[1])
+        """Kernel sums over the simulated records, times `scale`."""
+        points = self._scaled(records.codes[self._rows])
+        totals = np.empty(points.shape[1])
         step = max(1, _AT_ONCE // self._codes.shape[1])
-        for start in range(0, len(found), step):
+        for start in range(0, len(totals), step):
             part = points[:, start : start + step]
             squares = (part**2).sum(axis=0)[:, None] + self._squares - 2 * (part.T @ self._own)
-            found[start : start + step] = self._values(np.maximum(squares, 0.0)).sum(axis=1)
-        return self.scale * found
+            totals[start : start + step] = self._values(np.maximum(squares, 0.0)).sum(axis=1)
+        return self.scale * totals
 
     def points(self, count: int) -> dict[str, Any]:
-        """Some of them, in users' units."""
+        """The first `count` simulated records, in users' units."""
         frame = Frame(self._schema, dict(zip(self.columns, self._codes[:, :count], strict=True)))
         return {name: frame.cells(name) for name in self.columns}
 
@@ -79,14 +81,14 @@ class Control:
             raise ValueError("control")
         return cls(schema, race, codes, real(facts["scale"], 0))
 
-    def _places(self, codes: Codes) -> Floats:
-        """In bandwidths from the middle of the bounds, which stands for missing."""
+    def _scaled(self, codes: Codes) -> Floats:
+        """Positions in bandwidths from the middle of the bounds, where missing values are placed."""
         spans = np.array(self._kernel.spans)[:, None] / SPAN
         return np.where(codes == MISSING, 0.0, codes.astype(np.float64)) * spans
 
     @cached_property
     def _own(self) -> Floats:
-        return self._places(self._codes)
+        return self._scaled(self._codes)
 
     @cached_property
     def _squares(self) -> Floats:
@@ -94,7 +96,7 @@ class Control:
 
     @cached_property
     def _table(self) -> Floats:
-        """Kernel values at even steps of 1/(1 + r), where they are nearly straight lines."""
+        """Kernel values at even steps of 1/(1 + r), in which they are nearly linear."""
         nearness = np.arange(1, _STEPS + 1) / _STEPS
         return np.concatenate([[0.0], self._kernel((1 / nearness - 1) ** 2), [1.0]])
 
@@ -107,13 +109,13 @@ class Control:
 
 
 def can_control(race: BoundRace) -> bool:
-    """Whether the kernel between two records is one of distance, and there are not too many counters."""
+    """Whether the kernel depends on the distance of two records, and there are not too many counters."""
     embedded = getattr(race.description, "embedding", None) is not None
     return race.unit_increments and race.euclidean is not None and not embedded and race.size <= MOST_COUNTERS
 
 
 def control_of(released: ReleasedSketch, race: BoundRace, rows: float) -> Control | None:
-    """Records made up from the marginals of a release, column by column, if it has them of all hashed columns."""
+    """Simulate records from the marginals of a release, column by column; None unless all hashed columns have one."""
     if not can_control(race):
         return None
     for part, marginals in released.parts_with(BoundMarginals, race.columns):
@@ -123,10 +125,10 @@ def control_of(released: ReleasedSketch, race: BoundRace, rows: float) -> Contro
 
 
 def _drawn(
-    released: ReleasedSketch, part: ReleasedPart, bound: BoundMarginals, columns: tuple[str, ...], rows: float
+    released: ReleasedSketch, part: ReleasedPart, marginals: BoundMarginals, columns: tuple[str, ...], rows: float
 ) -> Codes:
-    summaries = column_summaries(bound, part.sums, part.noise_variance, released_totals(released))
-    places = [bound.columns.index(name) for name in columns]
-    products = independent(tuple(fit_marginal(summaries[place], rows) for place in places))
-    frame = drawn_frame(released.schema, [bound.cells[place] for place in places], products, DRAWN, 0)
+    summaries = column_summaries(marginals, part.sums, part.noise_variance, released_totals(released))
+    indices = [marginals.columns.index(name) for name in columns]
+    products = independent(tuple(fit_marginal(summaries[index], rows) for index in indices))
+    frame = drawn_frame(released.schema, [marginals.cells[index] for index in indices], products, DRAWN, 0)
     return np.stack([frame.codes(name) for name in columns])

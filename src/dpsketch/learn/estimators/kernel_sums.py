@@ -1,7 +1,7 @@
-"""Kernel sums from hashed counters: how many records are near a point, as the hash's kernel counts them.
+"""Kernel sums from hashed counters: the number of records near a point, weighted by the kernel of the hash.
 
-Each row of the table gives an estimate: the point's counter c, corrected for the N/W records that share it by
-accident, (c − N/W)/(1 − 1/W). The answer is the mean over the rows or the median of means. Source: race §3.
+Each row of the table gives an estimate: the point's counter c, corrected for the N/W records that collide with it
+by accident, (c − N/W)/(1 − 1/W). The answer is the mean over the rows or the median of means. Source: race §3.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from dpsketch.schema.schema import Schema
 if TYPE_CHECKING:
     from dpsketch.learn.estimators.control_variate import Control
 
-GROUPS: Annotated[int, UNRECORDED] = 8  # of the median of means
-_ERRORS_OF_ROWS: Annotated[float, UNRECORDED] = 4.0  # standard errors that a bound adds to the number of records
+GROUPS: Annotated[int, UNRECORDED] = 8  # in the median of means
+_ERRORS_OF_ROWS: Annotated[float, UNRECORDED] = 4.0  # standard errors added to the number of records in a bound
 
 
 class KernelSums:
-    """Answers of one table of counters. Points are a table of the hashed columns in the users' units."""
+    """Kernel sums from one table of counters. Points are a table of the hashed columns in the users' units."""
 
     def __init__(
         self, schema: Schema, race: BoundRace, sums: Sums, noise_variance: float, control: Control | None = None
@@ -77,11 +77,13 @@ class KernelSums:
         return Answer(value, stderr * np.sqrt(np.pi / 2), how, bounds=self._bounds(records, value))
 
     def _bounds(self, records: Records, value: Floats) -> Callable[[float], Floats] | None:
-        """For `Answer.bound`, of counters to which every record adds one."""
+        """The function behind `Answer.bound`, for counters to which every record adds one."""
         return (lambda delta: self._bound(records, value, delta)) if self._race.unit_increments else None
 
     def _bound(self, records: Records, value: Floats, delta: float) -> Floats:
-        """A counter c has mean g and, by Cauchy and Schwarz, E c² ≤ (Σ√k)² ≤ N·g; its noise adds the variance v. So the
+        """A high-probability bound on the error of `value`.
+
+        A counter c has mean g and, by Cauchy and Schwarz, E c² ≤ (Σ√k)² ≤ N·g; its noise adds the variance v. So the
         error of an estimate of g is at most √(C·(N·g + v)) with probability 1 − δ: with C = 4/m for the median of
         ⌈8·ln(1/δ)⌉ means of m rows each, with C = 1/(R·δ) for the mean of all R (Chebyshev); the smaller C counts. As g
         is at most its estimate plus this error, the bound solves a quadratic equation. The distance of `value` to the
@@ -110,7 +112,7 @@ class KernelSums:
 
     @cached_property
     def _counted(self) -> float:
-        """The mean of the rows' totals, less those of made-up records."""
+        """The mean of the rows' totals, minus those of simulated records."""
         return blockwise_total(self._counters) / self._race.rows
 
     @cached_property
@@ -119,7 +121,7 @@ class KernelSums:
         return blockwise_total(self._sums) / self._race.rows
 
     def records(self, points: Any) -> Records:
-        """Points under the rules of the table's own cells; a matrix of numbers takes a shorter way."""
+        """Encode points by the rules for cells of the table; a matrix of numbers takes a faster path."""
         if column_names(points) is None:
             if not self._sets:
                 return Records(self._codes(self._numbers.codes(self._matrix(points))))
@@ -144,7 +146,7 @@ class KernelSums:
             yield name, column
 
     def _codes(self, own: Codes) -> Codes:
-        """Codes of the hashed columns in their places in the schema."""
+        """Codes of all columns, with those of the hashed columns at their positions in the schema."""
         codes = np.full((len(self._schema.scalars), own.shape[1]), MISSING, np.int16)
         if len(own):
             codes[self._numbers.rows] = own
@@ -164,15 +166,15 @@ class KernelSums:
 
 
 class _Numbers:
-    """Codes of the numbers of several columns at once."""
+    """Encodes the numbers of several columns at once."""
 
     def __init__(self, schema: Schema, names: list[str]) -> None:
         self.names = names
         self.rows = np.array([schema.index(name) for name in names], np.int64)
         columns = [schema.column(name) for name in names]
         self._transformed = {
-            place: column
-            for place, column in enumerate(columns)
+            index: column
+            for index, column in enumerate(columns)
             if isinstance(column, Number) and column.scale is not None
         }
         replaced = [getattr(column, "missing", None) for column in columns]
@@ -186,12 +188,12 @@ class _Numbers:
 
         codes = np.empty(numbers.shape, np.int16)
         number_codes(numbers, self._low, self._high, self._missing, self._steps, codes)
-        for place, column in self._transformed.items():
-            finite = np.where(np.isfinite(numbers[place]), numbers[place], self._missing[place])
-            codes[place] = column.codes_of(number_levels(column, finite))
+        for index, column in self._transformed.items():
+            finite = np.where(np.isfinite(numbers[index]), numbers[index], self._missing[index])
+            codes[index] = column.codes_of(number_levels(column, finite))
         return codes
 
 
 def _listed(cells: Any) -> Any:
-    """One cell as a column of one."""
+    """One cell as a column of length one."""
     return cells if isinstance(cells, Iterable) and not isinstance(cells, str | bytes) else [cells]

@@ -25,11 +25,11 @@ Bandwidth = float | Mapping[str, float]
 
 @dataclass(frozen=True)
 class Radial:
-    """`spans` are the widths of the columns' bounds in bandwidths.
+    """A kernel of the distance. `spans` are the widths of the columns' bounds in bandwidths.
 
     "euclidean": the collision probability of `power` p-stable hashes, 1 for equal records; it falls so slowly that it
-    has no integral. "gaussian": exp(−r²/2), whose integral in the columns' units is `integral`; a mean kernel value is
-    divided by it and so is a density. Source: race §2.3.
+    has no integral. "gaussian": exp(−r²/2), whose integral in the columns' units is `integral`; a mean kernel value
+    divided by it is a density. Source: race §2.3.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Radial:
     integral: float = 1.0
 
     def __call__(self, squares: Floats) -> Floats:
-        """At squared distances."""
+        """Kernel values at squared distances."""
         if self.name == GAUSSIAN:
             return np.exp(-0.5 * squares)
         return Euclidean(1.0, self.power).kernel(np.sqrt(squares))
@@ -65,8 +65,8 @@ def euclidean(schema: Schema, columns: Sequence[str], family: Euclidean) -> Radi
 
 
 def named(schema: Schema, columns: Sequence[str], name: str, bandwidth: Bandwidth) -> Radial:
-    """A kernel by its name. The bandwidth is a number in widths of the declared bounds, or each column's in its units
-    (dates: seconds).
+    """A kernel by its name. The bandwidth is one number in widths of the declared bounds, or one for each column in its
+    units (seconds for dates).
     """
     if name not in NAMES:
         raise QueryError(
@@ -86,7 +86,7 @@ def named(schema: Schema, columns: Sequence[str], name: str, bandwidth: Bandwidt
 
 
 def units_wide(schema: Schema, name: str) -> float:
-    """Width of a column's bounds in its units; dates in seconds."""
+    """Width of a column's bounds in its units (seconds for dates)."""
     column = schema.column(name)
     if column.scale is not None:
         raise QueryError(
@@ -97,7 +97,7 @@ def units_wide(schema: Schema, name: str) -> float:
 
 
 def _width(schema: Schema, name: str) -> float:
-    """As `units_wide`, but of a transformed column on its transformed scale."""
+    """As `units_wide`, but on the transformed scale of a transformed column."""
     column = schema.column(name)
     low, high = column.scaled(column.values_of(np.array([LOWEST, HIGHEST])))
     return float(high - low) / column.bandwidth_unit

@@ -1,4 +1,4 @@
-"""Noisy tables of few columns as a release holds them, and answers from one of them."""
+"""Noisy contingency tables of few columns in a release, and the estimator of one of them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from dpsketch.sketch.released import ReleasedPart
 
 @dataclass(frozen=True)
 class SmallTable:
-    """Noisy counts of every cell of some columns, as a part of a release holds them: `part.sums` from `first` on, in
-    units of 1/`grid` record. The last cell of each column is that of missing values.
+    """Noisy counts of all cells of some columns, in a part of a release: `part.sums` from `first` on, in units of
+    1/`grid` record. The last cell of each column holds missing values.
     """
 
     part: ReleasedPart
@@ -44,33 +44,33 @@ class SmallTable:
 
     @property
     def counts(self) -> Floats:
-        """One axis a column."""
+        """The noisy counts, with one axis a column."""
         sums = self.part.sums[self.first : self.first + self.size]
         return np.asarray(sums / self.grid, np.float64).reshape(self.shape)
 
     @property
     def variance(self) -> float:
-        """Of the noise of each count."""
+        """Noise variance of each count."""
         return self.part.noise_variance / self.grid**2
 
     @property
     def numeric(self) -> bool:
-        """Whether every column has an order, so that cells have neighbours."""
+        """Whether every column is ordered, so that cells have neighbours."""
         return all(cells.column.numeric for cells in self.cells)
 
 
 def small_tables(part: ReleasedPart) -> list[SmallTable]:
-    """The tables of a part, in their order: of a histogram, or the cells of each column of marginals."""
-    bound = part.map
-    if isinstance(bound, BoundHistogram):
+    """The tables of a part in order: those of a histogram, or one for each column of marginals."""
+    feature_map = part.map
+    if isinstance(feature_map, BoundHistogram):
         return [
-            SmallTable(part, names, tuple(bound.column_cells[name] for name in names), int(first))
-            for names, first in zip(bound.tables, bound.offsets[:-1], strict=True)
+            SmallTable(part, names, tuple(feature_map.column_cells[name] for name in names), int(first))
+            for names, first in zip(feature_map.tables, feature_map.offsets[:-1], strict=True)
         ]
-    if isinstance(bound, BoundMarginals):
+    if isinstance(feature_map, BoundMarginals):
         return [
-            SmallTable(part, (name,), (cells,), bound.table(index).start, bound.grid)
-            for index, (name, cells) in enumerate(zip(bound.columns, bound.cells, strict=True))
+            SmallTable(part, (name,), (cells,), feature_map.table(index).start, feature_map.grid)
+            for index, (name, cells) in enumerate(zip(feature_map.columns, feature_map.cells, strict=True))
         ]
     return []
 
@@ -78,9 +78,9 @@ def small_tables(part: ReleasedPart) -> list[SmallTable]:
 class Shares:
     """Shares of a table's cells: noisy counts over noisy rows, shifted by one amount so that they sum to one.
 
-    They stay linear in the noise, may be negative, and so give unbiased sums with exact standard errors. Cutting
-    negative shares off would push mass into empty cells: answers about tails would be off by more than their error.
-    `positive` does cut them off, by projection onto the simplex: a distribution to draw points from.
+    They are linear in the noise and may be negative, so sums of them are unbiased with exact standard errors.
+    Truncation at zero would move mass into empty cells and bias answers about tails by more than their standard error.
+    `positive` are the shares projected onto the simplex: a distribution to draw points from.
     """
 
     def __init__(self, noise: ReleaseNoise, part: ReleasedPart, first: int, cells: int) -> None:
@@ -94,11 +94,11 @@ class Shares:
         return project_to_simplex(self._raw)
 
     def one_cell(self) -> Floats:
-        """Influence of a single cell's noise on its share."""
+        """Influence of the noise of a single cell on its share."""
         return self._noise.place(self._part, np.ones(1) / self._rows.value, self._first)
 
     def influence(self, slopes: Floats) -> Floats:
-        """Influence on Σ slopes·shares, for each row of `slopes`: the shift subtracts the mean slope."""
+        """Influence of the noise on Σ slopes·shares, for each row of `slopes`: the shift subtracts the mean slope."""
         centred = slopes - slopes.mean(axis=1, keepdims=True)
         from_sums = self._noise.place(self._part, centred / self._rows.value, self._first)
         from_rows = -(centred @ self._raw)[:, None] * self._rows.influence / self._rows.value

@@ -18,9 +18,9 @@ from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedPart
 
 MOST_FREQUENCIES = 2000
-MOST_SUMS = 2 * MOST_FREQUENCIES  # of a map that gives every record as many numbers as it has sums
-MOST_ROWS = 512  # of a table of counters; further rows are left out
-MOST_ENTRIES = 1 << 24  # numbers other than zero at all points together
+MOST_SUMS = 2 * MOST_FREQUENCIES  # of a dense map, in which every record has as many features as there are sums
+MOST_ROWS = 512  # of a table of counters; further rows are ignored
+MOST_ENTRIES = 1 << 24  # non-zero features of all points together
 
 
 @dataclass(frozen=True)
@@ -44,19 +44,19 @@ class Block:
 
     @property
     def sparse(self) -> bool:
-        """Whether a record has few features other than zero."""
+        """Whether a record has few non-zero features."""
         return self.part.map.sparse
 
     @property
-    def telling(self) -> bool:
-        """Whether the features tell points apart: squares and products cannot tell a point from its mirror image, and
-        sums have a single number.
+    def separates_points(self) -> bool:
+        """Whether the features distinguish points: second moments do not distinguish a point from its mirror image,
+        and a sum is a single number.
         """
         return self.part.map.separates_points
 
     @property
     def single(self) -> bool:
-        """Whether there is nothing but the sum of a column."""
+        """Whether the block is only the sum of one column."""
         return self.last - self.first == 1 and self.first in self.core.column_totals.values()
 
     @property
@@ -64,19 +64,19 @@ class Block:
         return self.part.map.groups * (self.last - self.first)
 
     @cached_property
-    def places(self) -> NDArray[np.int64]:
-        """Of the sums in the part's."""
+    def indices(self) -> NDArray[np.int64]:
+        """Indices of the block's sums among those of the part."""
         each = self.part.map.size // self.part.map.groups
         return (np.arange(self.part.map.groups)[:, None] * each + np.arange(self.first, self.last)).ravel()
 
     @property
     def name(self) -> str:
-        """What the regression uses, for a reader."""
+        """The sums that the regression uses, as a text."""
         title = self.core.title or f"sums of {self.part.map.description.name}"
         return f"{self.size // self.core.sums_per_term} {title}"
 
     def check_size(self, points: int) -> None:
-        """Refuse what would take too much memory or time."""
+        """Refuse a block that would take too much memory or time."""
         core = self.core
         if core.sparse:
             if not self.counters and points * core.entries_per_record > MOST_ENTRIES:
@@ -93,30 +93,30 @@ class Block:
 
     def features(self, records: Records) -> Any:
         """One row a record, one column a sum of the block: a sparse matrix if the block is."""
-        bound = self.part.map
-        every = self._sparse_features(records) if self.sparse else bound.features(records)
-        return every if self.size == bound.size else every[:, self.places]
+        feature_map = self.part.map
+        every = self._sparse_features(records) if self.sparse else feature_map.features(records)
+        return every if self.size == feature_map.size else every[:, self.indices]
 
     def _sparse_features(self, records: Records) -> Any:
         """All features that the block needs, as a matrix over all sums of the part."""
         from scipy.sparse import csr_array
 
-        bound, inner = self.part.map, self.part.map.ungrouped
+        feature_map, inner = self.part.map, self.part.map.ungrouped
         entries = inner.sparse_entries(records, SumBlock(self.columns, self.first, self.last), MOST_ROWS)
         if entries is None:
-            found = csr_array(inner.features(records))
+            features = csr_array(inner.features(records))
         else:
-            places, values = entries
-            starts = np.arange(len(records) + 1) * places.shape[1]
-            found = csr_array((values.ravel(), places.ravel(), starts), shape=(len(records), inner.size))
-        if inner is bound:
-            return found
-        moved = found.indices + np.repeat(bound.group_numbers(records) * inner.size, np.diff(found.indptr))
-        return csr_array((found.data, moved, found.indptr), shape=(len(records), bound.size))
+            indices, values = entries
+            starts = np.arange(len(records) + 1) * indices.shape[1]
+            features = csr_array((values.ravel(), indices.ravel(), starts), shape=(len(records), inner.size))
+        if inner is feature_map:
+            return features
+        moved = features.indices + np.repeat(feature_map.group_numbers(records) * inner.size, np.diff(features.indptr))
+        return csr_array((features.data, moved, features.indptr), shape=(len(records), feature_map.size))
 
 
 def blocks(schema: Schema, part: ReleasedPart) -> Iterator[Block]:
-    """The blocks of a part whose columns have points: no sets of ids. A count says nothing of columns."""
+    """The blocks of a part, except those with sets of ids, which have no points. A count has no columns."""
     for block in part.map.sum_blocks():
         if block.columns and not any(isinstance(schema.column(name), IdSet) for name in block.columns):
             yield Block(part, block.columns, block.first, block.last)

@@ -3,12 +3,12 @@
 Points are drawn from a product of distributions of single columns, a function is regressed on the map's features at
 these points, and the regression's coefficients are applied to the noisy sums. Source: m2m §3, with an unpenalised
 intercept and λ = σ²/(n·τ)² (Theorem 1 supports σ²/n², not σ²/n). Columns come from noisy marginals where the release
-has them: functions of single columns are then left to the marginals, as unpenalised features. Other columns start
-uniform on their bounds, and are drawn again from the shares that the regression finds.
+has them: the marginals then enter as unpenalised features, which explain all functions of single columns. Other
+columns start uniform on their bounds, and are redrawn from the shares that the regression estimates.
 
-Errors: seen from the points' distribution, the records' one is taken to differ by white noise of variance τ², estimated
-from the sums. The posterior variance of an expectation is then the noise through the coefficients plus τ² times the
-mean square of what the features leave of the function.
+Errors: the distribution of the records is modelled as that of the points plus white noise of variance τ², estimated
+from the sums. The posterior variance of an expectation is then the variance of the noise propagated through the
+coefficients, plus τ² times the mean square of the residual of the function.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from dpsketch.schema.schema import Schema
 METHODS = ("auto", "ridge-paper")
 POINTS: Annotated[int, UNRECORDED] = 1 << 14
 LANDMARKS: Annotated[int, UNRECORDED] = 512
-MOST_DENSE = 1024  # sums; more of a map that gives a record few of them are reduced
-FEW: Annotated[int, UNRECORDED] = 32  # points, below which a bin's effect is not estimated
-UNIFORM: Annotated[float, UNRECORDED] = 0.05  # of the points' marginals, so that noise leaves no bin without points
+MOST_DENSE = 1024  # sums; more sums of a sparse map are reduced
+FEW: Annotated[int, UNRECORDED] = 32  # points in a bin, below which its effect is not estimated
+UNIFORM: Annotated[float, UNRECORDED] = 0.05  # uniform share of the points' marginals, so that no bin is without points
 BINS: Annotated[int, UNRECORDED] = 64
 BOUND_SHARE: Annotated[float, UNRECORDED] = 0.04  # of a column's first points: clamped values pile up at the bounds
 MISSING_SHARE: Annotated[float, UNRECORDED] = 0.01  # of a column's first points
-ROUNDS: Annotated[int, UNRECORDED] = 3  # in which points are drawn again
-COARSE: Annotated[int, UNRECORDED] = 10  # shares of a column that they are drawn by
-MIX: Annotated[float, UNRECORDED] = 0.1  # weight of uniform points among them
+ROUNDS: Annotated[int, UNRECORDED] = 3  # in which points are redrawn
+COARSE: Annotated[int, UNRECORDED] = 10  # shares of a column, from which points are redrawn
+MIX: Annotated[float, UNRECORDED] = 0.1  # weight of uniform points among redrawn ones
 # Least τ² of directions that the sums do not determine.
 PRIOR: Annotated[float, Tuned("real tables", by=BY_HAND)] = 0.5
-ERRORS: Annotated[int, UNRECORDED] = 256  # coordinates of the approximation's error
+ERRORS: Annotated[int, UNRECORDED] = 256  # coordinates of the approximation error
 
 Distribution = tuple[Cells, Floats]  # cells of a column and their shares among the points
 
@@ -59,8 +59,8 @@ Distribution = tuple[Cells, Floats]  # cells of a column and their shares among 
 class MomentEstimator:
     """Expectations of functions of a block's columns.
 
-    `marginals` gives a one-way table for the columns that have one. With method "ridge-paper" the estimator is the one
-    of the paper, for comparison: uniform points, λ = σ²/n, no intercept, and only the noise in the standard error.
+    `marginals` holds a one-way table for the columns that have one. Method "ridge-paper" is the estimator of the
+    paper, for comparison: uniform points, λ = σ²/n, no intercept, and a standard error that covers only the noise.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class MomentEstimator:
         )
 
     @property
-    def telling(self) -> bool:
-        """Whether the sums tell points apart, beside the marginals."""
-        return self._block.telling
+    def separates_points(self) -> bool:
+        """Whether the sums distinguish points, apart from the marginals."""
+        return self._block.separates_points
 
     def expect(self, *products: Sequence[Factor]) -> Estimate:
         return self.expect_values(np.concatenate([product_at(each, self._points.frame) for each in products]))
@@ -99,20 +99,20 @@ class MomentEstimator:
             return self._drawn(start, count)
         points = self._drawn(start, count // 4)
         for step in range(ROUNDS):
-            found = self._fit(points)
-            again = {name: self._again(name, found) for name in self.columns}
+            fit = self._fit(points)
+            again = {name: self._again(name, fit) for name in self.columns}
             points = self._drawn(again, count if step == ROUNDS - 1 else count // 4)
         return points
 
     @property
     def _redraws(self) -> bool:
-        """Whether sums say where points should be, and there are not so many of them that it would take long."""
+        """Whether points are redrawn: the sums distinguish points, and are few enough for this to be fast."""
         unknown = len(self._marginals) < len(self.columns)
         small = self._block.sparse or self._block.size <= MOST_DENSE
-        return not self._paper and unknown and self._block.telling and small
+        return not self._paper and unknown and self._block.separates_points and small
 
     def _start(self, name: str) -> Distribution:
-        """The noisy marginal, else uniform on the bounds, with some points on them and some without a value."""
+        """The noisy marginal of a column, else uniform, with some points at the bounds and some missing."""
         if name in self._marginals:
             table = self._marginals[name]
             return table.table.cells[0], (1 - UNIFORM) * table.marginal.positive + UNIFORM / table.table.size
@@ -126,7 +126,7 @@ class MomentEstimator:
         return cells, shares / shares.sum()
 
     def _again(self, name: str, fit: _Fit) -> Distribution:
-        """Of a column without marginal, the estimated shares of some bins together, cut off at zero."""
+        """The estimated shares of coarse bins of a column without a marginal, truncated at zero."""
         cells, last = fit.points.distributions[name]
         if name in self._marginals:
             return cells, last
@@ -139,7 +139,7 @@ class MomentEstimator:
         return cells, (1 - MIX) * shares + MIX * self._start(name)[1]
 
     def _drawn(self, distributions: dict[str, Distribution], count: int) -> _Points:
-        """Points of the product of distributions, and the features there."""
+        """Points drawn from the product of distributions, with their features."""
         import scipy.sparse
         from scipy.stats import qmc
 
@@ -165,10 +165,10 @@ class MomentEstimator:
         whole = self._block.size == self._block.part.map.size
         if reduction is not None:
             dense = reduction.of(features).T
-            sums = reduction.sums(self._block.part.sums, None if whole else self._block.places)
+            sums = reduction.sums(self._block.part.sums, None if whole else self._block.indices)
         else:
             dense = np.ascontiguousarray((features.toarray() if self._block.sparse else features).T)
-            sums = np.asarray(self._block.part.sums)[self._block.places].astype(np.float64)
+            sums = np.asarray(self._block.part.sums)[self._block.indices].astype(np.float64)
         return _Points(
             Frame(self._schema, codes),
             distributions,
@@ -182,22 +182,22 @@ class MomentEstimator:
 
     @property
     def _unit(self) -> float:
-        """What a sum is divided by: the mean over the records of a real feature remains."""
+        """The divisor that turns a sum into the mean over the records of a real feature."""
         return self._block.part.map.grid * float(self._rows.value)
 
     @property
     def _variance(self) -> float:
-        """Of the noise in each moment."""
+        """Variance of the noise in each moment."""
         return self._noise.variance(self._block.part) / self._unit**2
 
     @property
     def deviation(self) -> float:
-        """Of the noise in each moment."""
+        """Standard deviation of the noise in each moment."""
         return float(np.sqrt(self._variance))
 
     def _weighted(self, model: int) -> WeightedPoints:
-        """The points with positive weights whose features match the sums up to their noise; with another model, those
-        that match the sums of these weights with new noise.
+        """The points with positive weights whose features match the sums up to noise. In a refit (model > 0) they
+        match the sums of the fitted weights plus new noise.
         """
         points, moments = self._points, self._points.moments
         if model:
@@ -207,7 +207,7 @@ class MomentEstimator:
         return WeightedPoints(points.frame, weights)
 
     def _shifts(self, points: _Points, effects: Floats) -> tuple[Floats, Floats]:
-        """From the points' marginals to the noisy ones: the change of each function's mean, and its influence."""
+        """Change of each function's mean from the points' marginals to the noisy ones, and its influence."""
         change, influence = np.zeros(len(effects)), np.zeros((len(effects), self._noise.coordinates))
         start = 0
         for name, table in self._marginals.items():
@@ -239,7 +239,7 @@ class MomentEstimator:
         return _Fit(points, features, cho_factor(gram), spread)
 
     def _expect(self, fit: _Fit, functions: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Expectations, their slopes, the influence of the marginals, and what the features leave of the functions."""
+        """Expectations, their slopes, the influence of the marginals, and the residuals of the functions."""
         from scipy.linalg import cho_solve
 
         points, count = fit.points, functions.shape[1]
@@ -266,7 +266,9 @@ class MomentEstimator:
         return Estimate(value, influence)
 
     def _scale(self, functions: Floats, left: Floats) -> Floats:
-        """τ over the root of the points, for each function: where the sums say nothing of it, at least a public one."""
+        """τ divided by the root of the number of points, for each function; at least a public value where the sums
+        carry no information on it.
+        """
         every = np.maximum(np.square(functions - functions.mean(axis=1, keepdims=True)).sum(axis=1), 1e-300)
         unseen = np.minimum(np.square(left).sum(axis=1) / every, 1.0)
         spread = self._fitted.spread
@@ -274,7 +276,7 @@ class MomentEstimator:
         return np.asarray(np.sqrt((spread + max(PRIOR - spread, 0.0) * unseen) / free))
 
     def _floor(self, functions: Floats, influence: Floats) -> None:
-        """A function with too few points to see its error has at least that of one cell, or of few points."""
+        """Raise the error of functions with too few points to that of one cell, or of few points."""
         rare = np.count_nonzero(functions, axis=1) < FEW
         if not rare.any():
             return
@@ -289,7 +291,7 @@ class MomentEstimator:
 
     @made_once
     def _errors(self) -> int:
-        """The first coordinate of the approximation's error."""
+        """The first coordinate of the approximation error."""
         return self._noise.reserve(ERRORS)
 
     @made_once
@@ -307,7 +309,7 @@ class MomentEstimator:
             total = np.ones(len(slopes[0])) if reduction is None else reduction.ones()
             total = total / np.sqrt(part.map.size)
             placed = self._noise.place(part, (slopes @ total)[:, None] / (self._unit * np.sqrt(part.map.size)))
-            # What is left of a slope after its component along the total, in as many coordinates.
+            # The residual of a slope after its component along the total, in as many coordinates.
             square = float(np.clip(total @ total, 1e-300, 1.0))
             left = slopes - np.outer(slopes @ total, total) * ((1 - np.sqrt(1 - square)) / square)
         else:
@@ -315,7 +317,7 @@ class MomentEstimator:
             full = gradient
             if self._block.size < part.map.size:
                 full = np.zeros((len(slopes), part.map.size))
-                full[:, self._block.places] = gradient
+                full[:, self._block.indices] = gradient
             placed = self._noise.place(part, full / self._unit)
         influence = np.zeros((len(slopes), max(ends)))
         influence[:, : self._noise.coordinates] = placed
@@ -326,7 +328,7 @@ class MomentEstimator:
 
 @dataclass(frozen=True)
 class _Points:
-    """Points, how they were drawn, their bins, the group of each bin of each marginal, the groups' indicators, the
+    """Points, their distributions, their bins, the group of each bin of each marginal, the groups' indicators, the
     features at the points (one row a feature) and their noisy means over the records.
     """
 
@@ -346,7 +348,7 @@ class _Points:
         return np.asarray((functions @ self.groups_at_points) / np.maximum(count, 1.0) - mean)
 
     def interactions(self, functions: Floats) -> Floats:
-        """What is left of each function after its mean and the effects of single columns."""
+        """The residual of each function after its mean and the effects of single columns."""
         centred = functions - functions.mean(axis=1, keepdims=True)
         return centred - (self.groups_at_points @ self.main_effects(functions).T).T if self.groups else centred
 
@@ -362,8 +364,8 @@ class _Fit:
 
 
 def _spread(gram: Floats, distance: Floats, variance: float) -> float:
-    """τ²: moments differ from those of the points with covariance τ²·gram + variance. By the sum of squares, plus one
-    standard deviation of it.
+    """Estimate τ² from the sum of squares of the difference between moments and those of the points, plus one standard
+    deviation of it. The difference has covariance τ²·gram + variance.
     """
     trace, size = max(float(np.trace(gram)), 1e-12), len(gram)
     excess = max(float(distance @ distance) - size * variance, 0.0)
@@ -379,7 +381,7 @@ def _groups(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _buckets(count: int) -> Any:
-    """Random signs that sum points up in few coordinates, and keep lengths and angles on average."""
+    """Random signs that add points up to few coordinates, and preserve lengths and angles on average."""
     from scipy.sparse import csr_array
 
     rng = np.random.default_rng(0)

@@ -25,16 +25,16 @@ class WeightedPoints:
 
     @property
     def effective(self) -> float:
-        """How many equally weighted points carry as much: few mean that the points, not the noise, limit accuracy."""
+        """Effective number of points. If it is small, the points limit accuracy, not the noise."""
         return float(1.0 / np.square(self.weights).sum())
 
     def mean(self, values: Floats) -> float:
-        """Average of values at the points, those that are not numbers left out."""
+        """Weighted mean of values at the points, without NaN."""
         present = ~np.isnan(values)
         return float(self.weights[present] @ values[present] / self.weights[present].sum())
 
     def sample(self, count: int, seed: int = 0) -> np.ndarray:
-        """Places of `count` points drawn by their weights; the seed is public."""
+        """Indices of `count` points drawn by their weights; the seed is public."""
         return np.random.default_rng(seed).choice(len(self.weights), count, p=self.weights)
 
 
@@ -43,20 +43,20 @@ def positive_weights(features: Floats, moments: Floats, variance: float) -> Floa
     """Weights p ∝ exp(Φ·λ) on the rows of `features`, by the convex dual
     min_λ log mean_i exp(Φ_i·λ) − λ·moments + ½·variance·‖λ‖².
 
-    Of all distributions on the points these trade the divergence from equal weights against the misfit in units of
-    the noise. The number of points bounds how well moments can be met, as a variance would. From a large variance the
-    fit goes down to that of the noise, unless weights would sit on fewer points than LEAST_EFFECTIVE of them.
-    Deterministic. Source: m2m §3.3, with positive weights in place of implicit ones.
+    They balance the divergence from equal weights against the misfit in units of the noise. A finite number of points
+    limits how well moments can be matched, as a variance would. The fit starts from a large variance and lowers it to
+    that of the noise, unless the effective share of points falls below LEAST_EFFECTIVE. Deterministic.
+    Source: m2m §3.3, with positive weights instead of implicit ones.
     """
     distance = features - moments
     spread = max(float(features.var(axis=0).mean()), 1e-12)
     least = variance + spread / len(features)
     tilt, weights = np.zeros(features.shape[1]), np.full(len(features), 1.0 / len(features))
     for ridge in np.geomspace(max(spread, least), least, STAGES):
-        tilt, found = _tilted(distance, tilt, float(ridge))
-        if 1.0 / np.square(found).sum() < LEAST_EFFECTIVE * len(found):
+        tilt, tilted = _tilted(distance, tilt, float(ridge))
+        if 1.0 / np.square(tilted).sum() < LEAST_EFFECTIVE * len(tilted):
             break
-        weights = found
+        weights = tilted
     return weights
 
 
@@ -70,7 +70,7 @@ def _tilted(distance: Floats, start: Floats, ridge: float) -> tuple[Floats, Floa
         total = logsumexp(exponents)
         return float(total + 0.5 * ridge * tilt @ tilt), np.exp(exponents - total) @ distance + ridge * tilt
 
-    found = minimize(dual, start, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
-    exponents = distance @ found.x
+    minimum = minimize(dual, start, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+    exponents = distance @ minimum.x
     weights = np.exp(exponents - exponents.max())
-    return found.x, np.asarray(weights / weights.sum(), np.float64)
+    return minimum.x, np.asarray(weights / weights.sum(), np.float64)

@@ -1,4 +1,4 @@
-"""Made-up records in the counters of a release: they make errors smaller, and never make answers wrong."""
+"""Simulated records in the counters of a release: they make errors smaller, and never make answers wrong."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ SCHEMA = dps.Schema.from_dict(
 KERNEL = dps.Euclidean(0.05)
 
 
-def made_up(seed: int, rows: int) -> Floats:
+def simulated(seed: int, rows: int) -> Floats:
     """Columns that depend on each other a little, one of them narrow."""
     rng = np.random.default_rng(seed)
     own = rng.normal(size=(rows, COLUMNS)) * [1, 1, 2, 0.5, 1.5, 1] + 0.7 * rng.normal(size=(rows, 1))
     return np.clip(own, -8, 8)
 
 
-RECORDS = made_up(1, ROWS)
-POINTS = made_up(2, 200)
+RECORDS = simulated(1, ROWS)
+POINTS = simulated(2, 200)
 
 
 def mean_kernel(points: Floats, records: Floats) -> Floats:
@@ -47,7 +47,7 @@ def released(*others: dps.FeatureMap, rows: int = 200, seed: int = 0) -> dps.Vie
     maps = [dps.Race(NAMES, rows, 1000, seed=seed, hash=KERNEL), *others]
     recipe = dps.Recipe([dps.Part(dps.Count(), 0.04), *(dps.Part(each, 0.96 / len(maps)) for each in maps)])
     raw = dps.accumulate(pa.table(dict(zip(NAMES, RECORDS.T, strict=True))), SCHEMA, recipe)
-    return dps.View(dps.release(raw, dps.Budget(2.0, 1e-6), dps.Ledger("sqlite://"), "made-up"))
+    return dps.View(dps.release(raw, dps.Budget(2.0, 1e-6), dps.Ledger("sqlite://"), "simulated"))
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def control_of(model: dps.KernelDensity) -> tuple[Hashed, Control]:
     return hashed, hashed.control
 
 
-def test_the_sums_of_made_up_records_are_exact(model: dps.KernelDensity) -> None:
+def test_the_sums_of_simulated_records_are_exact(model: dps.KernelDensity) -> None:
     hashed, control = control_of(model)
     own = control.points(DRAWN)
     everyone = np.stack([own[name] for name in NAMES], axis=1)
@@ -91,10 +91,10 @@ def test_errors_fall_and_are_told(model: dps.KernelDensity) -> None:
         inside.append(np.mean(np.abs(answer.value - EXACT) < answer.stderr))
     assert np.mean(corrected) < 0.6 * np.mean(plain)
     assert 0.55 < np.mean(inside) < 0.85
-    assert model.how_ == "200 rows of hashed counters, corrected by made-up records"
+    assert model.how_ == "200 rows of hashed counters, corrected by simulated records"
 
 
-def test_any_made_up_records_leave_answers_right(view: dps.View) -> None:
+def test_any_simulated_records_leave_answers_right(view: dps.View) -> None:
     """Uniform ones are nothing like the records: errors are larger, not the truth farther away."""
     (race,) = (part for part in view.released.parts if isinstance(part.map, BoundRace))
     assert isinstance(race.map, BoundRace)
@@ -137,11 +137,13 @@ def test_a_changed_correction_is_refused(
         dps.load_model(tmp_path / "density.model")
 
 
-def test_modes_start_from_made_up_records_without_another_fit(view: dps.View, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modes_start_from_simulated_records_without_another_fit(
+    view: dps.View, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(*words: object) -> None:
         raise AssertionError("a joint distribution takes many times as long")
 
     monkeypatch.setattr(dps.View, "sample", refused)
     found = dps.find_modes(view, 1)
-    assert found.how.endswith("corrected by made-up records")
+    assert found.how.endswith("corrected by simulated records")
     assert np.abs([found.points[name][0] for name in NAMES]).max() < 1.5

@@ -29,7 +29,7 @@ SCHEMA = dps.Schema.from_dict(
 BUDGET = dps.Budget(1.0, 1e-6)
 
 
-def made_up(rows: int, seed: int) -> pa.Table:
+def simulated(rows: int, seed: int) -> pa.Table:
     """`small` lies in the lowest tenth of its bounds and tells the classes apart there; a fifth are sick."""
     random = np.random.default_rng(seed)
     sick = random.random(rows) < 0.2
@@ -44,8 +44,8 @@ def made_up(rows: int, seed: int) -> pa.Table:
 
 
 def released(recipe: dps.Recipe, budget: dps.Budget = BUDGET) -> dps.View:
-    raw = dps.accumulate(made_up(ROWS, 1), SCHEMA, recipe)
-    return dps.View(dps.release(raw, budget, dps.Ledger("sqlite://") if budget.private else None, "made-up"))
+    raw = dps.accumulate(simulated(ROWS, 1), SCHEMA, recipe)
+    return dps.View(dps.release(raw, budget, dps.Ledger("sqlite://") if budget.private else None, "simulated"))
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def auc(model: dps.DensityClassifier, table: pa.Table) -> float:
 
 
 def test_held_out_rows_are_told_apart(model: dps.DensityClassifier) -> None:
-    test = made_up(5000, 2)
+    test = simulated(5000, 2)
     assert list(model.classes_) == ["no", "yes"], "'other' is all noise"
     assert model.class_count_[1] == pytest.approx(ROWS / 5, abs=500)
     assert auc(model, test) > 0.97
@@ -105,7 +105,7 @@ def test_the_slope_of_weak_columns_is_about_right(seeded: None) -> None:
 
 def test_standard_errors_hold_what_another_release_changes(seeded: None) -> None:
     """The spread of log-odds between releases with other hashes and other noise, against what one of them says."""
-    test = made_up(200, 4).to_pandas()
+    test = simulated(200, 4).to_pandas()
     recipe = dps.Recipe.classify(SCHEMA, target="sick", budget=BUDGET)
     found = []
     for seed in range(6):
@@ -156,7 +156,7 @@ def test_the_slope_of_independent_tables_is_one() -> None:
 
 
 def test_likelihoods_and_equal_priors(view: dps.View) -> None:
-    test = made_up(3000, 6)
+    test = simulated(3000, 6)
     likelihood = dps.DensityClassifier("sick", method="likelihood").fit(view)
     assert auc(likelihood, test) > 0.9
     with pytest.warns(FitWarning, match="not calibrated"):
@@ -170,7 +170,7 @@ def test_likelihoods_and_equal_priors(view: dps.View) -> None:
 def test_a_saved_model_scores_alike(model: dps.DensityClassifier) -> None:
     facts, arrays = model.to_saved()
     again = dps.DensityClassifier.from_saved(json.loads(json.dumps(facts)), arrays)
-    test = made_up(50, 7).to_pandas()
+    test = simulated(50, 7).to_pandas()
     for one, two in ((model.log_odds(test), again.log_odds(test)),):
         assert (one.value == two.value).all()
         assert (one.stderr == two.stderr).all()
@@ -183,7 +183,7 @@ def test_any_grouped_counters_will_do() -> None:
     model = dps.DensityClassifier("sick").fit(view)
     assert model.slope_how_ == "a rule"
     assert not model.calibrated_
-    assert auc(model, made_up(3000, 8)) > 0.9
+    assert auc(model, simulated(3000, 8)) > 0.9
     matrix = np.array([[3.0, 12.0], [-3.0, 1.0]])
     assert list(model.predict(matrix)) == ["yes", "no"]
     assert list(model.predict(pd.DataFrame(matrix, columns=["x", "small"]))) == ["yes", "no"]
@@ -232,7 +232,7 @@ def test_what_cannot_be_is_refused(view: dps.View) -> None:
 
 
 def test_classes_below_the_noise_are_refused(seeded: None) -> None:
-    raw = dps.accumulate(made_up(20, 1), SCHEMA, dps.Recipe.classify(SCHEMA, target="sick", budget=BUDGET))
+    raw = dps.accumulate(simulated(20, 1), SCHEMA, dps.Recipe.classify(SCHEMA, target="sick", budget=BUDGET))
     view = dps.View(dps.release(raw, dps.Budget(0.01), dps.Ledger("sqlite://"), "d"))
     with pytest.raises(QueryError, match="fewer than two classes"):
         dps.DensityClassifier("sick").fit(view)

@@ -23,7 +23,7 @@ SCHEMA = dps.Schema.from_dict(
 )
 
 
-def made_up(seed: int) -> pd.DataFrame:
+def simulated(seed: int) -> pd.DataFrame:
     random = np.random.default_rng(seed)
     a, b = random.uniform(-10, 10, ROWS), random.uniform(0, 40, ROWS)
     y = 2 * a - 0.5 * b + 3 + random.normal(0, 2, ROWS)
@@ -31,8 +31,8 @@ def made_up(seed: int) -> pd.DataFrame:
 
 
 def view(target: str, columns: list[str], budget: dps.Budget = BUDGET) -> dps.View:
-    raw = dps.accumulate(made_up(1), SCHEMA, dps.Recipe.linear(SCHEMA, target=target, budget=budget, columns=columns))
-    return dps.View(dps.release(raw, budget, dps.Ledger("sqlite://") if budget.private else None, "made-up"))
+    raw = dps.accumulate(simulated(1), SCHEMA, dps.Recipe.linear(SCHEMA, target=target, budget=budget, columns=columns))
+    return dps.View(dps.release(raw, budget, dps.Ledger("sqlite://") if budget.private else None, "simulated"))
 
 
 def test_coefficients_are_in_the_user_s_units(seeded: None) -> None:
@@ -41,7 +41,7 @@ def test_coefficients_are_in_the_user_s_units(seeded: None) -> None:
     assert list(model.feature_names_in_) == ["a", "b"]
     assert model.coef_ == pytest.approx([2, -0.5], abs=0.05)
     assert float(model.intercept_) == pytest.approx(3, abs=1)
-    test = made_up(2)
+    test = simulated(2)
     assert model.score(test, test["y"]) > 0.97
     assert (model.coef_stderr_ > 0).all()
 
@@ -49,7 +49,7 @@ def test_coefficients_are_in_the_user_s_units(seeded: None) -> None:
 def test_without_noise_it_is_least_squares() -> None:
     """But for records that the ball shortens: none here, as columns rarely are all at their bounds."""
     model = dps.LinearRegression("y", penalty=0.0).fit(view("y", ["a", "b"], dps.Budget(float("inf"))))
-    table = made_up(1)
+    table = simulated(1)
     exact, *_ = np.linalg.lstsq(np.c_[table[["a", "b"]], np.ones(ROWS)], table["y"], rcond=None)
     assert model.coef_ == pytest.approx(exact[:2], rel=0.03)
 
@@ -98,6 +98,6 @@ def test_standard_errors_hold_what_the_penalty_hides(seeded: None) -> None:
             schema,
             dps.Recipe.linear(schema, target="y", budget=budget),
         )
-        model = dps.LinearRegression("y").fit(dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "made-up")))
+        model = dps.LinearRegression("y").fit(dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "simulated")))
         scores.append((model.coef_ - exact[:6]) / model.coef_stderr_)
     assert 0.35 < np.sqrt(np.mean(np.square(scores))) < 1.3
