@@ -1,4 +1,4 @@
-"""Which pairs of columns get a table where noise does not allow all; chosen from noisy marginals alone."""
+"""Choice of the pairs of columns that get a table if noise does not allow all, from noisy marginals alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpsketch.numerics.arrays import Floats
 
 
 def spread(shares: Floats) -> float:
-    """The entropy of a column's groups: no other column can tell more about it than that."""
+    """The entropy of a column's groups: an upper bound on its mutual information with any other column."""
     present = shares[shares > 0]
     return max(0.0, float(-(present * np.log(present)).sum()))  # a single share may be rounded to just above 1
 
@@ -19,11 +19,11 @@ def spread(shares: Floats) -> float:
 def choose_pairs(
     spreads: Sequence[float], pairs: Sequence[tuple[int, int]], most: int, hints: Collection[int] = ()
 ) -> list[int]:
-    """The places, in order, of at most `most` of the pairs of columns.
+    """The sorted indices of at most `most` of the pairs of columns.
 
-    A pair is worth √(spread · spread) of its columns, divided by one more than the pairs that each of them already has:
-    columns take turns, and near-constant ones wait. First come pairs with a column of `hints`, then those that connect
-    columns which no chosen pairs connect yet, then all others; of equals, the first.
+    A pair's worth is √(spread · spread) of its columns, divided for each column by one plus the number of its chosen
+    pairs, so that columns take turns and near-constant ones come late. Pairs with a column of `hints` come first, then
+    pairs that connect columns not yet connected by chosen pairs, then all others. Ties go to the first pair.
     """
     members = np.array(pairs, np.int64).reshape(-1, 2)
     one, two = members.T
@@ -35,14 +35,14 @@ def choose_pairs(
     for group, joining in product((hinted, ~hinted), (True, False)):
         open_ = left & group & (component[one] != component[two] if joining else True)
         now = np.where(open_, worth / (uses[one] * uses[two]), -1.0)
-        while wanted and len(now) and now[place := int(np.argmax(now))] >= 0:
-            left[place], wanted = False, wanted - 1
-            uses[members[place]] += 1
+        while wanted and len(now) and now[index := int(np.argmax(now))] >= 0:
+            left[index], wanted = False, wanted - 1
+            uses[members[index]] += 1
             if joining:
-                component[component == component[two[place]]] = component[one[place]]
+                component[component == component[two[index]]] = component[one[index]]
                 now[component[one] == component[two]] = -1.0
-            now[place] = -1.0
-            for changed in (of_column[column] for column in members[place]):  # of the others nothing has changed
+            now[index] = -1.0
+            for changed in (of_column[column] for column in members[index]):  # the worth of other pairs is unchanged
                 fresh = worth[changed] / (uses[one[changed]] * uses[two[changed]])
                 now[changed] = np.where(now[changed] >= 0, fresh, -1.0)
     return np.flatnonzero(~left).tolist()

@@ -1,4 +1,4 @@
-"""Numba kernels of the maps over cells: one table of 65536 codes for all columns that are cut alike."""
+"""Numba kernels of the maps over cells: one table of 65536 codes for all columns with the same cells."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def marginal_sums(codes, rows, kinds, cells, positions, places, sums):  # type: 
                 index = np.int64(source[i]) + 32768
                 cell, position = np.int64(cell_of[index]), np.int64(position_of[index])
                 sums[counts + cell] += _GRID
-                if position != 0:  # cells that are no bins have no place
+                if position != 0:  # cells that are not bins have no position
                     sums[bins + cell - 1] += position
         if centre >= 0:
             total = np.int64(0)

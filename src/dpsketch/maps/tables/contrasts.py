@@ -1,4 +1,4 @@
-"""One number for every two columns, each cut in two halves: how many more records have them alike than not."""
+"""One number for each pair of columns, each split in two halves: records in equal halves minus the others."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from dpsketch.schema.schema import Schema
 
 @dataclass(frozen=True)
 class Contrasts(FeatureMap):
-    """The contrast of every two columns, or of the listed pairs of them: +1 for a record in halves of the same number,
-    −1 for another. `halves` says, for each column in the order of `columns`, in which half, 0 or 1, each of its cells
-    is; cells are those of `Pairs`, with missing last. What a release shows of `AdaptivePairs(contrasts=True)`.
+    """The contrast of all pairs of columns, or of the listed ones: +1 for a record in equal halves of both, else −1.
+
+    `halves` holds, for each column in the order of `columns`, the half (0 or 1) of each of its cells. The cells are
+    those of `Pairs`, with missing last. A release of `AdaptivePairs(contrasts=True)` shows contrasts.
     """
 
     halves: Groups
@@ -44,7 +45,7 @@ class Contrasts(FeatureMap):
 
     @property
     def tables(self) -> Pairs:
-        """Of two by two halves, for each pair."""
+        """The map of two-by-two tables of halves, one for each pair."""
         return Pairs(self.columns, self.bins, self.pairs, self.halves)
 
     def length(self, schema: Schema) -> int:
@@ -81,7 +82,7 @@ class BoundContrasts(PairMap):
         self.pairs, self.cells, self.bins = self.tables.pairs, self.tables.cells, description.bins
 
     def of_tables(self, sums: Sums) -> Sums:
-        """The contrasts from sums of `tables`, of the same type: those on the diagonals less the others."""
+        """The contrasts from sums of `tables`, of the same type: the diagonal cells minus the others."""
         same, other, different, both = sums.reshape(self.size, 4).T
         return same - other - different + both
 

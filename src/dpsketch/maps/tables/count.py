@@ -34,7 +34,7 @@ class BoundCount(BoundMap):
     size = 1
     largest = 1
     only_counts = True
-    separates_points = True  # by the groups that it may be counted in: it has no columns of its own
+    separates_points = True  # by its groups, if it has some: it has no columns of its own
     sparse = True
 
     def accumulate(self, records: Records, sums: Sums) -> None:

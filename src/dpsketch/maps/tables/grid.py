@@ -35,7 +35,7 @@ class Grid(FeatureMap):
     """`rows` signed tables of `width` counters for each resolution in `levels`.
 
     At level l every column's bounds are cut into 2^l equal cells, and missing cells have one of their own. A single
-    level is a regular grid; (1, 2, …, l) is a dyadic one, for searching heavy cells from coarse to fine.
+    level is a regular grid; (1, 2, …, l) is a dyadic one, to search heavy cells from coarse to fine.
     """
 
     columns: tuple[str, ...] | None = None
@@ -103,9 +103,9 @@ class BoundGrid(BoundTable):
         grid_sums(prepared, self._columns, self.levels, self.salts, self._shift, sums, first, last)
 
     def cells(self, codes: Codes, level: int) -> NDArray[np.int64]:
-        """Cell of each record along each column at a level: one matrix row a column; 2^level is missing."""
-        places = codes[self._columns].astype(np.int64) + 32768
-        return np.where(places == 0, 1 << level, places >> (16 - level))
+        """Cell of each record along each column at a level, one matrix row a column; 2^level stands for missing."""
+        positions = codes[self._columns].astype(np.int64) + 32768
+        return np.where(positions == 0, 1 << level, positions >> (16 - level))
 
     def counters(self, cells: NDArray[np.int64], position: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Index into the sums and sign of given cells at levels[position]: one matrix row a row of the level."""
@@ -125,11 +125,11 @@ class BoundGrid(BoundTable):
 
     def entries(self, records: Records, rows: int) -> tuple[NDArray[np.int64], Floats]:
         each = self.salts.shape[1]
-        found = [
+        by_level = [
             self.counters(self.cells(records.codes, level), position)
             for position, level in enumerate(self.levels.tolist()[: -(-rows // each)])
         ]
-        index, sign = (np.concatenate(parts)[:rows].T for parts in zip(*found, strict=True))
+        index, sign = (np.concatenate(parts)[:rows].T for parts in zip(*by_level, strict=True))
         return index, sign.astype(np.float64)
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:

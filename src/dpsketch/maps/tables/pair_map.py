@@ -1,4 +1,4 @@
-"""What pair tables and contrasts have in common: pairs of columns, and the marginals that they are read with."""
+"""The common base of pair tables and contrasts: pairs of columns, and the marginals that go with them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PairMap(BoundMap):
     pairs: tuple[tuple[str, str], ...]
     cells: tuple[Cells, ...]
     bins: int
-    halved: bool = False  # whether a pair has its contrast in place of its table
+    halved: bool = False  # whether a pair has a contrast instead of a table
     separates_points = True
     sparse = True
 
@@ -47,5 +47,5 @@ class PairMap(BoundMap):
         return self.marginals_in(maps) is not None
 
     def noise_coordinates(self, maps: Sequence[BoundMap]) -> int:
-        """None beside marginals: what the noise does to the joint fit follows from fits to new noise."""
+        """Zero beside marginals: the effect of the noise on the joint fit is estimated by refits to new noise."""
         return 0 if self.read_as_tables(maps) else self.size

@@ -1,4 +1,4 @@
-"""Tables of the cells of two columns, in fine cells or in groups of them."""
+"""Contingency tables of two columns, in fine cells or in groups of them."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ MOST_CELLS = 1 << 31
 
 @dataclass(frozen=True)
 class Pairs(FeatureMap):
-    """The table of every two columns, or of the listed pairs of them, with `bins` bins between a number's bounds.
+    """The table of all pairs of columns, or of the listed ones, with `bins` bins between a number's bounds.
 
     `groups` pools cells: for each column, in the order of `columns`, the group of each of its cells.
-    `Pairs(pool=True, …)` makes `AdaptivePairs(…)`, whose groups a release chooses; files and recipes say it so, too.
+    `Pairs(pool=True, …)` makes `AdaptivePairs(…)`, whose groups a release chooses; files and recipes use this form.
     """
 
     columns: tuple[str, ...] | None = None
@@ -74,7 +74,7 @@ class Pairs(FeatureMap):
             raise RecipeError(f"Pairs: pool must be true or false, got {self.pool!r} instead")
 
     def names(self, schema: Schema) -> tuple[str, ...]:
-        """The columns: as named, or those of the pairs, or every scalar one."""
+        """The named columns, or those of the pairs, or all scalar ones."""
         if self.columns is not None or self.pairs is None:
             return chosen_columns(schema, self.columns)
         named = {name for pair in self.pairs for name in pair}
@@ -151,54 +151,54 @@ class BoundPairs(PairMap):
         self.cells = tuple(cells_of(schema.column(name), description.bins) for name in self.columns)
         self.schema = schema
         self._rows = np.array([schema.index(name) for name in self.columns])
-        place = {name: index for index, name in enumerate(self.columns)}
-        self._members = np.array([[place[one], place[two]] for one, two in self.pairs], np.int64)
+        index_of = {name: index for index, name in enumerate(self.columns)}
+        self._members = np.array([[index_of[one], index_of[two]] for one, two in self.pairs], np.int64)
         counts = description.counts(schema)
         self._shapes = [(counts[one], counts[two]) for one, two in self.pairs]
         self._strides = np.array([columns for _, columns in self._shapes], np.int64)
         self.offsets = np.cumsum([0] + [rows * columns for rows, columns in self._shapes])
 
     def shape(self, pair: int) -> tuple[int, int]:
-        """Cells, or groups of them, of the two columns of a pair, given by its place."""
+        """Numbers of cells, or of groups, of the two columns of a pair, given by its index."""
         return self._shapes[pair]
 
     def table(self, pair: int) -> slice:
-        """Where the sums hold the table of a pair, row by row."""
+        """The slice of the sums that holds the table of a pair, row by row."""
         return slice(int(self.offsets[pair]), int(self.offsets[pair + 1]))
 
     def coarsened(
         self, groups: Sequence[Sequence[int]] | None, pairs: Sequence[tuple[str, str]] | None = None
     ) -> BoundPairs:
-        """The same tables with these groups of cells, or of some of the pairs alone."""
+        """The same tables with these groups of cells, for all or some of the pairs."""
         chosen = self.pairs if pairs is None else tuple(pairs)
         columns, listed = self.description.columns, self.description.pairs
-        if chosen != self.pairs:  # all columns keep their groups, also those without a table
+        if chosen != self.pairs:  # all columns keep their groups, even those without a table
             columns, listed = self.columns, chosen
         return BoundPairs(Pairs(columns, self.bins, listed, groups), self.schema)  # type: ignore[arg-type]
 
     def coarse_sums(self, sums: Sums, coarse: BoundPairs) -> Sums:
-        """Exact sums of `coarse` from those of this map, of the same type: what `coarse` would have found itself."""
-        groups, place = coarse.description.groups, {pair: number for number, pair in enumerate(self.pairs)}
-        alike = (coarse.columns, coarse.cells) == (self.columns, self.cells) and set(coarse.pairs) <= set(place)
+        """Exact sums of `coarse` from those of this map, of the same type: those that `coarse` would accumulate."""
+        groups, index_of = coarse.description.groups, {pair: number for number, pair in enumerate(self.pairs)}
+        alike = (coarse.columns, coarse.cells) == (self.columns, self.cells) and set(coarse.pairs) <= set(index_of)
         if groups is None or self.description.groups is not None or not alike:
             raise RecipeError("Pairs: coarse sums need a map of fine cells and one that it was coarsened to")
-        found = np.zeros(coarse.size, sums.dtype)
+        pooled = np.zeros(coarse.size, sums.dtype)
         for pair, (one, two) in enumerate(coarse._members):
-            own = place[coarse.pairs[pair]]
+            own = index_of[coarse.pairs[pair]]
             rows = np.zeros((coarse.shape(pair)[0], self.shape(own)[1]), sums.dtype)
             np.add.at(rows, np.array(groups[one]), sums[self.table(own)].reshape(self.shape(own)))
-            np.add.at(found[coarse.table(pair)].reshape(coarse.shape(pair)).T, np.array(groups[two]), rows.T)
-        return found
+            np.add.at(pooled[coarse.table(pair)].reshape(coarse.shape(pair)).T, np.array(groups[two]), rows.T)
+        return pooled
 
     @cached_property
     def _shared(self) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
-        """Which table each column reads, and the tables: cell or group of every code; index is code - MISSING."""
+        """The lookup table of each column, and the tables: cell or group of every code, at index code - MISSING."""
         groups = self.description.groups or (None,) * len(self.cells)
         keys = [(cells.cut, own) for cells, own in zip(self.cells, groups, strict=True)]
         firsts, kinds = distinct(keys)
         tables = []
-        for place in firsts:
-            own, fine = groups[place], self.cells[place].cells(EVERY_CODE)
+        for column in firsts:
+            own, fine = groups[column], self.cells[column].cells(EVERY_CODE)
             tables.append(fine if own is None else np.array(own)[fine])
         return kinds, np.stack(tables).astype(np.uint16)
 
@@ -237,8 +237,8 @@ class BoundPairs(PairMap):
         return len(self.pairs)
 
     def sparse_entries(self, records: Records, block: SumBlock, rows: int) -> tuple[NDArray[np.int64], Floats]:
-        places = self.places(records.codes).T
-        return places, np.ones(places.shape)
+        indices = self.places(records.codes).T
+        return indices, np.ones(indices.shape)
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         q = len(self.pairs)
@@ -246,7 +246,7 @@ class BoundPairs(PairMap):
 
 
 def _checked_pairs(pairs: object, columns: tuple[str, ...] | None) -> tuple[tuple[str, str], ...] | None:
-    """None, or distinct pairs of names among the columns, if those are named."""
+    """Check pairs: None, or distinct pairs of names, all among the columns if those are named."""
     if pairs is None:
         return None
     if not isinstance(pairs, list | tuple) or not all(_is_pair(pair) for pair in pairs):
@@ -272,7 +272,7 @@ def _is_pair(pair: object) -> bool:
 
 
 def _checked_groups(groups: object) -> Groups | None:
-    """None, or for each column groups 0, 1, … of its cells, none of them empty."""
+    """Check groups: None, or for each column groups 0, 1, … of its cells, none of them empty."""
     if groups is None:
         return None
     if not isinstance(groups, list | tuple) or not all(isinstance(each, list | tuple) for each in groups):

@@ -20,8 +20,9 @@ from dpsketch.schema.schema import Schema
 
 @dataclass(frozen=True)
 class Totals(FeatureMap):
-    """The sum of the codes of each of the named columns, by default of every number, integer and date: with the number
-    of records, their means. A missing cell counts as the middle of the bounds.
+    """The sum of the codes of each named column, by default of every number, integer and date.
+
+    With the number of records they give means. A missing cell counts as the middle of the bounds.
     """
 
     columns: tuple[str, ...] | None = None
@@ -53,7 +54,7 @@ class Totals(FeatureMap):
 
 
 class BoundTotals(BoundMap):
-    """Features are codes, SPAN·(x − ½) for a number's place x between its bounds, and 0 where it is missing.
+    """Features are codes, SPAN·(x − ½) for a number's position x between its bounds, and 0 where it is missing.
 
     Guarantee: with d columns and codes from −32767 to 32767, L1 = 32767·d, L2² = 32767²·d, and every sum changes by at
     most 32767, for a row more or less; twice, four times and twice as much for a row replaced. All are attained.
@@ -71,9 +72,9 @@ class BoundTotals(BoundMap):
         self._rows = np.array([schema.index(name) for name in self.columns])
 
     def accumulate(self, records: Records, sums: Sums) -> None:
-        for place, row in enumerate(self._rows):
+        for index, row in enumerate(self._rows):
             codes = records.codes[row]
-            sums[place] += codes.sum(dtype=np.int64) - MISSING * np.count_nonzero(codes == MISSING)
+            sums[index] += codes.sum(dtype=np.int64) - MISSING * np.count_nonzero(codes == MISSING)
 
     def features(self, records: Records) -> Floats:
         codes = records.codes[self._rows]
@@ -95,5 +96,5 @@ class BoundTotals(BoundMap):
         return Body(Shape.CUBE, self._most(relation))
 
     def _most(self, relation: Relation) -> int:
-        """What a sum changes by at most."""
+        """The most by which one sum can change."""
         return HIGHEST if relation is Relation.ADD_REMOVE else 2 * HIGHEST
