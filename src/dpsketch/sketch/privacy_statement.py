@@ -196,7 +196,7 @@ def _attack(facts: dict[str, Any]) -> str:
     most_text = f"at most {_rounded_up(most, 3):.1%}"
     if facts["relation"] == Relation.REPLACE_ONE.value:
         return (
-            f"An attacker who must tell which of two given {records} is in the table, and accepts to be wrong about "
+            f"An attacker who must decide which of two given {records} is in the table, and accepts errors on "
             f"{share:.0%} of the first, is right about {most_text} of the second ({share:.0%} by guessing alone)."
         )
     return (

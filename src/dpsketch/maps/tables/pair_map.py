@@ -47,5 +47,5 @@ class PairMap(BoundMap):
         return self.marginals_in(maps) is not None
 
     def noise_coordinates(self, maps: Sequence[BoundMap]) -> int:
-        """Zero beside marginals: the effect of the noise on the joint fit is estimated by refits to new noise."""
+        """Zero with marginals: the effect of the noise on the joint fit is estimated by refits to new noise."""
         return 0 if self.read_as_tables(maps) else self.size
