@@ -135,8 +135,8 @@ def test_features_of_a_block_are_those_of_the_map(example: FeatureMap) -> None:
     covered = []
     for block in blocks(SCHEMA, part):
         found = block.features(Records(codes))
-        np.testing.assert_allclose(found.toarray() if block.sparse else found, whole[:, block.places])
-        covered += block.places.tolist()
+        np.testing.assert_allclose(found.toarray() if block.sparse else found, whole[:, block.indices])
+        covered += block.indices.tolist()
     assert sorted(covered) == list(range(part.map.size))
 
 
