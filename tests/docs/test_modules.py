@@ -45,5 +45,15 @@ def test_no_module_name_stands_for_two_things() -> None:
     assert sorted(names) == sorted(set(names))
 
 
+def test_modules_and_functions_are_short() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text()
+        assert len(text.splitlines()) <= 400, path
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef) and "migrations" not in path.parts:
+                assert node.end_lineno is not None
+                assert node.end_lineno - node.lineno < 60, f"{path}: {node.name}"
+
+
 if __name__ == "__main__":
     PAGE.write_text(modules_page())

@@ -27,7 +27,7 @@ import dpsketch as dps
 from conftest import TestStream
 from dpsketch import auditing as module
 from dpsketch import calibration as calibration_module
-from dpsketch.auditing import audit, lower_bound, made_up_schema
+from dpsketch.auditing import audit, lower_bound
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, Sensitivity
 from dpsketch.noise.keystream import Keystream
@@ -35,6 +35,7 @@ from dpsketch.noise.samplers import SAMPLERS
 from dpsketch.privacy.events import Noise, Release
 from dpsketch.privacy.mechanisms import Mechanism
 from dpsketch.recipe.bound_recipe import BoundRecipe
+from dpsketch.recipe.example_schema import example_schema
 from dpsketch.schema.relation import Relation
 from dpsketch.sketch import release as release_module
 
@@ -292,7 +293,7 @@ def test_a_recipe_alone_can_be_audited() -> None:
             dps.Part(dps.Race(columns=["age"], rows=1, width=8, weight="income"), 0.2),
         ]
     )
-    facts = made_up_schema(recipe)
+    facts = example_schema(recipe)
     assert {column.name: column.kind for column in facts.columns} == {
         "age": "number",
         "sex": "category",
@@ -300,7 +301,7 @@ def test_a_recipe_alone_can_be_audited() -> None:
         "income": "number",
     }
     assert not audit(recipe, facts, PURE, 2000).violated
-    assert {column.name for column in made_up_schema(dps.Recipe([dps.Part(dps.Count(), 1.0)])).columns} == {"x", "y"}
+    assert {column.name for column in example_schema(dps.Recipe([dps.Part(dps.Count(), 1.0)])).columns} == {"x", "y"}
 
 
 @pytest.mark.parametrize(
@@ -315,7 +316,7 @@ def test_a_recipe_alone_can_be_audited() -> None:
 )
 def test_a_recipe_of_pairs_alone_can_be_audited(pairs: dps.Pairs) -> None:
     recipe = dps.Recipe([dps.Part(pairs, 0.5), dps.Part(dps.Marginals(bins=1), 0.5)])
-    assert not audit(recipe, made_up_schema(recipe), PURE, 2000).violated
+    assert not audit(recipe, example_schema(recipe), PURE, 2000).violated
 
 
 def test_a_recipe_that_is_too_large_is_refused() -> None:

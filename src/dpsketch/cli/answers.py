@@ -37,7 +37,7 @@ def show(
         if not as_json:
             print(f"A {statement['model']}, which follows from a release with this statement:\n")
     else:
-        from dpsketch.learn.contents import contents
+        from dpsketch.learn.contents import contents, contents_line
 
         statement = released.statement | {"contents": contents(released)}
     if as_json:
@@ -45,7 +45,7 @@ def show(
         return
     print(visible_lines(statement_text(statement)))
     if "contents" in statement:
-        _print_contents(statement["contents"])
+        _print_contents(contents_line(released), statement["contents"])
 
 
 def ask(
@@ -80,10 +80,9 @@ def ask(
         out.print(_rich_table(table))
 
 
-def _print_contents(facts: dict[str, Any]) -> None:
+def _print_contents(line: str, facts: dict[str, Any]) -> None:
     """Print the columns of a release, its declared rows and the questions that it suits."""
-    good = f" Good for: {'; '.join(facts['good_for'])}." if facts["good_for"] else ""
-    out.print(f"\nCONTENTS\n{facts['declared_rows']:,} declared rows.{good}")
+    out.print(f"\nCONTENTS\n{line}")
     table = RichTable(*facts["columns"][0])
     for column in facts["columns"]:
         table.add_row(*column.values())

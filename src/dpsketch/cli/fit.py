@@ -10,7 +10,7 @@ import typer
 from dpsketch.cli.console import HELP, AsJson, Force, err, listed, out, progress_bar, warnings_told
 from dpsketch.cli.fit_density import anomaly, density, modes
 from dpsketch.cli.fit_models import classifier, linear, logistic
-from dpsketch.cli.fitted import Columns, Format, Save, Seed, check, chosen_format, keep, print_rows
+from dpsketch.cli.fitted import Columns, Format, Save, Seed, check, chosen_format, fit_and_keep, keep, print_rows
 
 if TYPE_CHECKING:
     from dpsketch.learn.models.clusters.kmeans import KMeans
@@ -112,14 +112,10 @@ def pca(
 ) -> None:
     """Fit principal components, with standard errors."""
     from dpsketch.learn.models.pca import PCA
-    from dpsketch.learn.view import open_view
 
     model = PCA(k, listed(columns), of)
     format_ = chosen_format(format_, as_json)
-    check(sketch, plot, save, force)
-    with warnings_told():
-        model.fit(open_view(sketch))
-    keep(model, save, force)
+    fit_and_keep(model, sketch, plot, save, force)
     if plot is not None:
         model.plot(plot)
         err.print(f"{plot}: share of variance of each component")

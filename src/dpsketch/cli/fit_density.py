@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpsketch.cli.console import AsJson, Force, err, listed, out, warnings_told
-from dpsketch.cli.fitted import Columns, Format, Save, Seed, check, chosen_format, keep, print_rows
+from dpsketch.cli.fitted import Columns, Format, Save, Seed, check, chosen_format, fit_and_keep, keep, print_rows
 from dpsketch.errors import QueryError
 
 if TYPE_CHECKING:
@@ -72,13 +72,10 @@ def anomaly(
 ) -> None:
     """Fit an anomaly scorer and print its threshold. Keep it with --save, score rows with `dpsketch score`."""
     from dpsketch.learn.models.density.anomaly import AnomalyScorer
-    from dpsketch.learn.view import open_view
 
     format_ = chosen_format(format_, as_json)
-    check(sketch, None, save, force)
-    with warnings_told():
-        model = AnomalyScorer(contamination, listed(columns)).fit(open_view(sketch))
-    keep(model, save, force)
+    model = AnomalyScorer(contamination, listed(columns))
+    fit_and_keep(model, sketch, None, save, force)
     names = [str(name) for name in model.feature_names_in_]
     row = {"contamination": contamination, "threshold": float("nan") if model.offset_ is None else model.offset_}
     print_rows([row], {"columns": names, "how": model.how_}, format_)

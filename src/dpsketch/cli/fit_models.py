@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from dpsketch.cli.console import AsJson, Force, listed, out, warnings_told
-from dpsketch.cli.fitted import Columns, Format, Save, check, chosen_format, keep, print_rows
+from dpsketch.cli.console import AsJson, Force, listed, out
+from dpsketch.cli.fitted import Columns, Format, Save, chosen_format, fit_and_keep, print_rows
 
 Target = Annotated[str, typer.Option(help="The column to predict.")]
 
@@ -25,13 +25,10 @@ def classifier(
 ) -> None:
     """Fit a classifier from one sketch for each class; print the classes and their shares."""
     from dpsketch.learn.models.classifier import DensityClassifier
-    from dpsketch.learn.view import open_view
 
     format_ = chosen_format(format_, as_json)
-    check(sketch, None, save, force)
-    with warnings_told():
-        model = DensityClassifier(target, prior, method).fit(open_view(sketch))
-    keep(model, save, force)
+    model = DensityClassifier(target, prior, method)
+    fit_and_keep(model, sketch, None, save, force)
     counts = model.class_count_
     weights = counts if prior == "map" else counts**0
     each = zip(model.classes_, counts, model.class_count_stderr_, weights / weights.sum(), strict=True)
@@ -58,13 +55,10 @@ def linear(
 ) -> None:
     """Fit a linear regression: coefficients in the table's units, with standard errors."""
     from dpsketch.learn.models.regression import LinearRegression
-    from dpsketch.learn.view import open_view
 
     format_ = chosen_format(format_, as_json)
-    check(sketch, None, save, force)
-    with warnings_told():
-        model = LinearRegression(target, listed(columns), penalty).fit(open_view(sketch))
-    keep(model, save, force)
+    model = LinearRegression(target, listed(columns), penalty)
+    fit_and_keep(model, sketch, None, save, force)
     names = ["intercept", *(str(name) for name in model.feature_names_in_)]
     values = [float(model.intercept_), *model.coef_.tolist()]
     errors = [float(model.intercept_stderr_), *model.coef_stderr_.tolist()]
@@ -89,13 +83,10 @@ def logistic(
 ) -> None:
     """Fit a logistic regression of a binary category, boolean or integer: log odds, with standard errors."""
     from dpsketch.learn.models.regression import LogisticRegression
-    from dpsketch.learn.view import open_view
 
     format_ = chosen_format(format_, as_json)
-    check(sketch, None, save, force)
-    with warnings_told():
-        model = LogisticRegression(target, listed(columns), penalty).fit(open_view(sketch))
-    keep(model, save, force)
+    model = LogisticRegression(target, listed(columns), penalty)
+    fit_and_keep(model, sketch, None, save, force)
     classes = [str(label) for label in model.classes_]
     names = ["intercept", *(str(name) for name in model.feature_names_in_)]
     rows = []

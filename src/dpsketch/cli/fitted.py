@@ -12,11 +12,17 @@ import typer
 from rich.measure import Measurement
 from rich.table import Table as RichTable
 
-from dpsketch.cli.console import check_free, check_png, err, out, print_json
+from dpsketch.cli.console import check_free, check_png, err, out, print_json, warnings_told
 from dpsketch.errors import QueryError
 
 if TYPE_CHECKING:
+    from dpsketch.learn.models.classifier import DensityClassifier
+    from dpsketch.learn.models.density.anomaly import AnomalyScorer
+    from dpsketch.learn.models.pca import PCA
+    from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
     from dpsketch.learn.saved import SavedModel
+
+    FastModel = AnomalyScorer | DensityClassifier | LinearRegression | LogisticRegression | PCA
 
 Columns = Annotated[
     str | None, typer.Option(help="Comma-separated columns. Default: those that the release was made for.")
@@ -26,6 +32,16 @@ Seed = Annotated[int, typer.Option(help="Seed of the search; another may give a 
 Save = Annotated[Path | None, typer.Option(help="File to write the model to, for `dpsketch score`.")]
 FORMATS = ("table", "csv", "json")
 _UNBOUNDED = 1 << 20  # characters
+
+
+def fit_and_keep(model: FastModel, sketch: Path, plot: Path | None, save: Path | None, force: bool) -> None:
+    """Fit a model that needs no progress bar, after a check of the files to write."""
+    from dpsketch.learn.view import open_view
+
+    check(sketch, plot, save, force)
+    with warnings_told():
+        model.fit(open_view(sketch))
+    keep(model, save, force)
 
 
 def keep(model: SavedModel, save: Path | None, force: bool) -> None:

@@ -81,7 +81,7 @@ def audit(
     Prints a lower bound on the privacy loss that the attack proves. Exits with 1 if it exceeds the claim.
     """
     from dpsketch.auditing import audit as attack
-    from dpsketch.auditing import made_up_schema
+    from dpsketch.recipe.example_schema import example_schema
     from dpsketch.recipe.recipe import Recipe
     from dpsketch.schema.relation import Relation
     from dpsketch.schema.schema import Schema
@@ -94,7 +94,7 @@ def audit(
             f"--relation must be add-remove or replace-one, got '{relation}' instead",
             "add-remove hides that a record is there at all",
         )
-    facts = Schema.load(schema) if schema else made_up_schema(chosen, Relation(relation or Relation.ADD_REMOVE))
+    facts = Schema.load(schema) if schema else example_schema(chosen, Relation(relation or Relation.ADD_REMOVE))
     result = attack(chosen, facts, Budget(epsilon, delta, rho), draws, mechanism)
     if as_json:
         print_json(result.to_dict())

@@ -41,6 +41,13 @@ def contents(released: ReleasedSketch) -> dict[str, Any]:
     return {"declared_rows": released.schema.rows, "columns": columns, "good_for": good_for(released)}
 
 
+def contents_line(released: ReleasedSketch) -> str:
+    """Declared rows, and what the release is good for."""
+    purposes = good_for(released)
+    good = f" Good for: {'; '.join(purposes)}." if purposes else ""
+    return f"{released.schema.rows:,} declared rows.{good}"
+
+
 def _values(column: Column) -> str:
     match column:
         case Number():

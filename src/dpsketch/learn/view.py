@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsketch.displays import counted, listed
+from dpsketch.displays import counted, html_table, text_table
 from dpsketch.encoding.frames import read_column
 from dpsketch.errors import QueryError
 from dpsketch.learn import queries as sql
 from dpsketch.learn.answer import Answer, Estimate, stacked
 from dpsketch.learn.choice import Chosen, Sources, least_error
-from dpsketch.learn.contents import COLUMNS, SAMPLE_HINT, asks_for_contents, column_rows, good_for
+from dpsketch.learn.contents import COLUMNS, SAMPLE_HINT, asks_for_contents, column_rows, contents_line, good_for
 from dpsketch.learn.covariances import Block, mean_of, pairwise_covariances, shifted, symmetric, variance_of
 from dpsketch.learn.estimators.kernel_sums import KernelSums
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
@@ -66,11 +66,15 @@ class View:
         self._kernels = Memo(self._kernels_of)
 
     def __repr__(self) -> str:
-        names = [column.name for column in self.schema.columns]
-        return f"View({counted(len(names), 'column')}: {listed(names)}; {self.released.promise})"
+        return f"{self._title}\n{text_table(COLUMNS, column_rows(self.schema))}"
 
     def _repr_html_(self) -> str:
-        return self.released._repr_html_()
+        return html_table(self._title, COLUMNS, column_rows(self.schema))
+
+    @property
+    def _title(self) -> str:
+        columns = counted(len(self.schema.columns), "column")
+        return f"View({columns}; {self.released.promise}): {contents_line(self.released)}"
 
     @property
     def statement(self) -> dict[str, Any]:

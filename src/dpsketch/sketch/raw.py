@@ -55,7 +55,7 @@ class RawSketch:
     def _repr_html_(self) -> str:
         """List the maps, never the sums."""
         rows = [(brief(part.map.description), part.map.size) for part in self.parts]
-        return html_table(repr(self), ("map", "exact sums: secret"), rows)
+        return html_table(repr(self), ("map", "number of exact sums (secret)"), rows)
 
     @property
     def most_bytes(self) -> int:

@@ -51,8 +51,9 @@ def make_table(seed: int = 1) -> pa.Table:
     )
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def fewer_rows() -> Iterator[None]:
+    """Small populations, for these modules alone: a patch of the session would reach tests of other folders."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dpsketch.learn.population.weighted_rows.ROWS", 1 << 14)
         patch.setattr("dpsketch.learn.population.weighted_rows.REFIT_ROWS", 1 << 12)

@@ -12,7 +12,7 @@ from dpsketch.errors import RecipeError
 from dpsketch.maps.base import check_columns, check_whole
 from dpsketch.maps.fourier.fourier import Fourier
 from dpsketch.maps.tables.count import Count
-from dpsketch.maps.tables.histogram import BoundHistogram, Histogram
+from dpsketch.maps.tables.histogram import Histogram
 from dpsketch.numerics.tuned import BY_HAND, PROTOTYPE, UNRECORDED, Tuned
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.count_share import count_share
@@ -88,7 +88,7 @@ class Clusters(Task):
         recipe = self.recipe(schema, rows=rows, budget=budget, n_clusters=n_clusters, columns=columns)
         planned = _sums(schema, recipe, n_clusters)
         least = _sums(schema, _fewest(schema, recipe, n_clusters, rows, budget), n_clusters)
-        if isinstance(planned[0].map, BoundHistogram):
+        if _table(recipe) is not None:
             planned = planned[0], planned[1], least[2]
         return ratio_prediction(self.name, n_clusters, budget, recipe, planned, least)
 
@@ -152,29 +152,35 @@ def _sums(schema: Schema, recipe: Recipe, k: int) -> Sums:
     The rows are needed because the table is itself a random draw: compressive (25). A count beside tables is left out,
     because nothing is divided by it.
     """
-    if any(isinstance(part.map, Histogram) for part in recipe.parts):
-        recipe = Recipe([part for part in recipe.parts if not isinstance(part.map, Count)], recipe.rows)
-    noise = SumsNoise(schema, recipe)
-    description = noise.map.description
-    if isinstance(description, Histogram):
-        limit = GOOD_OF_A_CLUSTER / k**2 * noise.map.size / _coarsest(description, k).length(schema)
+    table = _table(recipe)
+    if table is not None:
+        noise = SumsNoise(schema, Recipe(recipe.parts[1:], recipe.rows))
+        limit = GOOD_OF_A_CLUSTER / k**2 * noise.map.size / _coarsest(table, k).length(schema)
     else:
+        noise = SumsNoise(schema, recipe)
         limit = GOOD * sums_size(noise) / (k * len(noise.map.columns))
     return noise, limit, ceil(1 / limit)
 
 
 def _fewest(schema: Schema, recipe: Recipe, k: int, rows: int, budget: Budget) -> Recipe:
     """A recipe with the fewest frequencies or cells from which clusters can be estimated."""
-    sums = recipe.parts[1].map
-    if isinstance(sums, Histogram):
-        table = _coarsest(sums, k)
+    table = _table(recipe)
+    if table is not None:
+        table = _coarsest(table, k)
         parts = cluster_tables(table.columns or (), table.bins, isqrt(table.bins))
         return Recipe([Part(*each) for each in parts], rows)
+    sums = recipe.parts[1].map
     assert isinstance(sums, Fourier)
     assert sums.columns is not None
     size = LEAST_FREQUENCIES * k * len(sums.columns)
     share = count_share(schema, rows, budget, size)
     return Recipe([Part(Count(), share), Part(replace(sums, size=size), round(1 - share, 4))], rows)
+
+
+def _table(recipe: Recipe) -> Histogram | None:
+    """The finer table of a recipe for few columns, which comes after its count; None where it has frequencies."""
+    sums = recipe.parts[1].map
+    return sums if isinstance(sums, Histogram) else None
 
 
 def _coarsest(table: Histogram, k: int) -> Histogram:

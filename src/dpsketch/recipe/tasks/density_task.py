@@ -119,7 +119,7 @@ class DensityPrediction(Prediction):
     """Predicted relative errors at a point whose mean kernel value is `density`; None where a table is impossible."""
 
     density: float
-    race: FeatureMap
+    race: Race
     race_error: float
     table: FeatureMap | None
     table_error: float | None
@@ -144,8 +144,8 @@ class DensityPrediction(Prediction):
     def lines(self) -> list[str]:
         """The prediction as lines of text."""
         lines = [f"at points with a mean kernel value of {self.density:g}"]
-        rows, width = (getattr(self.race, name) for name in ("rows", "width"))
-        lines.append(f"hashed counters, {rows} rows of {width}: predicted relative error {self.race_error:.2%}")
+        counters = f"hashed counters, {self.race.rows} rows of {self.race.width}"
+        lines.append(f"{counters}: predicted relative error {self.race_error:.2%}")
         if self.table is None:
             lines.append("a table: only for up to three number columns and a kernel of distance")
         else:
@@ -154,7 +154,7 @@ class DensityPrediction(Prediction):
         return [*lines, f"better: {self.better}"]
 
     def cells(self) -> dict[str, str]:
-        race = f"{getattr(self.race, 'rows', 0)} × {getattr(self.race, 'width', 0)}"
+        race = f"{self.race.rows} × {self.race.width}"
         table, error = "-", "-"
         if self.table is not None and self.table_error is not None:
             table, error = f"{getattr(self.table, 'bins', 0)} bins", f"{self.table_error:.2%}"
@@ -192,7 +192,7 @@ def _kernel(
 
 def density_shares(
     table: tuple[FeatureMap, float] | None,
-    counters: tuple[FeatureMap, float],
+    counters: tuple[Race, float],
     rows: int,
     budget: Budget,
     names: tuple[str, ...],
@@ -203,7 +203,7 @@ def density_shares(
     correct little.
     """
     chosen = table[0] if table is not None and table[1] < counters[1] else counters[0]
-    if not isinstance(chosen, Race) or not isinstance(chosen.hash, Euclidean) or len(names) <= MOST_TABLE_COLUMNS:
+    if not _corrected(counters[0].hash, names):
         return [(Count(), 0.03), (chosen, 0.97)]
     bins = marginal_bins(rows * CONTROL_SHARE * min(budget.strength, 1000.0) / len(names))
     return [(Count(), 0.03), (Marginals(names, bins), CONTROL_SHARE), (chosen, round(0.97 - CONTROL_SHARE, 4))]
@@ -211,12 +211,12 @@ def density_shares(
 
 def density_choices(
     schema: Schema, rows: int, budget: Budget, names: tuple[str, ...], family: HashFamily, density: float | None = None
-) -> tuple[tuple[FeatureMap, float] | None, tuple[FeatureMap, float]]:
+) -> tuple[tuple[FeatureMap, float] | None, tuple[Race, float]]:
     """A table, if these columns allow one, and hashed counters, each with its predicted relative error
     at this density.
     """
     density = TYPICAL_DENSITY if density is None else density
-    corrected = isinstance(family, Euclidean) and len(names) > MOST_TABLE_COLUMNS
+    corrected = _corrected(family, names)
     size = race_rows(schema, rows, budget, len(names), corrected)
     columns = None if isinstance(family, Product) else names
     race = Race(columns, size, DENSITY_RACE_WIDTH, hash=family)
@@ -229,6 +229,11 @@ def density_choices(
     if max(spans) / bins > WIDEST_CELLS:
         return None, counters
     return (Histogram(len(names), names, bins), error), counters
+
+
+def _corrected(family: HashFamily, names: Sequence[str]) -> bool:
+    """Whether records simulated from marginals correct the hashes."""
+    return isinstance(family, Euclidean) and len(names) > MOST_TABLE_COLUMNS
 
 
 def default_bandwidth(columns: int) -> float:
