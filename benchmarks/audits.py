@@ -22,6 +22,7 @@ COLUMNS = {
     "z": {"kind": "number", "lower": 0, "upper": 1},
     "y": {"kind": "category", "values": ["a", "b"]},
 }
+LEVELS = COLUMNS | {"n": {"kind": "integer", "lower": 0, "upper": 9}}  # few: an audit draws a count for each
 SETS = {"ids": {"kind": "set", "universe": 100}}
 PURE, APPROXIMATE, CONCENTRATED = dps.Budget(1.0), dps.Budget(1.0, 1e-6), dps.Budget(rho=0.5)
 MIXED = dps.Budget(4.0, 1e-6)  # large: with more budget an attack needs fewer draws
@@ -29,6 +30,9 @@ MAPS = {
     "count": dps.Count(),
     "histogram": dps.Histogram(columns=("y",)),
     "marginals": dps.Marginals(columns=("x",), bins=2),
+    "levels": dps.Levels(columns=("n",), bins=2),
+    "adaptive marginals": dps.AdaptiveMarginals(columns=("n", "y"), bins=2),
+    "cell counts": dps.CellCounts(("n", "y"), 2, (((1, 3, 4), (3,), (1.0, 1.0, 1.0)), None)),
     "totals": dps.Totals(columns=("x", "z")),
     "pairs": dps.Pairs(columns=("x", "y"), bins=2),
     "contrasts": dps.Contrasts(
@@ -51,7 +55,15 @@ SOME_PAIRS = dps.Recipe([dps.Part(dps.Marginals(bins=2), 0.2), dps.Part(dps.Adap
 SOME_CONTRASTS = dps.Recipe(
     [dps.Part(dps.Marginals(bins=2), 0.2), dps.Part(dps.AdaptivePairs(bins=2, most=2, contrasts=True), 0.8)]
 )
+CHOSEN_CELLS = dps.Recipe(
+    [
+        dps.Part(dps.Count(), 0.1),
+        dps.Part(MAPS["levels"], 0.3),
+        dps.Part(dps.AdaptiveMarginals(columns=("n", "y"), bins=2), 0.6),
+    ]
+)
 BODIES = ("totals", "contrasts", "fourier", "one-bit", "second moments", "second moments with means", "grouped fourier")
+ONE_WAY = ("levels", "adaptive marginals", "cell counts")  # of column n
 NOT_SHARP = {
     ("count", "replace-one"): "nothing differs",
     ("quadratic", "replace-one"): "the bound is twice that of one record",
@@ -89,13 +101,22 @@ def alone(map_: Any, **options: Any) -> dps.Recipe:
 def cases() -> list[Case]:
     found = []
     for relation in Relation:
-        facts = schema(relation=relation.value)
+        facts, leveled = schema(relation=relation.value), schema(LEVELS, relation=relation.value)
         for name, map_ in MAPS.items():
             loose = NOT_SHARP.get((name, relation.value), "")
             noises = [("laplace", PURE), ("gaussian", APPROXIMATE)] + [("auto", PURE)] * (name in BODIES)
             for mechanism, budget in noises:
                 shown = "body" if mechanism == "auto" else mechanism
-                found.append(Case(f"{name}, {shown}, {relation}", alone(map_), facts, budget, mechanism, loose))
+                found.append(
+                    Case(
+                        f"{name}, {shown}, {relation}",
+                        alone(map_),
+                        leveled if name in ONE_WAY else facts,
+                        budget,
+                        mechanism,
+                        loose,
+                    )
+                )
         units = schema(relation=relation.value, unit="id", max_rows_per_unit=3)
         for name in ("count", "histogram", "fourier"):
             found.append(Case(f"units of 3 rows: {name}, {relation}", alone(MAPS[name]), units, PURE))
@@ -108,6 +129,8 @@ def cases() -> list[Case]:
             found.append(Case(some, SOME_PAIRS, facts, budget, loose="several parts"))
             some = f"two of three contrasts, {budget}, {relation}"
             found.append(Case(some, SOME_CONTRASTS, facts, budget, loose="several parts"))
+            chosen = f"levels and the cells chosen from them, {budget}, {relation}"
+            found.append(Case(chosen, CHOSEN_CELLS, leveled, budget, loose="several parts"))
         mixed = f"Laplace beside Gaussian noise, {relation}"
         found.append(Case(mixed, MIXED_NOISE, facts, MIXED, loose="several parts"))
     sets = dps.Race(columns=("ids",), rows=1, width=8, hash=dps.MinHash())

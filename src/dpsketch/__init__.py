@@ -62,11 +62,14 @@ if TYPE_CHECKING:
     from dpsketch.maps.moments.quadratic import Quadratic as Quadratic
     from dpsketch.maps.moments.second_moments import SecondMoments as SecondMoments
     from dpsketch.maps.subsampled import Subsampled as Subsampled
+    from dpsketch.maps.tables.adaptive_marginals import AdaptiveMarginals as AdaptiveMarginals
+    from dpsketch.maps.tables.adaptive_marginals import CellCounts as CellCounts
     from dpsketch.maps.tables.adaptive_pairs import AdaptivePairs as AdaptivePairs
     from dpsketch.maps.tables.contrasts import Contrasts as Contrasts
     from dpsketch.maps.tables.count import Count as Count
     from dpsketch.maps.tables.grid import Grid as Grid
     from dpsketch.maps.tables.histogram import Histogram as Histogram
+    from dpsketch.maps.tables.level_counts import Levels as Levels
     from dpsketch.maps.tables.marginals import Marginals as Marginals
     from dpsketch.maps.tables.pairs import Pairs as Pairs
     from dpsketch.maps.tables.totals import Totals as Totals

@@ -7,11 +7,13 @@ from typing import Any
 
 # Name: module, or module:other_name.
 HOMES = {
+    "AdaptiveMarginals": "maps.tables.adaptive_marginals",
     "AdaptivePairs": "maps.tables.adaptive_pairs",
     "AnomalyScorer": "learn.models.density.anomaly",
     "Answer": "learn.answer",
     "Budget": "privacy.budget",
     "BudgetError": "errors",
+    "CellCounts": "maps.tables.adaptive_marginals",
     "Contrasts": "maps.tables.contrasts",
     "Count": "maps.tables.count",
     "DensityClassifier": "learn.models.classifier",
@@ -34,6 +36,7 @@ HOMES = {
     "Ledger": "ledger.ledger",
     "LedgerError": "errors",
     "LedgerWarning": "errors",
+    "Levels": "maps.tables.level_counts",
     "LinearRegression": "learn.models.regression",
     "Local": "engines.local",
     "LogisticRegression": "learn.models.regression",

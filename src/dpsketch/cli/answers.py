@@ -78,6 +78,8 @@ def ask(
         for line in table.how:
             out.print(line if asks_for_contents(question) else f"{line}; ± is one standard error.")
         out.print(_rich_table(table))
+        for note in table.notes:
+            out.print(visible(note))
 
 
 def _print_contents(line: str, facts: dict[str, Any]) -> None:

@@ -55,7 +55,7 @@ GroupsFrom = Annotated[
     typer.Option(
         "--groups-from",
         metavar="SKETCH",
-        help="Another site's release to merge with later: use its recipe, its pairs and its groups of cells.",
+        help="Another site's release to merge with later: use its recipe, cells, groups of cells and pairs.",
     ),
 ]
 LedgerPath = Annotated[

@@ -83,11 +83,19 @@ class RecordCount:
 
 @dataclass(frozen=True, eq=False)
 class NoisyPart:
-    """A part as a release has it so far: its settled map, its noisy sums, and the variance of the noise in each."""
+    """A part as a release has it so far: its settled map, its noisy sums, the variance of the noise in each, and
+    whether it is Laplace noise.
+    """
 
     map: BoundMap
     sums: Sums
     variance: float
+    laplace: bool = False
+
+    def published(self) -> NoisyPart:
+        """What a file holds of the part: all of it, unless it served only later stages."""
+        shown = self.map.published()
+        return self if shown is self.map else NoisyPart(shown, self.sums[: shown.size], self.variance, self.laplace)
 
 
 class FeatureMap(ABC):
@@ -229,6 +237,10 @@ class BoundMap(ABC):
     def coarsen(self, sums: Sums, settled: BoundMap) -> Sums:
         """Exact sums of the settled map, from those of this one."""
         return sums
+
+    def published(self) -> BoundMap:
+        """The map whose sums a file holds, once later stages have read the noisy sums of this one."""
+        return self
 
     @property
     def core(self) -> BoundMap:

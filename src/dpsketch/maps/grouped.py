@@ -69,7 +69,10 @@ class BoundGrouped(BoundMap):
     def __init__(self, description: Grouped, schema: Schema) -> None:
         self.inner = description.map.bind(schema)
         if self.inner.adaptive:
-            raise RecipeError("Grouped: pairs that a release pools cannot be grouped", "give groups, not pool")
+            raise RecipeError(
+                f"Grouped: map {self.inner.description.name} is settled by a release, and cannot be grouped",
+                "of pairs, give groups, not pool; of adaptive marginals, group marginals",
+            )
         names = self.inner.columns
         columns = names if description.column in names else (*names, description.column)
         super().__init__(replace(description, map=self.inner.description), schema, columns)

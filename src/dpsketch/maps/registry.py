@@ -15,10 +15,12 @@ from dpsketch.maps.hashed.race import Race
 from dpsketch.maps.moments.quadratic import Quadratic
 from dpsketch.maps.moments.second_moments import SecondMoments
 from dpsketch.maps.subsampled import Subsampled
+from dpsketch.maps.tables.adaptive_marginals import AdaptiveMarginals, CellCounts
 from dpsketch.maps.tables.contrasts import Contrasts
 from dpsketch.maps.tables.count import Count
 from dpsketch.maps.tables.grid import Grid
 from dpsketch.maps.tables.histogram import Histogram
+from dpsketch.maps.tables.level_counts import Levels
 from dpsketch.maps.tables.marginals import Marginals
 from dpsketch.maps.tables.pairs import Pairs
 from dpsketch.maps.tables.totals import Totals
@@ -29,6 +31,9 @@ MAPS: dict[str, type[FeatureMap]] = {
         Count,
         Histogram,
         Marginals,
+        Levels,
+        AdaptiveMarginals,
+        CellCounts,
         Totals,
         Pairs,
         Contrasts,

@@ -21,8 +21,10 @@ from dpsketch.learn.estimators.joint.joint_fit import Products
 from dpsketch.learn.shared import made_once
 from dpsketch.learn.view import View
 from dpsketch.maps.base import BoundMap, FeatureMap, Sums
+from dpsketch.maps.tables.adaptive_marginals import AdaptiveMarginals
 from dpsketch.maps.tables.adaptive_pairs import AdaptivePairs
 from dpsketch.maps.tables.count import Count
+from dpsketch.maps.tables.level_counts import Levels
 from dpsketch.maps.tables.marginals import Marginals
 from dpsketch.maps.tables.pairs import Pairs
 from dpsketch.maps.tables.totals import Totals
@@ -41,6 +43,7 @@ MOST_SIMULATIONS = 5
 WORK = 500_000  # sum of squared cell counts whose fit takes about four seconds on one core of 2026
 REFITS = 4  # of each simulated release; fewer than for an actual answer, as several tables are simulated
 _CHUNK = 1 << 20  # sums
+ONE_WAY = Marginals | Levels | AdaptiveMarginals | Totals
 
 
 @dataclass(frozen=True)
@@ -54,13 +57,11 @@ class PlannedRelease:
 
     def of(self, raw: RawSketch, rng: np.random.Generator) -> ReleasedSketch:
         """A release of simulated sums with simulated noise. Never for a table of people: the noise is no secret."""
-        bound, noises = raw.bound, self.event.noises
-        variances = [noise_variance(noise, own) for noise, own in zip(noises, bound.noised, strict=True)]
 
         def add_noise(index: int, feature_map: BoundMap, sums: Sums) -> Sums:
-            return _noisy(noises[index], feature_map, sums, rng)
+            return _noisy(self.event.noises[index], feature_map, sums, rng)
 
-        parts = noisy_in_stages(bound, [part.sums for part in raw.parts], variances, add_noise, {})
+        parts = noisy_in_stages(raw.bound, [part.sums for part in raw.parts], self.event, add_noise, {})
         maps = tuple(part.map for part in parts)
         return ReleasedSketch(
             raw.schema,
@@ -96,6 +97,9 @@ def columns_to_simulate(schema: Schema, recipes: Collection[Recipe], asked: Coll
     totals = any(isinstance(part.map, Totals) for recipe in recipes for part in recipe.parts)
     if totals and not any(schema.column(name).numeric for name in chosen):
         chosen.add(next(column.name for column in schema.scalars if column.numeric))
+    for levels in (part.map for recipe in recipes for part in recipe.parts if isinstance(part.map, Levels)):
+        if not chosen & set(levels.names(schema)):
+            chosen.add(levels.names(schema)[0])
     names = [column.name for column in schema.scalars]
     chosen |= set([name for name in names if name not in chosen][: max(0, 2 - len(chosen))])
     return None if len(chosen) == len(names) else tuple(name for name in names if name in chosen)
@@ -113,7 +117,7 @@ def _divisible(described: FeatureMap) -> bool:
     if isinstance(described, Pairs):
         whole = not isinstance(described, AdaptivePairs) or described.most is None
         return whole and described.pairs is None and described.groups is None and described.columns is None
-    return isinstance(described, Count) or (isinstance(described, Marginals | Totals) and described.columns is None)
+    return isinstance(described, Count) or (isinstance(described, ONE_WAY) and described.columns is None)
 
 
 def _of_columns(described: FeatureMap, schema: Schema, names: Sequence[str]) -> FeatureMap:

@@ -6,24 +6,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from dpsketch.calibration import noise_variance
 from dpsketch.maps.base import BoundMap, NoisyPart, Sums
+from dpsketch.privacy.events import Release
+from dpsketch.privacy.mechanisms import Mechanism
 from dpsketch.recipe.bound_recipe import BoundRecipe
 
 
 def noisy_in_stages(
     bound: BoundRecipe,
     exact: Sequence[Sums],
-    variances: Sequence[float],
+    event: Release | None,
     add_noise: Callable[[int, BoundMap, Sums], Sums],
     agreed: Mapping[int, BoundMap],
 ) -> tuple[NoisyPart, ...]:
-    """Every part, settled and then noised; a part in `agreed` is settled beforehand."""
+    """Every part as a file holds it: settled, then noised; a part in `agreed` is settled beforehand. `event` states the
+    noises, None where there are none.
+    """
     parts: dict[int, NoisyPart] = {}
     for stage in bound.stages:
-        for place in stage:
-            own = bound.maps[place]
+        for index in stage:
+            own, variance, laplace = bound.maps[index], 0.0, False
+            if event is not None:
+                noise = event.noises[index]
+                variance, laplace = noise_variance(noise, bound.noised[index]), noise.mechanism is Mechanism.LAPLACE
             earlier = [parts[other] for other in sorted(parts) if own.depends_on(bound.maps[other])]
-            settled = agreed[place] if place in agreed else own.settle(earlier, variances[place])
-            noisy = add_noise(place, settled, own.coarsen(exact[place], settled))
-            parts[place] = NoisyPart(settled, noisy, variances[place])
-    return tuple(parts[place] for place in range(len(bound.maps)))
+            settled = agreed[index] if index in agreed else own.settle(earlier, variance)
+            noisy = add_noise(index, settled, own.coarsen(exact[index], settled))
+            parts[index] = NoisyPart(settled, noisy, variance, laplace)
+    return tuple(parts[index].published() for index in range(len(bound.maps)))

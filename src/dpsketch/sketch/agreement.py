@@ -1,6 +1,5 @@
-"""One choice of groups for the pair tables or contrasts of several sites, so that their releases merge.
-
-The groups are those of one site's release, which is public.
+"""One choice of cells for the marginals, and of groups for the pair tables or contrasts, of several sites, so that
+their releases merge. The choice is that of one site's release, which is public.
 """
 
 from __future__ import annotations

@@ -59,9 +59,9 @@ def merged_schema(one: Sketch, two: Sketch, disjoint_units: bool) -> Schema:
         raise MergeError("the sketches have different schemas", "use one schema file at every site")
     if one.recipe != two.recipe and _unsettled(one.recipe) == _unsettled(two.recipe):
         raise MergeError(
-            "the sketches have pair tables of different groups of cells, or of different pairs",
+            "the sketches have marginals of different cells, or pair tables of different groups of cells or pairs",
             "release one table first, then the other with --groups-from (groups_from=) that release; or sketch both by "
-            "one recipe with pool, and merge the raw sketches",
+            "one recipe that leaves them to a release, and merge the raw sketches",
         )
     if one.recipe != two.recipe or [p.map.fingerprint() for p in one.parts] != [p.map.fingerprint() for p in two.parts]:
         raise MergeError(

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.calibration import keeps_budget, noise_variance
+from dpsketch.calibration import keeps_budget
 from dpsketch.errors import (
     BudgetError,
     DpsketchError,
@@ -60,8 +60,8 @@ def release(
     interruption during it costs budget as well.
 
     `mechanism` is "auto", "laplace" or "gaussian". `plan` names a plan declared in the ledger, of which this release
-    is one entry. With `groups_from`, another site's release, pooled pair tables get its groups and pairs instead of
-    choosing their own, so that the two releases merge.
+    is one entry. With `groups_from`, another site's release, adaptive parts get its cells, groups and pairs instead
+    of choosing their own, so that the two releases merge.
 
     Guarantee: the budget's differential privacy for one unit (a row, or all rows of one value of the unit column),
     under the schema's neighbouring relation.
@@ -74,7 +74,7 @@ def release(
         _check_room(bound, types, None)
         if ledger is not None:
             raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
-        parts = noisy_in_stages(bound, exact, [0.0] * len(exact), lambda place, own, sums: _exact(sums), agreed)
+        parts = noisy_in_stages(bound, exact, None, lambda place, own, sums: _exact(sums), agreed)
         return _released(raw, (), parts)
     event = bound.calibrated(budget, mechanism)
     _check_room(bound, types, event)
@@ -86,14 +86,13 @@ def release(
     if not keeps_budget(event):
         raise RuntimeError("a bug: the noise does not keep the budget")
     _try_noises(event)
-    variances = [noise_variance(noise, own) for noise, own in zip(event.noises, bound.noised, strict=True)]
     with _spent(ledger, dataset, raw, event, plan):
         with Keystream() as stream:
 
             def add_noise(place: int, own: BoundMap, sums: Sums) -> Sums:
                 return _noisy(event.noises[place], own, sums, stream)
 
-            parts = noisy_in_stages(bound, exact, variances, add_noise, agreed)
+            parts = noisy_in_stages(bound, exact, event, add_noise, agreed)
         if not bound.settled([part.map for part in parts]).promised(event):
             raise RuntimeError("a bug: the noise is not that of what would be released")
     return _released(raw, (event,), parts)

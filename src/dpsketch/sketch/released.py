@@ -191,7 +191,8 @@ def _check_sums(path: str | Path, contents: file.Contents, releases: Sequence[Re
     for index, (feature_map, sums) in enumerate(zip(maps, contents.sums, strict=True)):
         if counters.narrow(sums):  # large tables are mapped from the file, and four bytes limit them
             continue
-        if max(int(sums.max()), -int(sums.min())) > min(_MOST, records * feature_map.largest + reach[index]):
+        largest = max(int(sums.max(initial=0)), -int(sums.min(initial=0)))
+        if largest > min(_MOST, records * feature_map.largest + reach[index]):
             raise FileError(f"{path} is damaged or made by something else: its sums are larger than possible", ASK)
 
 

@@ -90,7 +90,7 @@ def test_the_recipe_takes_pairs_where_a_grid_tells_less() -> None:
         [part.map.name for part in dps.Recipe.synthetic(simulated_columns(d), rows=n, budget=budget).parts]
         for d, n in ((3, 250_000), (6, 250_000), (4, 1000), (1, 1000))
     ]
-    pairs = ["count", "marginals", "pairs", "totals"]
+    pairs = ["count", "levels", "adaptive_marginals", "pairs", "totals"]
     assert names == [["count", "grid"], pairs, pairs, ["count", "grid"]]
     schema = simulated_columns(6)
     chosen = dps.Recipe.synthetic(schema, rows=250_000, budget=budget, columns=["x2", "x4"]).parts[1].map

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import dpsketch as dps
+from dpsketch.calibration import noise_variance
 from dpsketch.maps.base import BoundMap, NoisyPart, Sums
 from dpsketch.maps.tables.histogram import BoundHistogram
+from dpsketch.privacy.events import Noise, Release
+from dpsketch.privacy.mechanisms import Mechanism
 from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.sketch.adaptive import noisy_in_stages
 
@@ -66,7 +70,8 @@ def test_a_stage_sees_the_settled_maps_and_noisy_sums_that_it_depends_on_alone()
     last.after, middle.after = (middle,), (count,)
     maps = [last, other, middle, count]
     exact = [np.full(each.size, 10 * place, np.int64) for place, each in enumerate(maps)]
-    variances = [1.0, 2.0, 3.0, 4.0]
+    noises = tuple(Noise(Mechanism.LAPLACE, 1, Fraction(scale)) for scale in (1, 2, 3, 4))
+    variances = [noise_variance(noise, each) for noise, each in zip(noises, maps, strict=True)]
     noised: list[int] = []
 
     def add_noise(place: int, settled: BoundMap, sums: Sums) -> Sums:
@@ -74,17 +79,18 @@ def test_a_stage_sees_the_settled_maps_and_noisy_sums_that_it_depends_on_alone()
         assert len(sums) == settled.size
         return sums + 1
 
-    parts = noisy_in_stages(bound(maps), exact, variances, add_noise, {})
+    parts = noisy_in_stages(bound(maps), exact, Release(dps.Budget(1.0), noises), add_noise, {})
     assert noised == [1, 3, 2, 0]
-    assert middle.seen == [(count, [31], 4.0)]
-    assert last.seen == [(SETTLED, [21] * SETTLED.size, 3.0)], "neither the count nor exact sums"
+    assert middle.seen == [(count, [31], variances[3])]
+    assert last.seen == [(SETTLED, [21] * SETTLED.size, variances[2])], "neither the count nor exact sums"
     assert other.seen == []
     assert [part.map for part in parts] == [SETTLED, SETTLED, SETTLED, count]
     assert [part.variance for part in parts] == variances
+    assert all(part.laplace for part in parts)
 
 
 def test_an_agreed_map_is_not_settled() -> None:
     (one,) = followers(1)
     exact = [np.arange(one.size)]
-    noisy_in_stages(bound([one]), exact, [0.0], lambda place, settled, sums: sums, {0: SETTLED})
+    noisy_in_stages(bound([one]), exact, None, lambda place, settled, sums: sums, {0: SETTLED})
     assert not hasattr(one, "seen")

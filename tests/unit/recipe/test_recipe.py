@@ -14,7 +14,7 @@ from dpsketch.errors import RecipeError
 from dpsketch.recipe.count_share import LEAST_COUNT_SHARE, count_share
 from dpsketch.recipe.noise_to_signal import SumsNoise
 from dpsketch.recipe.tasks.clusters_task import cluster_bins, cluster_frequencies
-from dpsketch.recipe.tasks.general_task import MOST_FINE_CELLS, PAIR_SD, PURE_SHARES, pair_sizes
+from dpsketch.recipe.tasks.general_task import LEVELS_PART, MOST_FINE_CELLS, PAIR_SD, PURE_SHARES, pair_sizes
 from dpsketch.sketch.release import planned
 
 
@@ -67,7 +67,7 @@ def test_the_general_recipe_takes_every_kind_of_budget() -> None:
     gaussian = dps.Recipe.general(schema, rows=100_000, budget=dps.Budget(rho=0.5))
     assert dps.Recipe.general(schema, rows=100_000, budget=dps.Budget(1.0, delta=1e-6)) == gaussian
     assert [part.map for part in gaussian.parts] == [part.map for part in pure.parts]
-    assert [part.share for part in gaussian.parts] == [0.03, 0.33, 0.52, 0.12]
+    assert [part.share for part in gaussian.parts] == [0.03, 0.0825, 0.2475, 0.52, 0.12]
     assert dps.Recipe.general(schema, rows=100_000, budget=dps.Budget(math.inf)).parts[0].share == 0.03
 
 
@@ -81,11 +81,13 @@ def wide(columns: int, rows: int = 100_000) -> dps.Schema:
 def test_few_columns_have_all_pairs(columns: int, epsilon: float) -> None:
     """As tables, or as contrasts where the cells of tables would drown in noise."""
     assert pair_sizes(10_000, dps.Budget(epsilon), columns)[1] is None
-    count, marginals, pairs, totals = dps.Recipe.general(wide(columns), rows=10_000, budget=dps.Budget(epsilon)).parts
+    parts = dps.Recipe.general(wide(columns), rows=10_000, budget=dps.Budget(epsilon)).parts
+    count, levels, marginals, pairs, totals = parts
     assert isinstance(pairs.map, dps.Pairs)
     assert pairs.map.contrasts == (epsilon == 0.005 or (columns == 16 and epsilon == 1.0))
     shares = (0.03, 0.43, 0.42, 0.12) if pairs.map.contrasts else (0.03, 0.275, 0.575, 0.12)
-    assert (count.share, marginals.share, pairs.share, totals.share) == shares
+    assert (count.share, levels.share + marginals.share, pairs.share, totals.share) == pytest.approx(shares)
+    assert levels.share == pytest.approx(LEVELS_PART * shares[1], abs=1e-4)
     assert (pairs.map.pool, pairs.map.most, pairs.map.columns) == (True, None, None)
 
 
@@ -93,7 +95,7 @@ def test_contrasts_are_for_little_data_and_budget() -> None:
     """More rows or more budget make tables of them; so do Gaussian noise, frequencies, and studies without privacy."""
 
     def contrasts(rows: int, epsilon: float, delta: float = 0.0, **options: int) -> bool:
-        pairs = dps.Recipe.general(wide(9, rows), budget=dps.Budget(epsilon, delta), **options).parts[2].map
+        pairs = dps.Recipe.general(wide(9, rows), budget=dps.Budget(epsilon, delta), **options).parts[3].map
         assert isinstance(pairs, dps.Pairs)
         return pairs.contrasts
 
@@ -113,11 +115,11 @@ def test_many_columns_have_as_many_pairs_as_their_noise_allows(budget: dps.Budge
     """The noise that a release adds is the predicted one, up to what mixing Laplace and Gaussian parts gains."""
     schema = wide(100)
     recipe = dps.Recipe.general(schema, budget=budget)
-    pairs = recipe.parts[2].map
+    pairs = recipe.parts[3].map
     assert isinstance(pairs, dps.Pairs)
     event = planned(schema, recipe, budget)
     assert event is not None
-    deviation = math.sqrt(noise_variance(event.noises[2], pairs.bind(schema))) / 100_000
+    deviation = math.sqrt(noise_variance(event.noises[3], pairs.bind(schema))) / 100_000
     every = pairs.most is None
     assert deviation < 1.1 * PAIR_SD if every else deviation == pytest.approx(PAIR_SD, rel=0.1)
 
@@ -135,13 +137,14 @@ def test_a_tree_is_the_least() -> None:
 def test_fine_tables_of_wide_tables_stay_small(columns: int, bins: int) -> None:
     schema = wide(columns, 10**9)
     recipe = dps.Recipe.general(schema, budget=dps.Budget(10.0))
-    assert recipe.parts[1].map == dps.Marginals(bins=bins, totals=False)
-    assert recipe.parts[2].map.length(schema) <= MOST_FINE_CELLS
+    assert recipe.parts[1].map == dps.Levels(bins=bins)
+    assert recipe.parts[2].map == dps.AdaptiveMarginals(bins=bins)
+    assert recipe.parts[3].map.length(schema) <= MOST_FINE_CELLS
 
 
 def test_too_many_columns_for_pairs_have_fourier_sums() -> None:
     parts = dps.Recipe.general(wide(448), budget=dps.Budget(1.0)).parts
-    assert [part.map.name for part in parts] == ["count", "marginals", "fourier", "totals"]
+    assert [part.map.name for part in parts] == ["count", "levels", "adaptive_marginals", "fourier", "totals"]
 
 
 def test_columns_with_too_many_values_have_marginals_only() -> None:
@@ -149,15 +152,15 @@ def test_columns_with_too_many_values_have_marginals_only() -> None:
     facts["columns"] |= {name: {"kind": "category", "values": [str(j) for j in range(9000)]} for name in "ab"}
     schema = dps.Schema.from_dict(facts)
     recipe = dps.Recipe.general(schema, budget=dps.Budget(10.0))
-    assert recipe.parts[1].map == dps.Marginals(bins=128, totals=False)
-    assert recipe.parts[2].map == dps.Pairs(("c0", "c1", "c2", "a"), 128, pool=True)
+    assert recipe.parts[2].map == dps.AdaptiveMarginals(bins=128)
+    assert recipe.parts[3].map == dps.Pairs(("c0", "c1", "c2", "a"), 128, pool=True)
     recipe.bind(schema)
 
 
 def test_frequencies_take_some_of_the_pairs_share() -> None:
     schema, budget = dps.Schema.from_dict(MIXED), dps.Budget(1.0)
     parts = dps.Recipe.general(schema, rows=100_000, budget=budget, frequencies=50).parts
-    assert [(part.map.name, part.share) for part in parts[2:4]] == [("pairs", 0.4025), ("fourier", 0.1725)]
+    assert [(part.map.name, part.share) for part in parts[3:5]] == [("pairs", 0.4025), ("fourier", 0.1725)]
     assert sum(part.exact_share for part in parts) == 1
     assert dps.Recipe.general(schema, rows=100_000, budget=budget, frequencies=0) == dps.Recipe.general(
         schema, rows=100_000, budget=budget
@@ -167,7 +170,9 @@ def test_frequencies_take_some_of_the_pairs_share() -> None:
 def test_a_single_column_has_its_marginal() -> None:
     assert dps.Recipe.general(wide(1), budget=dps.Budget(1.0)).parts == (
         dps.Part(dps.Count(), 0.05),
-        dps.Part(dps.Marginals(bins=128), 0.95),
+        dps.Part(dps.Levels(bins=128), 0.2075),
+        dps.Part(dps.AdaptiveMarginals(bins=128), 0.6225),
+        dps.Part(dps.Totals(), 0.12),
     )
     with pytest.raises(RecipeError, match=r"this table has only one(.|\n)*leave out frequencies"):
         dps.Recipe.general(wide(1), budget=dps.Budget(1.0), frequencies=50)

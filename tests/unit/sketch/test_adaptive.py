@@ -305,7 +305,7 @@ def test_pooling_needs_marginals_of_the_same_cells(schema: dps.Schema) -> None:
         dps.Pairs(groups=((0,),), pool=True)
     with pytest.raises(RecipeError, match="pool must be true or false, got 1 instead"):
         dps.Pairs(pool=1)  # type: ignore[arg-type]
-    with pytest.raises(RecipeError, match="Grouped: pairs that a release pools cannot be grouped"):
+    with pytest.raises(RecipeError, match="Grouped: map pairs is settled by a release, and cannot be grouped"):
         dps.Recipe([dps.Part(dps.Grouped(PAIRS, "sex"), 0.5), PARTS[2]]).bind(schema)
 
 

@@ -19,9 +19,9 @@ from dpsketch.denoise.groups import choose_groups, choose_halves, groups_wanted,
 from dpsketch.denoise.pair_choice import choose_pairs, spread
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, NoisyPart, Sums, check_columns, check_whole
-from dpsketch.maps.tables.column_summaries import noisy_totals, pair_summaries
+from dpsketch.maps.tables.column_summaries import coarse_shares, joint_cells, noisy_totals, pair_summaries, widths_of
 from dpsketch.maps.tables.contrasts import BoundContrasts, Contrasts
-from dpsketch.maps.tables.marginals import BoundMarginals
+from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.maps.tables.pair_map import PairMap
 from dpsketch.maps.tables.pairs import MOST_PAIRS, BoundPairs, Pairs
 from dpsketch.numerics.threads import one_thread
@@ -106,7 +106,7 @@ class BoundAdaptivePairs(BoundPairs):
                 )
 
     def depends_on(self, other: BoundMap) -> bool:
-        return isinstance(other, BoundMarginals) or other.only_counts or bool(other.column_totals)
+        return isinstance(other, OneWayMap) or other.only_counts or bool(other.column_totals)
 
     def check_beside(self, maps: Sequence[BoundMap]) -> None:
         if self.marginals_in(maps) is None:
@@ -139,14 +139,13 @@ class BoundAdaptivePairs(BoundPairs):
         wanted = groups_wanted(pair_sd)
         groups, spreads = [], []
         with one_thread():
-            for summary in summaries:
+            for own, fine, summary in zip(self.cells, joint_cells(self, marginals), summaries, strict=True):
                 threshold = pooling_threshold(summary.count_sd / rows, pair_sd)
-                marginal = fit_marginal(summary, rows)
-                shares = marginal.shares
+                shares = coarse_shares(fit_marginal(summary, rows).shares, fine, own)
                 if self.description.contrasts:
                     chosen = choose_halves(shares, summary.ordered)
                 else:
-                    chosen = choose_groups(shares, marginal.widths, wanted, threshold)
+                    chosen = choose_groups(shares, widths_of(own), wanted, threshold)
                 groups.append(chosen.tolist())
                 spreads.append(spread(np.bincount(chosen, shares).astype(np.float64)))
         return self.settled(groups, self._kept(spreads))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +58,7 @@ class Cells:
         return self.count - 1
 
     @property
-    def cut(self) -> tuple[int, int]:
+    def cut(self) -> Any:
         """Columns with the same cut have the same cells and positions for every code."""
         return (self.bins, 0) if self.binned else (0, self.column.levels)
 
@@ -132,7 +133,7 @@ class HistogramCells(Cells):
     """
 
     @property
-    def cut(self) -> tuple[int, int]:
+    def cut(self) -> Any:
         return (self.bins if self.binned else 0, self.column.levels)
 
     def cells(self, codes: NDArray[np.integer]) -> NDArray[np.int64]:
@@ -153,9 +154,61 @@ class HistogramCells(Cells):
         return np.concatenate([[0], inner, [levels - 1, levels]])
 
 
+@dataclass(frozen=True)
+class RunCells(HistogramCells):
+    """Cells that are runs of levels between the bounds, given by the first level of each; the bounds and missing have
+    cells of their own. `alone` are the levels that have a cell to themselves because many records share them.
+    """
+
+    starts: tuple[int, ...]
+    alone: tuple[int, ...] = ()
+
+    @property
+    def binned(self) -> bool:
+        return True
+
+    @property
+    def cut(self) -> Any:
+        return self.column.levels, self.starts
+
+    @cached_property
+    def first_levels(self) -> NDArray[np.int64]:
+        levels = self.column.levels
+        return np.array([0, *self.starts, levels - 1, levels], np.int64)
+
+    @cached_property
+    def single(self) -> NDArray[np.bool_]:
+        """Which cells, the missing one included, hold a single value that is not like its neighbours."""
+        found = np.isin(np.append(self.first_levels[:-1], -1), self.alone)
+        found[[0, -2, -1]] = True
+        return found
+
+
+def run_cells(column: Column, starts: NDArray[np.int64], alone: Sequence[int] = ()) -> RunCells:
+    """Cells that begin at `starts` and at each level of `alone`, and that end after it."""
+    singles = np.array(alone, np.int64)
+    every = np.unique(np.concatenate([starts, singles, singles + 1]))
+    inside = every[(every >= 1) & (every < column.levels - 1)]
+    return RunCells(column, len(inside), tuple(inside.tolist()), tuple(sorted(int(level) for level in alone)))
+
+
+def common_cells(one: Cells, two: Cells) -> Cells:
+    """The cells in which neither `one` nor `two` cuts: theirs, if they cut alike."""
+    if one.cut == two.cut:
+        return one
+    starts = np.union1d(one.first_levels[1:-2], two.first_levels[1:-2])
+    alone = {level for each in (one, two) if isinstance(each, RunCells) for level in each.alone}
+    return run_cells(one.column, starts, sorted(alone))
+
+
 def cells_of(column: Column, bins: int) -> Cells:
     """How `column` is cut, with `bins` bins between its bounds if it has more levels than that."""
     return Cells(column, bins)
+
+
+def level_cells(column: Column) -> Cells:
+    """A cell for each level, and one for missing values."""
+    return Cells(column, column.levels)
 
 
 def distinct(keys: Sequence[Hashable]) -> tuple[list[int], NDArray[np.int64]]:

@@ -36,6 +36,25 @@ def marginal_sums(codes, rows, kinds, cells, positions, places, sums):  # type: 
             sums[centre] += total
 
 
+_CELLS = "void(int16[:,::1], int64[::1], int64[::1], uint16[:,::1], int64[::1], {}[::1])"
+
+
+@kernel(_CELLS.format("int64"), _CELLS.format("int32"))
+def cell_sums(codes, rows, kinds, cells, starts, sums):  # type: ignore[no-untyped-def]
+    """Add one to the cell of each record in the table of each column. A negative kind has a cell for each code, in
+    their order, and the one of missing codes last.
+    """
+    for j in range(rows.size):
+        source, start = codes[rows[j]], starts[j]
+        if kinds[j] < 0:
+            for i in range(source.size):
+                sums[start + (np.int64(source[i]) + 32767 & 65535)] += 1
+        else:
+            cell_of = cells[kinds[j]]
+            for i in range(source.size):
+                sums[start + cell_of[np.int64(source[i]) + 32768]] += 1
+
+
 _PAIRS = "void(int16[:,::1], int64[::1], int64[::1], uint16[:,::1], int64[:,::1], int64[::1], int64[::1], {}[::1])"
 
 

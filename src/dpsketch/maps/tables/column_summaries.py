@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dpsketch.denoise.column_fit import ColumnSummary, Finer
 from dpsketch.maps.base import BoundMap, Sums
-from dpsketch.maps.tables.cells import GRID, POSITION_GRID, Cells
-from dpsketch.maps.tables.marginals import BoundMarginals
+from dpsketch.maps.tables.cells import GRID, POSITION_GRID, Cells, RunCells, common_cells
+from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.maps.tables.pair_map import PairMap
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import LOWEST, SPAN
@@ -45,15 +45,21 @@ def noisy_totals(maps: Sequence[BoundMap], noisy: Sequence[Sums], variances: Seq
 
 
 def pair_summaries(
-    pairs: PairMap, marginals: BoundMarginals, sums: Sums, variance: float, totals: NoisyTotals
+    pairs: PairMap, marginals: OneWayMap, sums: Sums, variance: float, totals: NoisyTotals
 ) -> list[ColumnSummary]:
-    """What noisy marginals say about the columns of pairs, whose cells may be finer."""
+    """What noisy marginals say about the columns of pairs, in `joint_cells`, which may be finer."""
     every = dict(zip(marginals.columns, column_summaries(marginals, sums, variance, totals), strict=True))
     coarse = dict(zip(marginals.columns, marginals.cells, strict=True))
     return [
-        replace(every[name], finer=_finer(coarse[name], own))
-        for name, own in zip(pairs.columns, pairs.cells, strict=True)
+        replace(every[own.column.name], finer=_finer(coarse[own.column.name], own))
+        for own in joint_cells(pairs, marginals)
     ]
+
+
+def joint_cells(pairs: PairMap, marginals: OneWayMap) -> list[Cells]:
+    """The cells of the columns of pairs in which neither these nor their marginals cut."""
+    coarse = dict(zip(marginals.columns, marginals.cells, strict=True))
+    return [common_cells(own, coarse[own.column.name]) for own in pairs.cells]
 
 
 def _finer(coarse: Cells, cells: Cells) -> Finer | None:
@@ -64,27 +70,38 @@ def _finer(coarse: Cells, cells: Cells) -> Finer | None:
 
 def parents(coarse: Cells, cells: Cells) -> NDArray[np.int64]:
     """The cell of `coarse` that each of `cells` lies in, where bins of the latter divide those of the former evenly."""
-    own = cells.firsts[:-1] if cells.binned else cells.column.codes_of(np.arange(cells.column.levels))
-    return np.append(coarse.cells(own), coarse.missing)
+    return np.append(coarse.cells(cells.column.codes_of(cells.first_levels[:-1])), coarse.missing)
 
 
-def column_summaries(
-    marginals: BoundMarginals, sums: Sums, variance: float, totals: NoisyTotals
-) -> list[ColumnSummary]:
+def coarse_shares(shares: Floats, cells: Cells, coarse: Cells) -> Floats:
+    """Shares of `coarse` from those of cells that divide them."""
+    return np.bincount(parents(coarse, cells), shares, coarse.count).astype(np.float64)
+
+
+def widths_of(cells: Cells) -> Floats | None:
+    """Widths of the cells on the scale of the bounds, 0 of a single value; None of a column without order."""
+    return _geometry_of_levels(cells)[1] if cells.ordered else None
+
+
+def column_summaries(marginals: OneWayMap, sums: Sums, variance: float, totals: NoisyTotals) -> list[ColumnSummary]:
     """What noisy marginals and `totals` say about each column. Counts without noise are taken as good to one record."""
-    sd = max(sqrt(variance), float(GRID))
+    sd = max(sqrt(variance), float(marginals.grid))
     found = []
     for place, cells in enumerate(marginals.cells):
-        counts = sums[marginals.table(place)] / GRID
-        centres, widths = _geometry(cells) if cells.ordered else (None, None)
+        counts = sums[marginals.table(place)] / marginals.grid
+        geometry = _geometry_of_levels if isinstance(cells, RunCells) else _geometry
+        centres, widths = geometry(cells) if cells.ordered else (None, None)
         positions = None
         total = totals.get(marginals.columns[place])
         centred, centred_sd = (None, 0.0) if total is None else (total.centred, total.sd)
-        if cells.binned:
+        where = marginals.positions(place)
+        if where.stop > where.start:
             positions = np.zeros(cells.count)
-            positions[1 : cells.bins + 1] = sums[marginals.positions(place)] / POSITION_GRID
+            positions[1 : cells.bins + 1] = sums[where] / POSITION_GRID
         found.append(
-            ColumnSummary(counts, sd / GRID, centres, widths, positions, sd / POSITION_GRID, centred, centred_sd)
+            ColumnSummary(
+                counts, sd / marginals.grid, centres, widths, positions, sd / POSITION_GRID, centred, centred_sd
+            )
         )
     return found
 
@@ -103,11 +120,12 @@ def _geometry(cells: Cells) -> tuple[Floats, Floats]:
 def _geometry_of_levels(cells: Cells) -> tuple[Floats, Floats]:
     """The same by the levels in a cell instead of its codes: of integers some cells have one more than others."""
     centres, widths = _geometry(cells)
-    if not cells.binned or cells.column.levels > SPAN:
+    if not isinstance(cells, RunCells) and (not cells.binned or cells.column.levels > SPAN):
         return centres, widths
     first = cells.first_levels
     codes = cells.column.codes_of(np.arange(cells.column.levels)).astype(np.float64)
     totals, counts = np.append(0.0, np.cumsum(codes - LOWEST)), np.diff(first)
     middle = np.diff(totals[first]) / np.maximum(counts, 1) / SPAN
     own = np.append(np.where(counts > 0, middle, centres[:-1]), 0.5)
-    return own, np.where(widths > 0, np.append(counts, 0) / (cells.column.levels - 1), 0.0)
+    single = cells.single if isinstance(cells, RunCells) else widths == 0
+    return own, np.where(single, 0.0, np.append(counts, 0) / (cells.column.levels - 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import (
-    BoundMap,
     FeatureMap,
-    RecordCount,
     Sensitivity,
     SumBlock,
     Sums,
@@ -24,6 +22,7 @@ from dpsketch.maps.base import (
     chosen_columns,
 )
 from dpsketch.maps.tables.cells import EVERY_CODE, GRID, MOST_BINS, Cells, cells_of, distinct
+from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import MISSING
 from dpsketch.schema.relation import Relation
@@ -66,7 +65,7 @@ class Marginals(FeatureMap):
         return BoundMarginals(self, schema)
 
 
-class BoundMarginals(BoundMap):
+class BoundMarginals(OneWayMap):
     """The sums of each column in turn: GRID for a record in each cell; of binned columns `Cells.positions` in each bin;
     of ordered columns the code, 0 if missing, which is SPAN·(x − ½) for a number's place x between its bounds, unless
     totals are left out.
@@ -77,14 +76,12 @@ class BoundMarginals(BoundMap):
 
     largest = GRID
     grid = GRID
-    separates_points = True
-    sparse = True
     entries_per_record = 3  # cell, position and code in one column
     description: Marginals
 
     def __init__(self, description: Marginals, schema: Schema) -> None:
         super().__init__(description, schema, chosen_columns(schema, description.columns))
-        self.size = description.length(schema)
+        self.size, self.bins = description.length(schema), description.bins
         self.cells = description.cells(schema)
         self.rows = np.array([schema.index(name) for name in self.columns])
         lengths = [_lengths(cells, description.totals) for cells in self.cells]
@@ -163,16 +160,9 @@ class BoundMarginals(BoundMap):
         return indices, np.stack([np.full(len(codes), GRID), position, value], axis=1) / GRID
 
     @property
-    def record_count(self) -> RecordCount:
-        return RecordCount(self.cells[0].count, self.grid)
-
-    @property
     def column_totals(self) -> Mapping[str, int]:
         every = {name: self.centred(column) for column, name in enumerate(self.columns)}
         return {name: where.start for name, where in every.items() if where.stop > where.start}
-
-    def read_as_tables(self, maps: Sequence[BoundMap]) -> bool:
-        return True
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
         firsts, kinds = distinct([(cells.cut, cells.ordered) for cells in self.cells])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.maps.tables.cells import Cells
-from dpsketch.maps.tables.marginals import BoundMarginals
+from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.numerics.arrays import Floats
 
 Groups = tuple[tuple[int, ...], ...]
@@ -32,14 +32,14 @@ class PairMap(BoundMap):
     def pair_table(self, sums: Sums, pair: int) -> Floats:
         """The table of a pair, given by its index, from the sums; its contrast as a table of one cell."""
 
-    def marginals_in(self, maps: Sequence[BoundMap]) -> tuple[int, BoundMarginals] | None:
+    def marginals_in(self, maps: Sequence[BoundMap]) -> tuple[int, OneWayMap] | None:
         """The first marginals among `maps` that have the cells of these pairs, or cells that those divide, with their
         index.
         """
         for index, bound in enumerate(maps):
-            if not isinstance(bound, BoundMarginals) or not set(self.columns) <= set(bound.columns):
+            if not isinstance(bound, OneWayMap) or not set(self.columns) <= set(bound.columns):
                 continue
-            if self.bins % bound.description.bins == 0:
+            if self.bins % bound.bins == 0:
                 return index, bound
         return None
 

@@ -40,7 +40,7 @@ class Anomaly(Task):
         threshold = general_of(schema, names, rows, budget)
         return [
             (race, 1 - ANOMALY_THRESHOLD),
-            *((part, round(share * ANOMALY_THRESHOLD, 4)) for part, share in threshold),
+            *((part, round(share * ANOMALY_THRESHOLD, 6)) for part, share in threshold),
         ]
 
     def next_step(self, sketch: str, argument: str) -> str:

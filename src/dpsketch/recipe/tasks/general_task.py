@@ -11,10 +11,11 @@ from dpsketch.calibration import affordable
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap
 from dpsketch.maps.fourier.fourier import Fourier
+from dpsketch.maps.tables.adaptive_marginals import AdaptiveMarginals
 from dpsketch.maps.tables.adaptive_pairs import AdaptivePairs
 from dpsketch.maps.tables.cells import cells_of
 from dpsketch.maps.tables.count import Count
-from dpsketch.maps.tables.marginals import Marginals
+from dpsketch.maps.tables.level_counts import Levels
 from dpsketch.maps.tables.pairs import MOST_PAIRS, Pairs
 from dpsketch.maps.tables.totals import Totals
 from dpsketch.numerics.tuned import BY_HAND, PROTOTYPE, STUDY_TABLES, UNRECORDED, Tuned
@@ -29,6 +30,10 @@ MARGINALS_SHARE: Annotated[float, Tuned(STUDY_TABLES, by=PROTOTYPE, decision=7)]
 PAIRS_SHARE: Annotated[float, Tuned(STUDY_TABLES, by=PROTOTYPE, decision=7)] = 0.55  # tables without numbers
 FOURIER_SHARE: Annotated[float, UNRECORDED] = 0.3  # of the pairs' share, where Fourier sums are asked for
 TOTALS_SHARE: Annotated[float, _ORIGIN] = 0.12  # of the budget
+# Of the share of marginals, what is spent on choosing their cells.
+LEVELS_PART: Annotated[float, Tuned("fare, payroll, kdd and flights of the truth study", by=BY_HAND, decision=24)] = (
+    0.25
+)
 # Marginals and pairs under pure ε, beside totals and a count.
 PURE_SHARES: Annotated[tuple[float, float], _ORIGIN] = (0.275, 0.575)
 GAUSSIAN_SHARES: Annotated[tuple[float, float], _ORIGIN] = (0.33, 0.52)  # the same with δ or ρ
@@ -66,7 +71,9 @@ class General(Task):
                     "frequencies measure dependences between columns, and this table has only one",
                     "leave out frequencies (--frequencies)",
                 )
-            return [(Count(), 0.05), (Marginals(bins=marginal_bins(rows * 0.95 * epsilon)), 0.95)]
+            bins, total = marginal_bins(rows * 0.95 * epsilon), TOTALS_SHARE * columns[0].numeric
+            parts: Shares = [(Count(), 0.05), *_one_way(schema, bins, 0.95 - total)]
+            return [*parts, (Totals(), TOTALS_SHARE)] if total else parts
         bins, most = pair_sizes(rows, budget, len(columns))
         bins, finer, paired = fine_columns(schema, max(bins, whole_number_bins(schema)))
         if len(paired) < 2:
@@ -98,9 +105,17 @@ def _with_marginals(schema: Schema, budget: Budget, bins: int, rest: Shares, hal
         marginals, together = CONTRAST_SHARES if halved else PURE_SHARES
     else:
         marginals, together = GAUSSIAN_SHARES
-    parts: Shares = [(Count(), 0.03), (Marginals(bins=bins, totals=not separate), marginals)]
+    parts: Shares = [(Count(), 0.03), *_one_way(schema, bins, marginals)]
     parts += [(each, round(part * together, 4)) for each, part in rest]
     return [*parts, (Totals(), TOTALS_SHARE)] if separate else parts
+
+
+def _one_way(schema: Schema, bins: int, share: float) -> Shares:
+    """Counts of cells and, where columns have more values than cells, of all values, to choose the cells from."""
+    if not any(cells_of(column, bins).binned for column in schema.scalars):
+        return [(AdaptiveMarginals(bins=bins), share)]
+    choice = round(LEVELS_PART * share, 4)
+    return [(Levels(bins=bins), choice), (AdaptiveMarginals(bins=bins), round(share - choice, 4))]
 
 
 def general_of(schema: Schema, names: tuple[str, ...], rows: int, budget: Budget) -> Shares:
@@ -113,7 +128,7 @@ def _of_columns(schema: Schema, each: FeatureMap, names: tuple[str, ...]) -> Fea
     """A map of all columns, restricted to the named ones."""
     if isinstance(each, Totals) and each.columns is None:
         return Totals(tuple(name for name in names if schema.column(name).numeric))
-    if isinstance(each, Marginals | Pairs | Fourier) and each.columns is None:
+    if isinstance(each, Levels | AdaptiveMarginals | Pairs | Fourier) and each.columns is None:
         return replace(each, columns=names)
     return each
 

@@ -45,14 +45,14 @@ def test_what_is_no_number_is_refused(schema: Schema) -> None:
 def test_a_general_recipe_has_totals_of_their_own(schema: Schema, delta: float, mechanism: Mechanism) -> None:
     budget = dps.Budget(0.5, delta)
     recipe = dps.Recipe.general(schema, rows=10_000, budget=budget)
-    assert [part.map.name for part in recipe.parts] == ["count", "marginals", "pairs", "totals"]
+    assert [part.map.name for part in recipe.parts] == ["count", "levels", "adaptive_marginals", "pairs", "totals"]
     event = planned(schema, recipe, budget)
     assert event is not None
-    assert event.noises[3].mechanism is mechanism
+    assert event.noises[4].mechanism is mechanism
 
 
 def test_labels_alone_have_no_totals() -> None:
     columns = {name: {"kind": "category", "values": ["a", "b"]} for name in ("x", "y", "z")}
     labels = dps.Schema.from_dict({"privacy": {"rows": 10_000}, "columns": columns})
     recipe = dps.Recipe.general(labels, budget=dps.Budget(1.0))
-    assert [part.map.name for part in recipe.parts] == ["count", "marginals", "pairs"]
+    assert [part.map.name for part in recipe.parts] == ["count", "adaptive_marginals", "pairs"]
