@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import log, sqrt
 from numbers import Real
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -13,14 +15,19 @@ from dpsketch.displays import html_table, listed
 from dpsketch.errors import QueryError
 from dpsketch.numerics.arrays import Floats
 
+TOO_CLOSE = 2.0  # standard errors between a denominator and zero
+
 
 @dataclass(frozen=True)
 class Answer:
     """A value and its standard error; both may be arrays.
 
     `how` says which estimate it is, `labels` names the entries of an array answer, `considered` holds every estimate
-    that the release allows with its predicted error, the chosen one first; `bounds` is what `bound` asks. What the
-    standard error covers: docs/answers.md.
+    that the release allows with its predicted error, the chosen one first; `bounds` is what `bound` asks.
+
+    `possible` are the least and the greatest value that any table could have; `value` lies between them, `raw` is the
+    unbiased estimate, which may not. Where nothing is known, `reason` says why and `value` is not a number.
+    `degrees` and `laplace` give the shape of the error, normal by default. What ± means: docs/answers.md.
     """
 
     value: Any
@@ -29,19 +36,42 @@ class Answer:
     labels: tuple[str, ...] | None = None
     considered: tuple[tuple[str, float], ...] = ()
     bounds: Callable[[float], Any] | None = field(default=None, repr=False, compare=False)
+    raw: Any = None
+    possible: tuple[Any, Any] = (-np.inf, np.inf)
+    reason: str = ""
+    degrees: float | None = None  # of freedom of Student's t: the standard error comes from few refits
+    laplace: bool = False  # one number with Laplace noise dominates the error
+
+    def __post_init__(self) -> None:
+        if self.raw is None:
+            object.__setattr__(self, "raw", self.value)
+
+    @property
+    def known(self) -> Any:
+        """False where the release says no more than the bounds; of an array answer, one truth for each entry."""
+        if np.ndim(self.value) == 0:
+            return not self.reason
+        return ~np.isnan(self.value) if self.reason else np.ones(np.shape(self.value), bool)
 
     def explain(self) -> str:
-        """Which estimate the answer is, which others there were, and how far off each was expected to be."""
+        """Which estimate the answer is, which others there were, and the predicted error of each."""
+        lines = [f"not known: {self.reason}"] if self.reason else []
         if len(self.considered) < 2:
-            return f"{self.how or 'the only estimate'}: the only estimate that this release allows"
+            return "\n".join([*lines, f"{self.how or 'the only estimate'}: the only estimate that this release allows"])
         (how, error), *others = self.considered
-        lines = [f"{how}: predicted error {error:.3g}, the least of {len(self.considered)}"]
+        lines += [f"{how}: predicted error {error:.3g}, the least of {len(self.considered)}"]
         lines += [f"not {how}: predicted error {error:.3g}" for how, error in others]
         return "\n".join(lines)
 
-    def interval(self, factor: float = 1.96) -> tuple[Any, Any]:
-        """value ± factor · stderr; 1.96 holds about 95 % of the noise, 94 % where a single sum's noise dominates."""
-        return self.value - factor * self.stderr, self.value + factor * self.stderr
+    def interval(self, level: float = 0.95) -> tuple[Any, Any]:
+        """The confidence interval of a level, inside what is possible; all that is possible where nothing is known."""
+        half = _half_width(level, self.degrees, self.laplace) * self.stderr
+        low, high = self.value - half, self.value + half
+        least, greatest = self.possible
+        if isinstance(self.value, np.datetime64) and not isinstance(least, np.datetime64):
+            return low, high
+        low, high = np.fmax(low, least), np.fmin(high, greatest)  # not a number gives way
+        return (low, high) if np.ndim(self.value) or isinstance(low, np.datetime64) else (float(low), float(high))
 
     def bound(self, delta: float) -> Any:
         """What the error exceeds with a probability of at most `delta`: a theorem, so far above the standard error.
@@ -72,15 +102,52 @@ class Answer:
         matrix = np.ndim(self.value) == 2
         header = labels if matrix else ("value ± standard error",)
         values, errors = (array if matrix else array[:, None] for array in (self.value, self.stderr))
-        rows = [(label, *map(Answer, value, error)) for label, value, error in zip(labels, values, errors, strict=True)]
+        least, greatest = (np.broadcast_to(end, np.shape(self.value)).reshape(values.shape) for end in self.possible)
+        rows = [
+            (label, *map(self._entry, *entries))
+            for label, *entries in zip(labels, values, errors, least, greatest, strict=True)
+        ]
         return html_table(self.how, ("", *header), rows)
 
+    def _entry(self, value: Any, stderr: Any, least: Any, greatest: Any) -> Answer:
+        return Answer(value, stderr, possible=(least, greatest), reason=self.reason if np.isnan(value) else "")
+
     def __str__(self) -> str:
+        if np.ndim(self.value) == 0 and not self.known:
+            return f"not known{_range_text(*self.possible)}"
         if isinstance(self.value, float):
             return f"{number_text(self.value, self.stderr)} ± {_error_text(self.stderr)}"
         if isinstance(self.value, np.datetime64):
-            return f"{np.datetime_as_string(self.value, unit='m').replace('T', ' ')} ± {_span_text(self.stderr)}"
+            return f"{_date_text(self.value)} ± {_span_text(self.stderr)}"
         return f"{self.value} ± {self.stderr}"
+
+
+def _half_width(level: float, degrees: float | None, laplace: bool) -> float:
+    """Half the width of the interval of a level, in standard errors. The one place that knows the shape of errors."""
+    if isinstance(level, bool) or not isinstance(level, Real) or not 0 < level < 1:
+        factor = isinstance(level, Real) and level > 1
+        hint = "value ± 1.96 standard errors is level 0.95" if factor else "0.95 is a common choice"
+        raise QueryError(f"the level of an interval must be a number between 0 and 1, got {level!r} instead", hint)
+    if laplace:
+        return log(1 / (1 - level)) / sqrt(2)
+    if degrees is not None:
+        from scipy.special import stdtrit
+
+        return float(stdtrit(degrees, 0.5 + level / 2))
+    return NormalDist().inv_cdf(0.5 + level / 2)
+
+
+def _range_text(least: Any, greatest: Any) -> str:
+    if isinstance(least, np.datetime64):
+        return f" ({_date_text(least)} to {_date_text(greatest)})"
+    low, high = (f"{end:,.4g}" if abs(end) < 1000 else f"{end:,.0f}" for end in (least, greatest))
+    if np.isfinite(least) and np.isfinite(greatest):
+        return f" ({low} to {high})"
+    return f" ({low} or more)" if np.isfinite(least) else f" (at most {high})" if np.isfinite(greatest) else ""
+
+
+def _date_text(moment: np.datetime64) -> str:
+    return str(np.datetime_as_string(moment, unit="m").replace("T", " "))
 
 
 def _error_text(stderr: float) -> str:
@@ -119,6 +186,7 @@ class Estimate:
 
     value: Floats
     influence: Floats
+    degrees: float | None = None  # of freedom, where the influence comes from few refits
 
     @property
     def stderr(self) -> Floats:
@@ -128,34 +196,44 @@ class Estimate:
         return np.where(odd, np.hypot.reduce(self.influence, axis=-1), found) if odd.any() else found
 
     def __getitem__(self, index: Any) -> Estimate:
-        return Estimate(self.value[index], self.influence[index])
+        return Estimate(self.value[index], self.influence[index], self.degrees)
 
     def __add__(self, other: Estimate) -> Estimate:
         mine, theirs = same_coordinates(self.influence, other.influence)
-        return Estimate(self.value + other.value, mine + theirs)
+        return Estimate(self.value + other.value, mine + theirs, _fewest(self, other))
 
     def __sub__(self, other: Estimate) -> Estimate:
         mine, theirs = same_coordinates(self.influence, other.influence)
-        return Estimate(self.value - other.value, mine - theirs)
+        return Estimate(self.value - other.value, mine - theirs, _fewest(self, other))
 
     def __mul__(self, other: Estimate) -> Estimate:
         mine, theirs = same_coordinates(self.influence, other.influence)
-        return Estimate(self.value * other.value, mine * other.value[..., None] + self.value[..., None] * theirs)
+        influence = mine * other.value[..., None] + self.value[..., None] * theirs
+        return Estimate(self.value * other.value, influence, _fewest(self, other))
 
     def __truediv__(self, other: Estimate) -> Estimate:
-        """A ratio; not a number where the denominator is not above zero."""
+        """A ratio; not a number where the denominator is not above zero.
+
+        The standard error grows as the denominator comes near zero, and is infinite where zero is within TOO_CLOSE of
+        its standard errors: nothing bounds such a ratio. Source: Fieller 1954, the interval of a ratio.
+        """
         bottom = np.where(other.value > 0, other.value, np.nan)
         ratio = self.value / bottom
-        mine, theirs = same_coordinates(self.influence, other.influence)
-        return Estimate(ratio, (mine - ratio[..., None] * theirs) / bottom[..., None])
+        doubt = (other.stderr / bottom) ** 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            wider = np.where(doubt * TOO_CLOSE**2 > 1, np.inf, 1 / (1 - doubt)) / bottom
+            mine, theirs = same_coordinates(self.influence, other.influence)
+            influence = (mine - ratio[..., None] * theirs) * wider[..., None]
+        return Estimate(ratio, influence, _fewest(self, other))
 
     def over(self, other: Estimate) -> Estimate:
         """A ratio to an estimate that may have either sign; not a number where that is zero."""
-        return (self * other) / (other * other)
+        sign = np.where(other.value < 0, -1.0, 1.0)
+        return self.scaled(sign) / other.scaled(sign)
 
     def scaled(self, factor: Floats | float) -> Estimate:
         factor = np.asarray(factor, np.float64)
-        return Estimate(self.value * factor, self.influence * factor[..., None])
+        return Estimate(self.value * factor, self.influence * factor[..., None], self.degrees)
 
     def root(self) -> Estimate:
         """Square root; negative estimates of a variance count as zero, with the standard error of the root at
@@ -163,15 +241,21 @@ class Estimate:
         """
         root = np.sqrt(np.maximum(self.value, 0.0))
         slope = 0.5 / np.maximum(root, np.sqrt(np.maximum(self.stderr, 1e-300)))
-        return Estimate(root, self.influence * slope[..., None])
+        return Estimate(root, self.influence * slope[..., None], self.degrees)
 
     def clipped(self, low: float, high: float = np.inf) -> Estimate:
         """Between two bounds; nothing between them is farther off than the farther bound."""
         value = np.clip(self.value, low, high)
         if not np.isfinite(high):
-            return Estimate(value, self.influence)
+            return Estimate(value, self.influence, self.degrees)
         farthest = np.maximum(value - low, high - value)
-        return Estimate(value, self.influence * np.minimum(1.0, farthest / np.maximum(self.stderr, 1e-300))[..., None])
+        smaller = np.minimum(1.0, farthest / np.maximum(self.stderr, 1e-300))
+        return Estimate(value, self.influence * smaller[..., None], self.degrees)
+
+
+def _fewest(one: Estimate, other: Estimate) -> float | None:
+    """Degrees of freedom of what is computed from two estimates."""
+    return min((each.degrees for each in (one, other) if each.degrees is not None), default=None)
 
 
 def stacked(estimates: Sequence[Estimate]) -> Estimate:
@@ -179,7 +263,8 @@ def stacked(estimates: Sequence[Estimate]) -> Estimate:
     if len(estimates) == 1:
         return estimates[0]
     influences = same_coordinates(*(estimate.influence for estimate in estimates))
-    return Estimate(np.concatenate([estimate.value for estimate in estimates]), np.concatenate(influences))
+    degrees = min((each.degrees for each in estimates if each.degrees is not None), default=None)
+    return Estimate(np.concatenate([each.value for each in estimates]), np.concatenate(influences), degrees)
 
 
 def same_coordinates(*influences: Floats) -> list[Floats]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from math import prod
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpsketch.displays import html_table, text_table
@@ -19,12 +20,15 @@ from dpsketch.learn.choice import least_error
 from dpsketch.learn.factors import Factor, columns_of, product_at
 from dpsketch.learn.points import Frame
 from dpsketch.learn.sql.aggregates import AGGREGATES, COUNT, formula_of, is_aggregate
+from dpsketch.learn.sql.clamped import clamped_columns, outside_conditions, with_clamped
 from dpsketch.learn.sql.expressions import Mask, condition_factors, evaluate
+from dpsketch.learn.sql.findings import Finding, Rows, between, judged
 from dpsketch.learn.sql.formulas import Aggregate, Formula, straight, value_of
 from dpsketch.learn.sql.grouping import MOST_GROUPS, Key, key_of, text_of
 from dpsketch.learn.sql.names import with_schema_names
 from dpsketch.learn.sql.quantities import empty_record
-from dpsketch.learn.sql.selection import Estimator, Selection, answer_in_units
+from dpsketch.learn.sql.ranges import ANYTHING
+from dpsketch.learn.sql.selection import Estimator, Selection
 from dpsketch.learn.sql.statement import parse_select, whole_number
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import OTHER, Column, Datetime, Number
@@ -43,21 +47,46 @@ class Table:
     how: tuple[str, ...]
 
     def __repr__(self) -> str:
-        return text_table(self.columns, self.rows)
+        return "\n".join([text_table(self.columns, self.rows), *self.notes])
 
     def _repr_html_(self) -> str:
         return html_table("", self.columns, self.rows)
 
-    def to_dicts(self) -> list[dict[str, Any]]:
-        """Plain rows with value and standard error of each aggregate (in seconds for dates). NaN becomes None."""
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why nothing is known of some answers, by column."""
+        reasons = {
+            f"{name} not known: {cell.reason}": None
+            for row in self.rows
+            for name, cell in zip(self.columns, row, strict=True)
+            if isinstance(cell, Answer) and cell.reason
+        }
+        return tuple(reasons)
+
+    def to_dicts(self, raw: bool = False) -> list[dict[str, Any]]:
+        """Plain rows: each aggregate gives its value and its standard error (of a date in seconds); not-a-number
+        becomes None. A column with answers of which nothing is known also gives their reason and what is possible.
+
+        If `raw`, values are the unbiased estimates, which add up but may be impossible, such as negative counts.
+        """
+        unknown = {
+            name
+            for row in self.rows
+            for name, cell in zip(self.columns, row, strict=True)
+            if isinstance(cell, Answer) and cell.reason
+        }
         plain = []
         for row in self.rows:
             entry: dict[str, Any] = {}
             for name, cell in zip(self.columns, row, strict=True):
-                if isinstance(cell, Answer):
-                    entry[name], entry[f"{name}_stderr"] = _plain(cell.value), _plain(cell.stderr)
-                else:
+                if not isinstance(cell, Answer):
                     entry[name] = cell
+                    continue
+                entry[name], entry[f"{name}_stderr"] = _plain(cell.raw if raw else cell.value), _plain(cell.stderr)
+                if name in unknown:
+                    ends = (None, None) if cell.known else map(_plain, cell.possible)
+                    entry[f"{name}_reason"] = cell.reason or None
+                    entry[f"{name}_low"], entry[f"{name}_high"] = ends
             plain.append(entry)
         return plain
 
@@ -73,6 +102,10 @@ class Asked(Protocol):
     def rows_how(self) -> str: ...
 
     def with_rows(self, how: str) -> str: ...
+
+    def laplace(self, estimate: Estimate) -> NDArray[np.bool_]:
+        """Which entries owe their error to one number with Laplace noise."""
+        ...
 
     def estimators(self, columns: Sequence[str]) -> Sequence[Estimator]:
         """All estimators of the joint distribution of these columns; at least one."""
@@ -94,21 +127,8 @@ class _Item:
 
     name: str
     node: exp.Expr
-    key: int | None
-    formula: Formula | None
-
-
-@dataclass(frozen=True)
-class _Estimates:
-    """Estimates of a formula, one a group."""
-
-    estimate: Estimate
-    dates: Column | None
-    how: str
-
-    def answers(self) -> list[Answer]:
-        pairs = zip(self.estimate.value.tolist(), self.estimate.stderr.tolist(), strict=True)
-        return [answer_in_units(value, stderr, self.dates) for value, stderr in pairs]
+    place: int | None
+    asked: bool  # for a formula
 
 
 class _Query:
@@ -130,23 +150,24 @@ class _Query:
             raise QueryError(
                 "two entries of the select list have the same name", "name them apart: avg(age) as mean_age"
             )
-        if not any(item.formula for item in self._items):
+        if not any(item.asked for item in self._items):
             raise QueryError("the select list has no aggregate", f"use {AGGREGATES}: single records cannot be read")
         where = select.args.get("where")
-        self._where = condition_factors(self._schema, where.this if where is not None else None)
-        self._known: dict[exp.Expr, _Estimates] = {}
+        self._condition: exp.Expr | None = where.this if where is not None else None
+        self._where = condition_factors(self._schema, self._condition)
+        self._known: dict[exp.Expr, Finding] = {}
 
     def _item(self, node: exp.Expr) -> _Item:
         inner = node.unalias()
         key = self._key_index(inner)
         if key is not None:
             shown = inner.name if isinstance(inner, exp.Column) else inner.sql().lower()
-            return _Item(node.alias or shown, inner, key, None)
+            return _Item(node.alias or shown, inner, key, False)
         name = node.alias if isinstance(node, exp.Alias) else inner.sql().lower()
-        formula = formula_of(self._schema, inner)
+        formula_of(self._schema, inner)  # refuses what is none
         if not any(is_aggregate(each) for each in inner.walk()):
             raise QueryError(f"'{inner.sql()}' is not supported in the select list", f"use {AGGREGATES}")
-        return _Item(name, inner, None, formula)
+        return _Item(name, inner, None, True)
 
     def _key_index(self, node: exp.Expr) -> int | None:
         """The index of the key of group by that a node repeats, if any."""
@@ -159,12 +180,12 @@ class _Query:
         how = []
         having, order = self._select.args.get("having"), self._select.args.get("order")
         for item in self._items:
-            if item.formula is None:
-                columns.append([entry[item.key or 0] for entry in self._labels])
+            if not item.asked:
+                columns.append([entry[item.place or 0] for entry in self._labels])
             else:
-                estimates = self._estimates(item.node, item.formula)
-                columns.append(estimates.answers())
-                how.append(f"{item.name}: {estimates.how}")
+                found = self._find(item.node)
+                columns.append(found.answers())
+                how.append(f"{item.name}: {found.how}")
         kept = self._common()
         if having is not None:
             kept &= self._having(having.this)
@@ -179,28 +200,53 @@ class _Query:
             tuple(how),
         )
 
-    def _estimates(self, node: exp.Expr, formula: Formula) -> _Estimates:
-        """The estimates of a formula, computed once even if the statement repeats it."""
+    def _find(self, node: exp.Expr) -> Finding:
+        """What is known of a formula; computed once, however often the statement repeats it."""
         if node not in self._known:
-            self._known[node] = self._answer(formula)
+            self._known[node] = self._within_bounds(node)
         return self._known[node]
 
-    def _answer(self, formula: Formula) -> _Estimates:
-        """The estimates of a formula, all of its aggregates from the one estimator with the least predicted error."""
-        if not formula.columns and not self._where and not self._keys:
-            everything = Selection(_Everything(self._schema), self._view.rows(), ())
-            return _Estimates(value_of(formula, everything), None, self._view.rows_how)
-        keys = [name for key in self._keys for name in key.of.columns]
-        names = tuple(dict.fromkeys((*columns_of(self._where), *keys, *formula.columns)))
-        compared = straight(formula)
-        chosen = least_error(self._view.estimators(names), partial(self._of_groups, compared))
-        estimate = chosen.estimate if compared is formula else self._of_groups(formula, chosen.estimator)
-        how = self._view.with_rows(chosen.how) if formula.in_rows else chosen.how
-        return _Estimates(estimate, formula.dates, how)
+    def _within_bounds(self, node: exp.Expr) -> Finding:
+        """A formula; where it asks for records beyond a bound, whatever lies between none and all of those at it."""
+        schema, condition = self._schema, self._condition
+        clamped = clamped_columns(schema, condition) | clamped_columns(schema, node)
+        if not clamped:
+            return self._answer(formula_of(schema, node), self._where)
+        none, every = (
+            self._answer(
+                formula_of(schema, with_clamped(schema, node, at_bound)),
+                condition_factors(schema, None if condition is None else with_clamped(schema, condition, at_bound)),
+            )
+            for at_bound in (False, True)
+        )
+        unbounded = not clamped.keys().isdisjoint(outside_conditions(schema, node))
+        possible = ANYTHING if unbounded else formula_of(schema, node).possible
+        return between(none, every, possible, "; ".join(clamped.values()))
 
-    def _of_groups(self, formula: Formula, estimator: Estimator) -> Estimate:
-        """The estimates of all groups from one estimator, in blocks: their factors need not fit in memory at once."""
-        everyone = Selection(estimator, self._view.rows(), self._where)
+    def _answer(self, formula: Formula, where: list[Factor]) -> Finding:
+        """All aggregates of a formula from one estimator: that with the least predicted error."""
+        rows = self._view.rows()
+        if not formula.columns and not where and not self._keys:
+            estimate = value_of(formula, Selection(_Everything(self._schema), rows, ()))
+            return self._judged(estimate, formula, self._view.rows_how)
+        keys = [name for key in self._keys for name in key.of.columns]
+        names = tuple(dict.fromkeys((*columns_of(where), *keys, *formula.columns)))
+        compared = straight(formula)
+        of_groups = partial(self._of_groups, compared, where)
+        chosen = least_error(self._view.estimators(names), of_groups, compared.possible)
+        estimate = chosen.estimate if compared is formula else self._of_groups(formula, where, chosen.estimator)
+        how = self._view.with_rows(chosen.how) if formula.in_rows else chosen.how
+        return replace(self._judged(estimate, formula, how), considered=chosen.considered)
+
+    def _judged(self, estimate: Estimate, formula: Formula, how: str) -> Finding:
+        null = not isinstance(formula, Aggregate)
+        rows = Rows(self._view.rows(), self._schema.rows)
+        found = judged(estimate, formula.possible, rows, formula.in_rows, null)
+        return replace(found, how=how, dates=formula.dates, laplace=self._view.laplace(estimate))
+
+    def _of_groups(self, formula: Formula, where: list[Factor], estimator: Estimator) -> Estimate:
+        """All groups by one estimator, some at a time: their factors need not fit memory at once."""
+        everyone = Selection(estimator, self._view.rows(), where)
         blocks = [self._labels[start : start + _BLOCK] for start in range(0, len(self._labels), _BLOCK)]
         return stacked([value_of(formula, everyone.also(self._groups(block), len(block))) for block in blocks])
 
@@ -228,12 +274,11 @@ class _Query:
                 columns[column.name] = column
                 values[column.name] = self._keys[key].values([entry[key] for entry in self._labels])
                 return _column(column.name)
-            formula = item.formula if item is not None else None
-            if formula is not None or is_aggregate(node):
-                estimates = self._estimates(node, formula or formula_of(self._schema, node))
+            if (item is not None and item.asked) or is_aggregate(node):
+                found = self._find(node)
                 name = node.sql().lower()
-                columns[name] = Number(name) if estimates.dates is None else Datetime(name)
-                values[name] = estimates.estimate.value
+                columns[name] = Number(name) if found.dates is None else Datetime(name)
+                values[name] = found.values
                 return _column(name)
             if isinstance(node, exp.Column):
                 raise QueryError(
@@ -260,8 +305,7 @@ class _Query:
         key = self._key_index(node)
         if key is not None:
             return [entry[key] for entry in self._labels]
-        formula = formula_of(self._schema, node) if item is None or item.formula is None else item.formula
-        values = self._estimates(node, formula).estimate.value
+        values = self._find(node).values
         return [None if np.isnan(value) else value for value in values.tolist()]
 
     def _common(self) -> Mask:
@@ -269,7 +313,7 @@ class _Query:
         special = np.array([any(label is None or label == OTHER for label in entry) for entry in self._labels])
         if not self._keys or not special.any():
             return np.ones(len(self._labels), bool)
-        counts = self._answer(Aggregate(COUNT)).estimate
+        counts = self._answer(Aggregate(COUNT), self._where).estimate
         return ~special | (counts.value > 2 * counts.stderr + 0.5)
 
 
@@ -310,7 +354,7 @@ def _sorted(rows: list[int], values: list[Any], ordered: exp.Ordered) -> list[in
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.datetime64):
-        return str(value)
+        return None if np.isnat(value) else str(value)
     if isinstance(value, np.timedelta64):
         value = float(value / np.timedelta64(1, "s"))
     return value if np.isfinite(value) else None

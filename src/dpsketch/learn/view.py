@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
 
 from dpsketch.displays import counted, html_table, text_table
 from dpsketch.encoding.frames import read_column
@@ -22,22 +23,19 @@ from dpsketch.learn.covariances import Block, mean_of, pairwise_covariances, shi
 from dpsketch.learn.estimators.kernel_sums import KernelSums
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, columns_of
-from dpsketch.learn.points import Frame
+from dpsketch.learn.histogram_bins import bins_of
+from dpsketch.learn.noise_shape import LaplaceCoordinates
 from dpsketch.learn.shared import Memo
+from dpsketch.learn.sql import ranges
 from dpsketch.learn.sql.aggregates import KINDS
+from dpsketch.learn.sql.clamped import clamped_columns, with_clamped
 from dpsketch.learn.sql.expressions import condition_factors, parse_condition
+from dpsketch.learn.sql.findings import Finding, Rows, between, judged, judged_matrix
 from dpsketch.learn.sql.formulas import Aggregate, value_of
 from dpsketch.learn.sql.functions import function_factor
 from dpsketch.learn.sql.literals import find_column
 from dpsketch.learn.sql.quantities import column_quantity
-from dpsketch.learn.sql.selection import (
-    Estimator,
-    Selection,
-    answer_in_units,
-    check_arithmetic,
-    column_number,
-    power_of,
-)
+from dpsketch.learn.sql.selection import Estimator, Selection, check_arithmetic, column_number, power_of
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.recipe import declared_rows
@@ -64,6 +62,7 @@ class View:
         self._noise = ReleaseNoise(released)
         self._sources = Sources(released, self._noise, keep, method)
         self._kernels = Memo(self._kernels_of)
+        self._laplace = LaplaceCoordinates(released)
 
     def __repr__(self) -> str:
         return f"{self._title}\n{text_table(COLUMNS, column_rows(self.schema))}"
@@ -82,46 +81,52 @@ class View:
         return self.released.statement
 
     def mean(self, column: str, where: str | None = None) -> Answer:
-        """Mean of a column's present values."""
-        return _answer(self._aggregate("mean", column, where), find_column(self.schema, column))
+        """Average of a column's present values."""
+        return self._aggregate("mean", column, where).answers()[0]
 
     def sum(self, column: str, where: str | None = None) -> Answer:
-        return self._in_rows(_answer(self._aggregate("sum", column, where)))
+        return self._aggregate("sum", column, where).answers()[0]
 
     def var(self, column: str, where: str | None = None) -> Answer:
         """Population variance."""
-        return _answer(self._aggregate("var", column, where))
+        return self._aggregate("var", column, where).answers()[0]
 
     def std(self, column: str, where: str | None = None) -> Answer:
-        return _answer(self._aggregate("std", column, where))
+        return self._aggregate("std", column, where).answers()[0]
 
     def moment(self, column: str, order: int, where: str | None = None, central: bool = False) -> Answer:
-        """Moment of a column's present values of this order, about zero or, if `central`, about the mean."""
-        declared = find_column(self.schema, column)
-        return _answer(self._about(column, where, lambda chosen: chosen.moment(declared, order, central)))
+        """Average of a column's present values to the power `order`, or of their distances from the mean."""
+        found = find_column(self.schema, column)
+        possible = (
+            ranges.moment_range(ranges.column_range(found), order, central)
+            if isinstance(order, int)
+            else ranges.ANYTHING
+        )
+        found_moment = self._about((column,), where, lambda chosen: chosen.moment(found, order, central), possible)
+        return found_moment.answers()[0]
 
     def quantile(self, column: str, q: float, where: str | None = None) -> Answer:
-        chosen = self._aggregate("quantile", column, where, self.schema, q)
-        return _answer(chosen, find_column(self.schema, column))
+        return self._aggregate("quantile", column, where, self.schema, q).answers()[0]
 
     def cdf(self, column: str, at: Any, where: str | None = None) -> Answer:
         """Share of the present values at or below `at`: a number or date, or a list of them."""
         declared = find_column(self.schema, column)
         several = isinstance(at, list | tuple | np.ndarray)
         points = np.array([column_number(declared, point) for point in (at if several else [at])])
-        answer = self._about(column, where, lambda chosen: chosen.cdf(declared, points)[0])
-        return _array_answer(answer) if several else _answer(answer)
+        shares = self._about((column,), where, lambda chosen: chosen.cdf(declared, points)[0], ranges.SHARE)
+        return shares.array() if several else shares.answers()[0]
 
     def count(self, where: str | None = None) -> Answer:
         """Number of records, or of those that meet a condition."""
         if where is None:
             rows = self.rows()
-            return Answer(float(rows.value), float(rows.stderr), self.rows_how)
-        return self._in_rows(_answer(self._about(None, where, Selection.count)))
+            every = Estimate(rows.value.reshape(1), rows.influence.reshape(1, -1))
+            return self._judged(every, self.rows_how, (), ranges.NOT_NEGATIVE, True).answers()[0]
+        return self._about((), where, Selection.count, ranges.NOT_NEGATIVE, in_rows=True).answers()[0]
 
     def fraction(self, where: str) -> Answer:
         """Share of the records that meet a condition."""
-        return _answer(self._about(None, where, Selection.share))
+        return self._about((), where, Selection.share, ranges.SHARE).answers()[0]
 
     def expect(
         self, function: Callable[[dict[str, Any]], Any], columns: Sequence[str], where: str | None = None
@@ -130,45 +135,23 @@ class View:
         row; docs/answers.md describes the arrays.
         """
         factor = function_factor(self.schema, function, columns)
-        factors = condition_factors(self.schema, None if where is None else parse_condition(where, self.schema))
-        return _answer(
-            self.best(factors, lambda chosen: chosen.expectation(factor) / chosen.share(), columns=factor.columns)
-        )
+        mean = self._about(factor.columns, where, lambda chosen: chosen.expectation(factor) / chosen.share())
+        return mean.answers()[0]
 
     def histogram(self, column: str, bins: int = 20) -> Answer:
         """Number of records in equal bins of a number, or of each label; the last entry counts missing cells."""
-        declared = find_column(self.schema, column)
-        if declared.numeric:
-            if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= 10_000:
-                raise QueryError(f"bins must be a whole number from 1 to 10000, got {bins!r} instead")
-            low, high = declared.values_of(np.array([-32767, 32767]))
-            edges = np.linspace(low, high, bins + 1)
-            shown = [_edge_text(declared, float(edge)) for edge in edges]
-            labels = [f"{left} to {right}" for left, right in pairwise(shown)]
-        else:
-            edges = np.arange(declared.levels + 1.0)
-            labels = list(getattr(declared, "labels", ()))
-            if len(labels) > sql.MOST_GROUPS:
-                raise QueryError(
-                    f"column '{column}' has more than {sql.MOST_GROUPS} labels", "count some of them with where"
-                )
-        last = len(labels)
-
-        def each(frame: Frame) -> Floats:
-            values = frame.values(column)
-            missing = np.isnan(values)
-            index = np.searchsorted(edges, np.where(missing, edges[0], values), side="right") - 1
-            index = np.where(missing, last, np.clip(index, 0, last - 1))
-            return (index == np.arange(last + 1)[:, None]).astype(np.float64)
-
-        bin_of = Factor((column,), each)
-        answer = self.best((bin_of,), Selection.count, groups=last + 1)
-        return replace(self._in_rows(_array_answer(answer)), labels=(*labels, "missing"))
+        found = find_column(self.schema, column)
+        bin_of, labels = bins_of(found, bins)
+        chosen = self.best((bin_of,), Selection.count, groups=len(labels))
+        counts = self._judged(
+            chosen.estimate, self.with_rows(chosen.how), chosen.considered, ranges.NOT_NEGATIVE, in_rows=True
+        )
+        return counts.array(labels)
 
     def cov(self, columns: Sequence[str] | None = None) -> Answer:
         """Population covariance matrix of numeric columns, over records where both are present."""
         chosen = self._arithmetic(columns)
-        return symmetric(_names(chosen), self._variances(chosen), self._covariances(chosen))
+        return symmetric([column.name for column in chosen], self._variances(chosen), self._covariances(chosen))
 
     def corr(self, columns: Sequence[str] | None = None) -> Answer:
         """Correlation matrix of numeric columns."""
@@ -183,7 +166,7 @@ class View:
             for pairs, block, how in self._covariances(chosen)
         )
         ones = Estimate(np.ones(len(chosen)), np.zeros((len(chosen), 1)))
-        return symmetric(_names(chosen), ones, blocks)
+        return judged_matrix(symmetric([column.name for column in chosen], ones, blocks), (-1.0, 1.0), self._counted)
 
     def kernel_sum(self, points: Any, method: str = "mean", part: int | None = None, group: Any = None) -> Answer:
         """Σ k(x, point) over the records x for each point, from a RACE part and with the kernel of its hash.
@@ -235,14 +218,17 @@ class View:
         statistic: Callable[[Selection], Estimate],
         groups: int = 1,
         columns: Sequence[str] = (),
+        possible: ranges.Range = ranges.ANYTHING,
     ) -> Chosen:
-        """Estimate a statistic of the records selected by the product of `factors`, with the estimator of the least
-        predicted error. `columns` are further columns that the statistic uses.
+        """A statistic of the records in the product of `factors`, perhaps about more columns, by the estimator with the
+        least predicted error.
         """
         names = tuple(dict.fromkeys((*columns_of(factors), *columns)))
-        return least_error(
-            self.estimators(names), lambda estimator: statistic(Selection(estimator, self.rows(), factors, groups))
-        )
+
+        def by(estimator: Estimator) -> Estimate:
+            return statistic(Selection(estimator, self.rows(), factors, groups))
+
+        return least_error(self.estimators(names), by, possible)
 
     def estimators(self, columns: Sequence[str]) -> list[Estimator]:
         """All estimators of the joint distribution of these columns; at least one."""
@@ -298,17 +284,58 @@ class View:
         sums = part.sums[group * race.size : (group + 1) * race.size]
         return KernelSums(self.schema, race, sums, part.noise_variance)
 
-    def _about(self, column: str | None, where: str | None, statistic: Callable[[Selection], Estimate]) -> Chosen:
-        factors = condition_factors(self.schema, None if where is None else parse_condition(where, self.schema))
-        return self.best(factors, statistic, columns=() if column is None else (column,))
+    def laplace(self, estimate: Estimate) -> NDArray[np.bool_]:
+        """Which entries owe their error to one number with Laplace noise."""
+        return self._laplace.dominates(estimate)
 
-    def _aggregate(self, kind: str, column: str, where: str | None, *parameters: Any) -> Chosen:
+    def _about(
+        self,
+        columns: Sequence[str],
+        where: str | None,
+        statistic: Callable[[Selection], Estimate],
+        possible: ranges.Range = ranges.ANYTHING,
+        in_rows: bool = False,
+        dates: Column | None = None,
+    ) -> Finding:
+        """What is known of a statistic of the records that meet a condition; where that asks for records beyond a
+        bound, whatever lies between none and all of those at it.
+        """
+        schema = self.schema
+        condition = None if where is None else parse_condition(where, schema)
+
+        def found(condition: exp.Expr | None) -> Finding:
+            factors = condition_factors(schema, condition)
+            chosen = self.best(factors, statistic, columns=columns, possible=possible)
+            how = self.with_rows(chosen.how) if in_rows else chosen.how
+            return replace(self._judged(chosen.estimate, how, chosen.considered, possible, in_rows), dates=dates)
+
+        clamped = clamped_columns(schema, condition)
+        if condition is None or not clamped:
+            return found(condition)
+        none, every = (found(with_clamped(schema, condition, at_bound)) for at_bound in (False, True))
+        limits = possible if clamped.keys().isdisjoint(columns) else ranges.ANYTHING
+        return between(none, every, limits, "; ".join(clamped.values()))
+
+    @property
+    def _counted(self) -> Rows:
+        return Rows(self.rows(), self.schema.rows)
+
+    def _judged(
+        self,
+        estimate: Estimate,
+        how: str,
+        considered: tuple[tuple[str, float], ...],
+        possible: ranges.Range,
+        in_rows: bool,
+    ) -> Finding:
+        found = judged(estimate, possible, self._counted, in_rows)
+        return replace(found, how=how, considered=considered, laplace=self.laplace(estimate))
+
+    def _aggregate(self, kind: str, column: str, where: str | None, *parameters: Any) -> Finding:
         """An aggregate of one column, the same as in a statement."""
         asked = Aggregate(KINDS[kind], (column_quantity(find_column(self.schema, column)),), parameters)
-        return self._about(column, where, partial(value_of, asked))
-
-    def _in_rows(self, answer: Answer) -> Answer:
-        return replace(answer, how=self.with_rows(answer.how))
+        statistic = partial(value_of, asked)
+        return self._about((column,), where, statistic, asked.possible, asked.in_rows, asked.dates)
 
     def _arithmetic(self, columns: Sequence[str] | None) -> list[Column]:
         if isinstance(columns, str):
@@ -348,7 +375,7 @@ class View:
         return symmetric(names, stacked(squares), blocks), np.array(centres)
 
     def rows_in_sums(self) -> Estimate:
-        """The noisy number of records in the sums: that of the sample, if the release is of one."""
+        """The noisy number of records in the sums, or in the sample if they are of one."""
         return self._noise.rows()
 
     def _variances(self, columns: list[Column]) -> Estimate:
@@ -356,33 +383,13 @@ class View:
 
     def _covariances(self, columns: list[Column]) -> Iterator[Block]:
         """Covariances of all pairs, in blocks by estimator: their influences need not fit in memory at once."""
-        names = _names(columns)
-        centres = [float(np.nan_to_num(self.mean(column.name).value)) for column in columns]
+        names = [column.name for column in columns]
+        means = [self._aggregate("mean", column.name, None).estimate for column in columns]
+        centres = [float(np.nan_to_num(mean.value[0])) for mean in means]
         centred = [power_of(column, 1, centre) for column, centre in zip(columns, centres, strict=True)]
         yield from pairwise_covariances(self._sources, names, centred, [power_of(column, 0) for column in columns])
-
-
-def _names(columns: Sequence[Column]) -> list[str]:
-    return [column.name for column in columns]
 
 
 def open_view(path: str | Path, method: str = "auto") -> View:
     """Open a released sketch for questions."""
     return View(ReleasedSketch.load(path), keep=True, method=method)
-
-
-def _edge_text(column: Column, edge: float) -> str:
-    """The edge of a bin as text."""
-    if column.dates:
-        return str(np.datetime64(round(edge), "us").astype("datetime64[m]")).replace("T", " ")
-    return f"{edge:g}"
-
-
-def _answer(chosen: Chosen, column: Column | None = None) -> Answer:
-    estimate = chosen.estimate
-    answer = answer_in_units(float(estimate.value[0]), float(estimate.stderr[0]), column)
-    return replace(answer, how=chosen.how, considered=chosen.considered)
-
-
-def _array_answer(chosen: Chosen) -> Answer:
-    return Answer(chosen.estimate.value, chosen.estimate.stderr, chosen.how, considered=chosen.considered)

@@ -86,7 +86,7 @@ CASES = [
     ),
     Case(
         RELEASE.replace("--epsilon 1", "--epsilon 1e-9 --rows 281000000000000"),
-        "RecipeError: map marginals: 281000000000000 declared rows and the noise do not fit 63 bits\n"
+        "RecipeError: map totals: 281000000000000 declared rows and the noise do not fit 63 bits\n"
         "Hint: raise epsilon or the part's share, or declare fewer rows",
     ),
     Case(

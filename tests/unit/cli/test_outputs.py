@@ -291,7 +291,7 @@ def test_displaying_a_raw_sketch_shows_no_sum(folder: Path) -> None:
     budget = dps.Budget(1.0)
     raw = dps.accumulate(folder / "hospital.parquet", schema, dps.Recipe.general(schema, budget=budget))
     assert 1000 in raw.parts[0].sums
-    maps = "count, marginals, pairs, totals"
+    maps = "count, levels, adaptive_marginals, pairs, totals"
     assert repr(raw) == str(raw) == f"RawSketch({maps}; 7 columns): exact sums, NOT PRIVATE until released"
     assert repr(raw.parts[0]) == "RawPart(Count(), 1 exact sum: secret)"
     for text in (repr(raw), repr(raw.parts), f"{raw}", f"{raw.parts[1]!r}"):

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
-from dpsketch.learn.sql import arithmetic
+from dpsketch.learn.sql import arithmetic, ranges
 from dpsketch.learn.sql.expressions import condition_factors, not_a_number
 from dpsketch.learn.sql.formulas import Aggregate, Constant, Formula, Kind, applied
 from dpsketch.learn.sql.literals import decimals, literal_number
@@ -52,18 +52,21 @@ def formula_of(schema: Schema, node: exp.Expr) -> Formula:
         case exp.Round():
             digits = decimals(node)
             return _applied(
-                schema, [node.this], lambda one: Estimate(arithmetic.rounded(one.value, digits), one.influence)
+                schema,
+                [node.this],
+                lambda one: Estimate(arithmetic.rounded(one.value, digits), one.influence),
+                lambda one: tuple(arithmetic.rounded(np.array(one), digits).tolist()),
             )
         case exp.Log():
             inner, base = (node.this, 10.0) if node.expression is None else (node.expression, _number(node.this))
             slope = 1 / np.log(base) if base > 0 and base != 1 else np.nan
             return _applied(schema, [inner], lambda one: _smooth(one, exp.Ln, lambda x: 1 / x).scaled(slope))
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Nullif():
-            return _applied(schema, [node.this, node.expression], _TWO[type(node)])
+            return _applied(schema, [node.this, node.expression], _TWO[type(node)], ranges.TWO[type(node)])
         case exp.Least() | exp.Greatest() | exp.Coalesce():
-            return _applied(schema, [node.this, *node.expressions], _MANY[type(node)])
+            return _applied(schema, [node.this, *node.expressions], _MANY[type(node)], ranges.MANY[type(node)])
         case _ if type(node) in _ONE:
-            return _applied(schema, [node.this], _ONE[type(node)])
+            return _applied(schema, [node.this], _ONE[type(node)], ranges.ONE[type(node)])
         case exp.Column():
             raise QueryError(f"column '{node.name}' is neither aggregated nor in group by", f"use {AGGREGATES}")
         case exp.Window() | exp.Subquery() | exp.Exists():
@@ -77,8 +80,13 @@ def formula_of(schema: Schema, node: exp.Expr) -> Formula:
     raise QueryError(f"'{node.sql()}' is not supported in the select list", f"use {AGGREGATES}")
 
 
-def _applied(schema: Schema, nodes: Sequence[exp.Expr], function: Callable[..., Estimate]) -> Formula:
-    return applied(function, *[formula_of(schema, node) for node in nodes])
+def _applied(
+    schema: Schema,
+    nodes: Sequence[exp.Expr],
+    function: Callable[..., Estimate],
+    range_of: Callable[..., ranges.Range] = lambda *_: ranges.ANYTHING,
+) -> Formula:
+    return applied(function, range_of, *[formula_of(schema, node) for node in nodes])
 
 
 def _smooth(one: Estimate, kind: type[exp.Expr], slope: Callable[[Floats], Floats]) -> Estimate:
@@ -148,21 +156,41 @@ def _any_column(column: Column) -> None:
     """Accept any column: records with a value can be counted in all of them."""
 
 
-COUNT = Kind(Selection.count, arguments=0, in_rows=True)
-PRESENT = Kind(Selection.present, in_rows=True, check=_any_column)
+def _same(one: ranges.Range) -> ranges.Range:
+    return one
+
+
+COUNT = Kind(Selection.count, arguments=0, in_rows=True, possible=lambda *_: ranges.NOT_NEGATIVE)
+PRESENT = Kind(Selection.present, in_rows=True, check=_any_column, possible=lambda *_: ranges.NOT_NEGATIVE)
 KINDS: dict[str, Kind] = {
-    "mean": Kind(Selection.mean, (exp.Avg,), dated=True),
-    "sum": Kind(Selection.sum, (exp.Sum,), in_rows=True, check=_arithmetic("sum")),
-    "var": Kind(Selection.var, (exp.Variance, exp.VariancePop), check=_arithmetic("variance")),
-    "std": Kind(Selection.std, (exp.Stddev, exp.StddevPop, exp.StddevSamp), check=_arithmetic("variance")),
+    "mean": Kind(Selection.mean, (exp.Avg,), dated=True, possible=_same),
+    "sum": Kind(Selection.sum, (exp.Sum,), in_rows=True, check=_arithmetic("sum"), possible=ranges.total_range),
+    "var": Kind(
+        Selection.var, (exp.Variance, exp.VariancePop), check=_arithmetic("variance"), possible=ranges.variance_range
+    ),
+    "std": Kind(
+        Selection.std,
+        (exp.Stddev, exp.StddevPop, exp.StddevSamp),
+        check=_arithmetic("variance"),
+        possible=ranges.spread_range,
+    ),
     "quantile": Kind(
         Selection.quantile,
         (exp.Quantile, exp.ApproxQuantile, exp.Median, exp.PercentileCont, exp.PercentileDisc),
         arguments=2,
         dated=True,
+        possible=_same,
     ),
-    "covariance": Kind(Selection.covariance, (exp.CovarPop, exp.CovarSamp), 2, check=_arithmetic("covariance")),
-    "correlation": Kind(Selection.correlation, (exp.Corr,), 2, check=_arithmetic("covariance")),
+    "covariance": Kind(
+        Selection.covariance,
+        (exp.CovarPop, exp.CovarSamp),
+        2,
+        check=_arithmetic("covariance"),
+        possible=ranges.covariance_range,
+    ),
+    "correlation": Kind(
+        Selection.correlation, (exp.Corr,), 2, check=_arithmetic("covariance"), possible=lambda *_: (-1.0, 1.0)
+    ),
     "slope": Kind(Selection.slope, (exp.RegrSlope,), 2, check=_arithmetic("covariance")),
     "intercept": Kind(Selection.intercept, (exp.RegrIntercept,), 2, check=_arithmetic("covariance")),
 }

@@ -12,6 +12,7 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.factors import Factor, columns_of
 from dpsketch.learn.sql.quantities import Quantity
+from dpsketch.learn.sql.ranges import ANYTHING, Range
 from dpsketch.learn.sql.selection import Selection, check_numeric
 from dpsketch.schema.columns import Column
 
@@ -23,9 +24,10 @@ class Kind:
     statistic: Callable[..., Estimate]  # takes a selection, the quantities and the parameters of an aggregate
     nodes: tuple[type[exp.Expr], ...] = ()
     arguments: int = 1
-    in_rows: bool = False  # whether it scales with the number of records
-    dated: bool = False  # whether its value for dates is a date
-    check: Callable[[Column], None] = check_numeric  # refuses columns for which it is meaningless
+    in_rows: bool = False  # it grows with the number of records
+    dated: bool = False  # that of dates is a date
+    check: Callable[[Column], None] = check_numeric  # refuses columns that it has no meaning for
+    possible: Callable[..., Range] = lambda *_: ANYTHING  # its range, from those of the quantities
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,10 @@ class Aggregate:
         return self.kind.in_rows
 
     @property
+    def possible(self) -> Range:
+        return self.kind.possible(*[quantity.numbers.possible for quantity in self.quantities])
+
+    @property
     def dates(self) -> Column | None:
         """The date column whose scale the values have, if any."""
         column = self.quantities[0].column if self.quantities and self.kind.dated else None
@@ -67,6 +73,10 @@ class Constant:
     in_rows: bool = False
     dates: Column | None = None
 
+    @property
+    def possible(self) -> Range:
+        return self.value, self.value
+
 
 @dataclass(frozen=True)
 class Applied:
@@ -74,6 +84,7 @@ class Applied:
 
     function: Callable[..., Estimate]
     parts: tuple[Formula, ...]
+    range_of: Callable[..., Range]  # from the ranges of the parts
     dates: Column | None = None
 
     @property
@@ -84,18 +95,22 @@ class Applied:
     def in_rows(self) -> bool:
         return any(part.in_rows for part in self.parts)
 
+    @property
+    def possible(self) -> Range:
+        return self.range_of(*[part.possible for part in self.parts])
+
 
 Formula = Aggregate | Constant | Applied
 
 
-def applied(function: Callable[..., Estimate], *parts: Formula) -> Applied:
-    """Apply a function to formulas, none of which may be a date."""
+def applied(function: Callable[..., Estimate], range_of: Callable[..., Range], *parts: Formula) -> Applied:
+    """A function of formulas, none of which may be a date."""
     for part in parts:
         if part.dates is not None:
             raise QueryError(
                 f"dates of column '{part.dates.name}' cannot be used in arithmetic", "ask for each in its own column"
             )
-    return Applied(function, parts)
+    return Applied(function, parts, range_of)
 
 
 def straight(formula: Formula) -> Formula:

@@ -21,6 +21,7 @@ from dpsketch.learn.sql.expressions import (
     number,
 )
 from dpsketch.learn.sql.literals import find_column
+from dpsketch.learn.sql.ranges import ANYTHING, Range, column_range, expression_range
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.columns import MISSING, Column
 from dpsketch.schema.schema import Schema
@@ -38,6 +39,7 @@ class Numbers:
     at: Callable[[Frame], Floats]
     text: str
     asked: tuple[float, ...] = ()  # numbers that it compares columns with
+    possible: Range = ANYTHING
 
     def power(self, power: int, centre: Floats | float = 0.0) -> Factor:
         """The function (x − centre)^power where x is present, else 0; one function for each centre."""
@@ -117,7 +119,8 @@ def times(*factors: Terms) -> Terms:
 
 
 def column_quantity(column: Column) -> Quantity:
-    numbers = Numbers((column.name,), lambda frame: frame.values(column.name), column.name)
+    possible = column_range(column)
+    numbers = Numbers((column.name,), lambda frame: frame.values(column.name), column.name, possible=possible)
     return replace(_atom(numbers), column=column)
 
 
@@ -135,8 +138,8 @@ def _numbers(schema: Schema, expression: exp.Expr) -> Numbers:
     names = column_names(schema, expression)
     asked = compared_numbers(schema, expression)
     numbers = Numbers(names, lambda frame: number(expression, frame), expression.sql().lower(), asked)
-    numbers.at(empty_record(schema, names))  # refuses what has no numeric value
-    return numbers
+    numbers.at(empty_record(schema, names))  # refuses what has no number
+    return replace(numbers, possible=expression_range(schema, expression))
 
 
 def _atom(numbers: Numbers) -> Quantity:

@@ -10,16 +10,21 @@ from operator import add
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer, Estimate, same_coordinates
 from dpsketch.learn.factors import Factor
+from dpsketch.learn.points import levels_to_try
 from dpsketch.learn.sql.quantities import Numbers, Quantity, Terms, column_quantity, times
+from dpsketch.maps.tables.cells import Cells
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import HIGHEST, LOWEST, Column, as_moment, microseconds
 from dpsketch.schema.schema import Schema
 
 _GRID = 128
+_TRIED = 97  # levels at a time
+_SURELY = 4.0  # standard errors of a share
 _LONGEST = 2.0**62  # microseconds
 
 
@@ -166,23 +171,54 @@ class Selection:
         return Estimate(np.stack([each.value for each in found]), np.stack(influences))
 
     def quantile(self, column: Column | Quantity, schema: Schema, q: float) -> Estimate:
-        """The value below which a share q of each group lies; the error of the share over the local density. Values of
-        an expression are found by trying those of its columns.
+        """The value below which a share q of each group lies: where the estimated distribution function reaches q. Its
+        error is the spread of where it would with other noise. Values of an expression are found by trying those of its
+        columns.
         """
+        if not 0 <= q <= 1:
+            raise QueryError(f"a quantile is between 0 and 1, got {q:g}", "the median is 0.5")
         quantity = _quantity(column)
         if quantity.column is None:
             grid, exact = quantity.numbers.grid(schema, _GRID)
-        else:
+            return self._quantile(quantity, q, grid, exact) if len(grid) else self.constant(np.nan)
+        cells_of = getattr(self._estimator, "cells_of", None)
+        cells = cells_of(quantity.column.name) if cells_of is not None else None
+        if cells is None:
             exact = quantity.column.levels <= 2 * _GRID
             codes = np.linspace(LOWEST, HIGHEST, quantity.column.levels if exact else _GRID + 1)
-            grid = quantity.column.values_of(np.rint(codes).astype(np.int16))
-        return self._quantile(quantity, q, grid, exact) if len(grid) else self.constant(np.nan)
+            return self._quantile(quantity, q, quantity.column.values_of(np.rint(codes).astype(np.int16)), exact)
+        groups = [self._group_quantile(group, quantity, cells, q) for group in range(self._groups)]
+        influences = same_coordinates(*(each.influence for each in groups))
+        return Estimate(np.concatenate([each.value for each in groups]), np.concatenate(influences))
+
+    def _group_quantile(self, group: int, quantity: Quantity, cells: Cells, q: float) -> Estimate:
+        """The quantile of one group: on a coarse grid of levels first, then on a fine one where it may be."""
+        where = [factor.row(group) for factor in self._where]
+        column = cells.column
+        levels, jumps = levels_to_try(cells)
+        values = column.values_of(column.codes_of(levels))
+
+        def shares(some: NDArray[np.int64]) -> Estimate:
+            return self._estimator.expect([*where, _at_most(quantity.numbers, values[some])]) / whole
+
+        whole = self._estimator.expect([*where, quantity.numbers.power(0)])
+        some = _thinned(np.arange(len(levels)))
+        cdf = shares(some)
+        if np.isnan(cdf.value).any():
+            return Estimate(np.full(1, np.nan), np.full((1, cdf.influence.shape[-1]), np.nan))
+        if len(some) < len(levels):
+            margin = _SURELY * cdf.stderr
+            below, above = np.flatnonzero(cdf.value + margin < q), np.flatnonzero(cdf.value - margin > q)
+            first = some[below[-1]] if len(below) else 0
+            last = some[above[0]] if len(above) else len(levels) - 1
+            some = _thinned(np.arange(min(first, last), max(first, last) + 1))
+            cdf = shares(some)
+        step = (column.values_of(column.codes_of(np.minimum(levels[some] + 1, column.levels - 1))) - values[some]) / 2
+        return _where_reached(cdf, values[some], jumps[some], step, q)
 
     def _quantile(self, quantity: Quantity, q: float, grid: Floats, exact: bool) -> Estimate:
         from scipy.optimize import isotonic_regression
 
-        if not 0 <= q <= 1:
-            raise QueryError(f"a quantile is between 0 and 1, got {q:g}", "the median is 0.5")
         cdf = self._parts([_at_most(quantity.numbers, grid)], [quantity.numbers.power(0)])
         values, influences = [], []
         for share, influence in zip(cdf.value, cdf.influence, strict=True):
@@ -230,6 +266,33 @@ def power_of(column: Column, power: int, centre: Floats | float = 0.0) -> Factor
 
 def _quantity(column: Column | Quantity) -> Quantity:
     return column if isinstance(column, Quantity) else column_quantity(column)
+
+
+def _thinned(indices: NDArray[np.int64]) -> NDArray[np.int64]:
+    """About _TRIED of them, with the first and the last."""
+    return indices[np.unique(np.linspace(0, len(indices) - 1, _TRIED).round().astype(np.int64))]
+
+
+def _where_reached(cdf: Estimate, grid: Floats, jumps: NDArray[np.bool_], step: Floats, q: float) -> Estimate:
+    """Where a distribution function, given on a rising grid of values, reaches q: at the value itself where it jumps,
+    else between two values. `step` is half the distance to the next value that a record can have.
+    """
+    from scipy.optimize import isotonic_regression
+
+    rising = np.clip(isotonic_regression(cdf.value).x, 0, 1)
+    above = min(int(np.searchsorted(rising, q, side="left")), len(grid) - 1)
+    under = max(above - 1, 0)
+    value, width = grid[above], 0.0
+    if not jumps[above] and above > under:
+        width = grid[above] - grid[under]
+        value = grid[under] + np.clip((q - rising[under]) / max(rising[above] - rising[under], 1e-12), 0, 1) * width
+    influence = _level_influence(grid, rising, cdf.influence, q, above)
+    norm = _norm(influence)
+    if norm == 0:
+        influence = np.zeros_like(influence)
+        influence[-1] = norm = 1e-300
+    least = np.sqrt(norm**2 + width**2 / 12 + step[above] ** 2 / 3)
+    return Estimate(np.array([value]), (influence * (least / norm))[None])
 
 
 def _level_influence(grid: Floats, shares: Floats, influence: Floats, q: float, level: int) -> Floats:

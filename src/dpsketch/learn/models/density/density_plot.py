@@ -23,7 +23,7 @@ def plot_density(path: str | Path, model: KernelDensity, schema: Schema, names: 
         if len(names) == 1:
             across = axes[names[0]]
             axis.plot(across, answer.value)
-            axis.fill_between(across, *answer.interval(1.0), alpha=0.3)
+            axis.fill_between(across, *(answer.value - answer.stderr, answer.value + answer.stderr), alpha=0.3)
             axis.set(xlabel=names[0], ylabel="density, with one standard error")
         else:
             value = answer.value.reshape(len(steps), len(steps))
