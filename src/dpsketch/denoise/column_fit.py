@@ -135,9 +135,14 @@ def fit_marginal(
 
 
 def _marginal(summary: ColumnSummary, rows: float, shares: Floats, smoothing: float = 0.0) -> Marginal:
-    if summary.finer is None:
-        return Marginal(shares, _offsets(summary, rows * shares), summary.centres, summary.widths, smoothing)
-    return Marginal(shares, np.zeros(len(shares)), summary.finer.centres, summary.finer.widths, smoothing)
+    centres, widths = summary.centres, summary.widths
+    if summary.finer is not None:
+        centres, widths = summary.finer.centres, summary.finer.widths
+    if summary.positions is not None and summary.finer is None:
+        offsets = _offsets(summary, rows * shares)
+    else:
+        offsets = _offsets_from_sum(summary, rows * shares)
+    return Marginal(shares, offsets, centres, widths, smoothing)
 
 
 def _projected(summary: ColumnSummary, rows: float) -> Floats:
@@ -292,22 +297,38 @@ def _smooth_minimum(hessian: Floats, linear: Floats, penalty: Floats, theta: Flo
 
 
 def _centred_equation(summary: ColumnSummary, rows: float) -> _Equations:
-    """Σ share · (centre − ½) = centred sum less what lies off the centres."""
+    """Σ share · (centre − ½) = centred sum less what lies off the centres, which is not known unless mean positions
+    are.
+    """
     assert summary.widths is not None
     assert summary.centred is not None
     value, variance = summary.centred, summary.centred_sd**2
     centres = summary.centres
     if summary.finer is not None:
         centres = summary.finer.centres
+        if summary.positions is None:
+            variance += off_centre_variance(_spread_evenly(summary), summary.finer.widths).sum()
     elif summary.positions is not None:
         value -= float(summary.positions @ summary.widths)
         variance += summary.position_sd**2 * (summary.widths**2).sum()
-    elif summary.widths.any():
-        variance += (rows * summary.widths.max() / 8) ** 2
+    else:
+        variance += off_centre_variance(summary.counts, summary.widths).sum()
     assert centres is not None
     slope = centres - 0.5
     slope[-1] = 0.0
     return _Equations(slope[None, :], np.array([value / rows]), np.array([np.sqrt(variance) / rows]))
+
+
+def off_centre_variance(counts: Floats, widths: Floats) -> Floats:
+    """Variance of what the records of each cell add to the column's sum beyond its centre, before looking."""
+    return POSITION_VARIANCE * (np.maximum(counts, 0.0) * widths) ** 2
+
+
+def _spread_evenly(summary: ColumnSummary) -> Floats:
+    """Counts of finer cells, if each cell is spread evenly over them."""
+    assert summary.finer is not None
+    parent = summary.finer.parent
+    return summary.counts[parent] / np.bincount(parent, minlength=len(summary.counts))[parent]
 
 
 def _logarithms_of_widths(widths: Floats, smooth: NDArray[np.bool_]) -> Floats:
@@ -328,12 +349,12 @@ def _smooth_cells(widths: Floats) -> NDArray[np.bool_]:
 
 def _roughness(smooth: NDArray[np.bool_]) -> Floats:
     """The quadratic form of squared second differences of smooth cells."""
-    penalty = np.zeros((len(smooth), len(smooth)))
-    second = np.outer((1.0, -2.0, 1.0), (1.0, -2.0, 1.0))
-    for cell in range(len(smooth) - 2):
-        if smooth[cell : cell + 3].all():
-            penalty[cell : cell + 3, cell : cell + 3] += second
-    return penalty
+    cells = np.flatnonzero(smooth)  # single values between them do not interrupt their neighbours
+    steps = np.zeros((max(len(cells) - 2, 0), len(smooth)))
+    rows = np.arange(len(steps))
+    for shift, weight in enumerate((1.0, -2.0, 1.0)):
+        steps[rows, cells[shift : shift + len(steps)]] = weight
+    return steps.T @ steps
 
 
 def _offsets(summary: ColumnSummary, counts: Floats) -> Floats:
@@ -343,3 +364,19 @@ def _offsets(summary: ColumnSummary, counts: Floats) -> Floats:
     known = counts**2 * POSITION_VARIANCE
     offsets = summary.positions * counts * POSITION_VARIANCE / (known + summary.position_sd**2)
     return np.where(summary.widths > 0, np.clip(offsets, -MOST_OFF_CENTRE, MOST_OFF_CENTRE), 0.0)
+
+
+def _offsets_from_sum(summary: ColumnSummary, counts: Floats) -> Floats:
+    """Mean positions in the cells that agree with the column's sum: the difference is handed to the cells by how far
+    off its centre each may be.
+    """
+    centres, widths = summary.centres, summary.widths
+    if summary.finer is not None:
+        centres, widths = summary.finer.centres, summary.finer.widths
+    if summary.centred is None or centres is None or widths is None:
+        return np.zeros(len(counts))
+    variance = off_centre_variance(counts, widths)
+    left = summary.centred - float(counts[:-1] @ (centres[:-1] - 0.5))
+    share = left / max(float(variance.sum()) + summary.centred_sd**2, 1e-300)
+    moved = share * variance / np.maximum(counts * widths, 1e-300)
+    return np.where(widths > 0, np.clip(moved, -MOST_OFF_CENTRE, MOST_OFF_CENTRE), 0.0)

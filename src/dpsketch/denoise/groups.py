@@ -12,7 +12,9 @@ from dpsketch.numerics.tuned import BY_HAND, PROTOTYPE, STUDY_TABLES, Tuned
 
 _ORIGIN = Tuned(STUDY_TABLES, by=PROTOTYPE, decision=7)
 FEWEST: Annotated[int, _ORIGIN] = 4
-MOST: Annotated[int, _ORIGIN] = 16
+# Groups of an ordered column, at most: more take longer to fit than they tell.
+MOST: Annotated[int, Tuned("fare, flights", by=BY_HAND, decision=26)] = 32
+MOST_LABELS = 250  # of a column that stand alone
 # A cell's standard error at which there is one group, as a share of the rows.
 RESOLUTION: Annotated[float, _ORIGIN] = 0.08
 # Weight of the density's square root in the groups' measure.
@@ -34,15 +36,18 @@ def pooling_threshold(cell_sd: float, pair_sd: float) -> float:
 def choose_groups(shares: Floats, widths: Floats | None, wanted: int, threshold: float = 0.0) -> NDArray[np.int64]:
     """The group of each cell; the last cell is *missing*. `widths` are those of cells, None of a column without order.
 
-    Ordered columns: about `wanted` runs of cells of near-equal `_measure`; a cell that has more stands alone.
-    Others: the heaviest values, at most `MOST` and each above `threshold`, stand alone and the rest are pooled. Missing
-    is a category of its own when it is above `threshold`; otherwise it joins the last group.
+    Ordered columns: about `wanted` runs of cells of near-equal `_measure`; a cell that has more stands alone, and so
+    does a bound that holds more than `threshold`. Others: values above `threshold` stand alone, and the rest are
+    pooled. Missing is a category of its own when it is above `threshold`; otherwise it joins the last group.
     """
     present, missing = shares[:-1], shares[-1]
     groups = np.empty(len(shares), np.int64)
-    groups[:-1] = (
-        _heaviest(present, threshold) if widths is None else _runs(_measure(present, widths[:-1], wanted), wanted)
-    )
+    if widths is None:
+        groups[:-1] = _heaviest(present, threshold)
+    else:
+        bounds = np.zeros(len(present), bool)
+        bounds[[0, -1]] = widths[:-1].any() & (present[[0, -1]] > threshold)
+        groups[:-1] = _runs(_measure(present, widths[:-1], wanted), wanted, bounds)
     last = groups[:-1].max()
     groups[-1] = last + 1 if missing > threshold else last
     return groups
@@ -72,20 +77,20 @@ def _measure(shares: Floats, widths: Floats, wanted: int) -> Floats:
     return shares + tails * np.where(widths > 0, roots / roots.sum() * shares[widths > 0].sum() - shares, 0.0)
 
 
-def _runs(shares: Floats, wanted: int) -> NDArray[np.int64]:
+def _runs(shares: Floats, wanted: int, alone: NDArray[np.bool_]) -> NDArray[np.int64]:
     total = shares.sum()
     if total <= 0:
         return np.zeros(len(shares), np.int64)
     middle = np.cumsum(shares) - shares / 2
     run = np.minimum((middle * wanted / total).astype(np.int64), wanted - 1)
-    heavy = shares > total / wanted
+    heavy = (shares > total / wanted) | alone
     new = np.zeros(len(shares), bool)
     new[1:] = (np.diff(run) > 0) | heavy[1:] | heavy[:-1]
     return np.cumsum(new)
 
 
 def _heaviest(shares: Floats, threshold: float) -> NDArray[np.int64]:
-    alone = [int(cell) for cell in np.argsort(-shares, kind="stable")[:MOST] if shares[cell] > threshold]
+    alone = [int(cell) for cell in np.argsort(-shares, kind="stable")[:MOST_LABELS] if shares[cell] > threshold]
     if len(alone) >= len(shares) - 1:  # nothing to pool
         return np.arange(len(shares))
     groups = np.full(len(shares), len(alone))

@@ -35,6 +35,27 @@ class Lumps:
     likely: float
     together: float
 
+    def likely_in(self, shares: Floats, rows: float) -> Floats:
+        """`likely` for each cell."""
+        return np.full(len(shares), self.likely)
+
+    def together_in(self, shares: Floats, rows: float) -> Floats:
+        """`together` for each cell."""
+        return np.full(len(shares), self.together)
+
+
+@dataclass(frozen=True)
+class SharedValues(Lumps):
+    """The same from a number of records that share a value: the part of a cell's records that this is."""
+
+    records: float = 1.0
+
+    def likely_in(self, shares: Floats, rows: float) -> Floats:
+        return np.minimum(self.records / np.maximum(rows * shares, 1e-9), 1.0)
+
+    def together_in(self, shares: Floats, rows: float) -> Floats:
+        return self.likely_in(shares, rows)
+
 
 def lumpiness(summary: ColumnSummary) -> Lumps:
     """Mean positions in bins tell: of m values at equal distances, wherever the first of them is, they have a variance

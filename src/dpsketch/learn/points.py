@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.denoise.column_fit import POSITION_VARIANCE
+from dpsketch.denoise.heaping import CERTAIN, Lumps, SharedValues
 from dpsketch.encoding.frames import read_codes
-from dpsketch.maps.tables.cells import POSITION_GRID, Cells
+from dpsketch.maps.tables.cells import POSITION_GRID, Cells, RunCells
 from dpsketch.numerics.arrays import Codes, Floats
-from dpsketch.schema.columns import SPAN, Category
+from dpsketch.schema.columns import LOWEST, SPAN, Category
 from dpsketch.schema.schema import Schema
 
 COLUMN_POINTS = 1 << 14
+_INNER = 4  # parts of a cell between which a quantile is interpolated
 _GOLDEN = (0.6180339887498949, 0.7548776662466927, 0.8191725133961645, 0.8566748838545029)
 
 
@@ -97,6 +101,7 @@ class ColumnPoints:
         steps = np.tile((np.arange(self.inside) + 0.5) / self.inside, cells.count)
         codes = codes_in_cells(cells, places, steps)
         self.frame = Frame(schema, {cells.column.name: codes})
+        self.places: Floats = ((codes.astype(np.float64) - LOWEST) / SPAN).reshape(cells.count, self.inside)
         self.positions: Floats = (cells.positions(codes) / POSITION_GRID).reshape(cells.count, self.inside)
 
     def by_cell(self, values: Floats) -> Floats:
@@ -120,34 +125,102 @@ class ColumnPoints:
         values = at(Frame(self._schema, {column.name: codes}, {column.name: numbers}))
         return {int(cell): values[:, cells == cell].mean(1) for cell in np.unique(cells)}
 
-    def unseen(self, values: Floats, shares: Floats, lumpiness: float, rows: float) -> Floats:
-        """How far off expectations of functions with these values (as `by_cell`) are by what cells hide, in the squared
-        mean: by where in its cell each of `rows` records is by chance, and, where they sit on few values of a cell, by
-        up to the functions' deviation inside cells. Mean positions are known, and so are lines: a step is at least a
-        quarter off any line, so what is left of a function after its line counts four times.
+    def values_of(
+        self, at: Callable[[Frame], Floats], asked: Sequence[float], lumps: Lumps, shares: Floats, rows: float
+    ) -> CellValues:
+        """The values of functions of this column in cells that hold these shares of `rows` records."""
+        together = lumps.together_in(shares, rows)
+        if isinstance(self.cells, RunCells):  # the number that is asked about is the value of a level, but for rounding
+            together = np.where(self.cells.single, 1.0, together)
+        return CellValues(self, self.by_cell(at(self.frame)), self.at_asked(at, asked), together, lumps)
+
+
+@dataclass(frozen=True)
+class CellValues:
+    """Values of functions on points of a column's cells, as [function, cell, place in the cell]: `even` where records
+    are spread evenly over a cell, `asked` at the numbers that the question compares the column with.
+
+    A part `together` of the records of a cell has the number that is asked about. Where records sit on few values of a
+    cell, such a number is one of these rather than a place between two: conditions that hold for the number itself hold
+    for the records that have it.
+    """
+
+    points: ColumnPoints
+    even: Floats
+    asked: Mapping[int, Floats]
+    together: Floats
+    lumps: Lumps
+
+    def by_cell(self, sure: float = 1.0) -> Floats:
+        """The values, with a fraction `sure` of the records that have the numbers asked about."""
+        if not self.asked:
+            return self.even
+        mixed = np.array(self.even, np.float64)
+        for cell, here in self.asked.items():
+            part = sure * self.together[cell]
+            mixed[:, cell] = (1 - part) * mixed[:, cell] + part * here[:, None]
+        return mixed
+
+    def hidden(self, shares: Floats, rows: float, lines: Floats) -> Floats:
+        """The error of the functions' expectations by what cells hide, as a standard deviation: where in its cell each
+        of `rows` records is by chance, which values records of a cell share, and how many have the number asked about.
+        The sum of the column is known: `lines` is each function's slope in it, which hides nothing.
         """
-        if self.inside == 1:
-            return np.zeros(len(values))
+        points = self.points
+        if points.inside == 1:
+            return np.zeros(len(self.even))
+        likely = self.lumps.likely_in(shares, rows)
+        if isinstance(self.lumps, SharedValues):
+            spread = (self.even - lines[:, None, None] * points.places).var(2)
+            asked = [
+                (self.together[cell] * shares[cell] * (here - self.even[:, cell].mean(1))) ** 2 / 2
+                for cell, here in self.asked.items()
+                if self.together[cell] < 1
+            ]
+            tilted = self._slopes() ** 2 @ (shares**2 * self._off_centre(shares))
+            return np.sqrt(spread @ (likely * shares**2) + spread @ shares / rows + tilted + sum(asked, np.zeros(1)))
+        return self._beside_positions(self.by_cell(CERTAIN), likely, shares, rows)
+
+    def _slopes(self) -> Floats:
+        """Slopes of the functions in each cell, for a cell's width: entry [function, cell]."""
+        place = self.points.positions - self.points.positions.mean(1, keepdims=True)
+        slopes = np.einsum("kci,ci->kc", self.even, place) / np.maximum((place**2).sum(1), 1e-300)
+        return np.where(self.points.positions.any(1), slopes, 0.0)
+
+    def _off_centre(self, shares: Floats) -> Floats:
+        """Variances of mean positions in the cells, in squared widths. A density that goes on as it does between the
+        neighbouring cells moves the mean by a twelfth of its relative change; no cell's mean is off by more than usual.
+        """
+        widths = np.diff(self.points.cells.first_levels)
+        inner = slice(1, len(widths) - 1)
+        density = shares[inner] / np.maximum(widths[inner], 1)
+        change = np.abs(np.gradient(density)) if len(density) > 1 else np.full(len(density), np.inf)
+        moved = np.zeros(len(shares))
+        moved[inner] = np.where(density > 0, change / np.maximum(density, 1e-300) / 12, 0.0) ** 2
+        return np.minimum(moved, POSITION_VARIANCE)
+
+    def _beside_positions(self, values: Floats, likely: Floats, shares: Floats, rows: float) -> Floats:
+        """Mean positions are known, and so are lines: a step is at least a quarter off any line, so what is left of a
+        function after its line counts four times.
+        """
         centred = values - values.mean(2, keepdims=True)
-        place = self.positions - self.positions.mean(1, keepdims=True)
+        place = self.points.positions - self.points.positions.mean(1, keepdims=True)
         along = np.einsum("kci,ci->kc", centred, place) ** 2 / np.maximum((place**2).sum(1), 1e-300)
         square = (centred**2).sum(2)
-        left = np.clip(4 * (square - along), 0.0, square) / self.inside
-        return np.sqrt(lumpiness * (left @ shares**2) + left @ shares / rows)
+        left = np.clip(4 * (square - along), 0.0, square) / self.points.inside
+        return np.sqrt(left @ (likely * shares**2) + left @ shares / rows)
 
 
-def lumped(values: Floats, asked: Mapping[int, Floats], together: float) -> Floats:
-    """Values as `by_cell`, where a part `together` of the records of a cell has the number that is asked about.
-
-    Where records sit on few values of a cell, such a number is one of these, rather than a place between two:
-    conditions that hold for the number itself hold for the records that have it.
+def levels_to_try(cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Levels that a quantile may fall on, rising: the last of each cell and a few before it; and whether the level is
+    the only one of its cell, so that a distribution jumps there.
     """
-    if not asked or together == 0:
-        return values
-    mixed = np.array(values, np.float64)
-    for cell, here in asked.items():
-        mixed[:, cell] = (1 - together) * mixed[:, cell] + together * here[:, None]
-    return mixed
+    first, last = cells.first_levels[:-1], cells.first_levels[1:] - 1
+    inner = first[:, None] + ((last - first)[:, None] * np.arange(1, _INNER) // _INNER)
+    levels = np.unique(np.concatenate([inner.ravel(), last]))
+    levels = levels[levels >= 0]
+    jumps = np.isin(levels, last[last == first])
+    return levels, jumps
 
 
 def codes_in_cells(cells: Cells, places: NDArray[np.int64], steps: Floats) -> Codes:

@@ -25,8 +25,21 @@ def test_groups_partition_the_cells(widths):
 def test_ordered_groups_are_of_near_equal_share():
     shares = np.append(np.full(100, 0.01), 0.0)
     for widths in (even(101), np.zeros(101)):
-        groups = choose_groups(shares, widths, 8)
+        groups = choose_groups(shares, widths, 8, threshold=0.02)
         assert np.bincount(groups, shares) == pytest.approx(1 / 8, abs=0.011)
+
+
+def test_a_bound_that_holds_records_stands_alone():
+    shares = np.concatenate([[0.05], np.full(98, 0.95 / 98), [0.0, 0.0]])
+    groups = choose_groups(shares, even(101), 8, threshold=0.02)
+    assert (groups == groups[0]).sum() == 1
+    assert (groups == groups[99]).sum() > 1, "nobody is at the other one"
+
+
+def test_labels_stand_alone_as_far_as_noise_allows():
+    shares = np.append(np.full(50, 0.02), 0.0)
+    assert len(set(choose_groups(shares, None, 8, threshold=0.01)[:50])) == 50
+    assert len(set(choose_groups(shares, None, 8, threshold=0.03)[:50])) == 1
 
 
 def test_a_tail_has_groups_of_its_own():

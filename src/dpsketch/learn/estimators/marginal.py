@@ -7,15 +7,16 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from dpsketch.denoise.column_fit import ColumnSummary
-from dpsketch.denoise.heaping import CERTAIN, Lumps, lumpiness
+from dpsketch.denoise.column_fit import POSITION_VARIANCE, ColumnSummary
+from dpsketch.denoise.heaping import Lumps
 from dpsketch.learn.answer import Estimate
+from dpsketch.learn.estimators.joint.from_release import column_lumps
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, asked_of, product_at
-from dpsketch.learn.points import ColumnPoints, lumped
-from dpsketch.maps.tables.cells import GRID, POSITION_GRID
+from dpsketch.learn.points import ColumnPoints
+from dpsketch.maps.tables.cells import POSITION_GRID, Cells
 from dpsketch.maps.tables.column_summaries import column_summaries
-from dpsketch.maps.tables.marginals import BoundMarginals
+from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import SPAN
 from dpsketch.schema.schema import Schema
@@ -30,7 +31,7 @@ class MarginalEstimator:
     """
 
     def __init__(
-        self, schema: Schema, noise: ReleaseNoise, part: ReleasedPart, marginals: BoundMarginals, place: int
+        self, schema: Schema, noise: ReleaseNoise, part: ReleasedPart, marginals: OneWayMap, place: int
     ) -> None:
         self._noise, self._part, self._place = noise, part, place
         self._marginals = marginals
@@ -52,12 +53,24 @@ class MarginalEstimator:
 
     @cached_property
     def _lumps(self) -> Lumps:
-        return lumpiness(self._summary)
+        return column_lumps(self._marginals, self._place, self._summary)
 
     @cached_property
     def _bins(self) -> int:
-        positions = self._marginals.positions(self._place)
-        return positions.stop - positions.start
+        """Cells with positions in them, which come after the lower bound."""
+        cells = self._marginals.cells[self._place]
+        return cells.bins if cells.binned else 0
+
+    @property
+    def _measured(self) -> bool:
+        """Whether the release holds mean positions; otherwise they are 0, up to what they usually are."""
+        return self._summary.positions is not None
+
+    @cached_property
+    def _position_variances(self) -> Floats:
+        if self._measured:
+            return np.full(self._bins, self._summary.position_sd**2)
+        return POSITION_VARIANCE * np.maximum(self._summary.counts[1 : self._bins + 1], 0.0) ** 2
 
     @cached_property
     def _corrected(self) -> tuple[Floats, Floats, Floats]:
@@ -67,11 +80,10 @@ class MarginalEstimator:
         summary, bins = self._summary, self._bins
         cells = len(summary.counts)
         measured = [summary.counts]
-        variances = [np.full(cells, summary.count_sd**2), np.full(bins, summary.position_sd**2)]
+        variances = [np.full(cells, summary.count_sd**2), self._position_variances]
         rules, also, precise = [], [], []
         if bins:
-            assert summary.positions is not None
-            measured.append(summary.positions[1 : bins + 1])
+            measured.append(np.zeros(bins) if summary.positions is None else summary.positions[1 : bins + 1])
         if summary.centred is not None:
             assert summary.centres is not None
             assert summary.widths is not None
@@ -91,8 +103,19 @@ class MarginalEstimator:
         weights = np.linalg.solve(rule @ spread.T + np.diag(precise), spread).T
         return known + weights @ (np.array(also) - rule @ known), rule, weights
 
+    def cells_of(self, column: str) -> Cells | None:
+        return self._marginals.cells[self._place] if column in self.columns else None
+
     def expect(self, *products: Sequence[Factor]) -> Estimate:
-        values, guessed = (np.concatenate(each) for each in zip(*map(self._values, products), strict=True))
+        known, rule, weights = self._corrected
+        cells = len(self._summary.counts)
+        rows = max(float(known[:cells].sum()), 1.0)
+        shares = np.maximum(known[:cells], 0.0) / rows
+        every = [
+            self._points.values_of(partial(product_at, factors), asked_of(factors), self._lumps, shares, rows)
+            for factors in products
+        ]
+        values = np.concatenate([each.by_cell() for each in every])
         mean = values.mean(2)
         slopes = mean
         if self._bins:
@@ -104,34 +127,38 @@ class MarginalEstimator:
             mean = mean.copy()
             mean[:, 1 : self._bins + 1] -= steepness * middle
             slopes = np.hstack([mean, steepness])
-        known, rule, weights = self._corrected
-        total = np.append(np.ones(mean.shape[1]), np.zeros(self._bins))
-        rows = max(float(total @ known), 1.0)
+        total = np.append(np.ones(cells), np.zeros(self._bins))
         value = slopes @ known / rows
         gradient = (slopes - value[:, None] * total) / rows
         by_rules = gradient @ weights
-        influence = self._influence(np.hstack([gradient - by_rules @ rule, by_rules]))
-        shares = np.maximum(known[: mean.shape[1]], 0.0) / rows
-        hidden = self._points.unseen(guessed, shares, self._lumps.likely, rows)
+        moved = gradient - by_rules @ rule
+        influence = self._influence(moved, by_rules)
+        lines = by_rules[:, 0] * rows if self._summary.centred is not None else np.zeros(len(value))
+        starts = np.cumsum([0] + [len(each.even) for each in every])
+        hidden = np.concatenate(
+            [
+                each.hidden(shares, rows, lines[start : start + len(each.even)])
+                for each, start in zip(every, starts, strict=False)
+            ]
+        )
+        if not self._measured:
+            hidden = np.sqrt(hidden**2 + moved[:, cells:] ** 2 @ self._position_variances)
         return Estimate(
             value, np.hstack([influence, np.zeros((len(value), self._first - influence.shape[1])), hidden[:, None]])
         )
 
-    def _values(self, factors: Sequence[Factor]) -> tuple[Floats, Floats]:
-        """A product of factors on the points, and the same for standard errors, which count on fewer lumps."""
-        at = partial(product_at, factors)
-        values, asked = self._points.by_cell(at(self._points.frame)), self._points.at_asked(at, asked_of(factors))
-        together = self._lumps.together
-        return lumped(values, asked, together), lumped(values, asked, CERTAIN * together)
-
-    def _influence(self, gradient: Floats) -> Floats:
-        """From a gradient with respect to (counts, positions, sum of codes, rows) to the noise of the release."""
-        units = np.concatenate([np.full(len(self._summary.counts), GRID), np.full(self._bins, POSITION_GRID)])
-        first = self._marginals.table(self._place).start
-        influence = self._noise.place(self._part, gradient[:, : len(units)] / units, first)
+    def _influence(self, gradient: Floats, by_rules: Floats) -> Floats:
+        """The noise of the release in an estimate with these gradients with respect to counts and positions, and to the
+        sum of codes and the rows.
+        """
+        cells, part = len(self._summary.counts), self._part
+        scaled = gradient[:, :cells] / self._marginals.grid
+        if self._measured:
+            scaled = np.hstack([scaled, gradient[:, cells:] / POSITION_GRID])
+        influence = self._noise.place(part, scaled, self._marginals.table(self._place).start)
         if self._summary.centred is not None:
-            influence += self._noise.place_total(self.columns[0], gradient[:, len(units) : len(units) + 1] / SPAN)
+            influence += self._noise.place_total(self.columns[0], by_rules[:, :1] / SPAN)
         rows = self._noise.counted_rows
         if rows is not None:
-            influence += gradient[:, -1:] * rows.influence
+            influence += by_rules[:, -1:] * rows.influence
         return influence

@@ -11,14 +11,15 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsketch.denoise.column_fit import ColumnSummary
-from dpsketch.denoise.heaping import Lumps, lumpiness
+from dpsketch.denoise.cuts import UNKNOWN, Sharing
+from dpsketch.denoise.heaping import Lumps, SharedValues, lumpiness
 from dpsketch.learn.estimators.joint.bootstrap import refits
 from dpsketch.learn.estimators.joint.joint_fit import NoisySums, Products
 from dpsketch.learn.estimators.release_noise import ReleaseNoise, released_totals
 from dpsketch.learn.shared import made_once
-from dpsketch.maps.tables.cells import GRID, Cells
-from dpsketch.maps.tables.column_summaries import pair_summaries
-from dpsketch.maps.tables.marginals import BoundMarginals
+from dpsketch.maps.tables.cells import Cells
+from dpsketch.maps.tables.column_summaries import joint_cells, pair_summaries, parents
+from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.maps.tables.pair_map import PairMap
 from dpsketch.numerics.threads import one_thread
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
@@ -54,7 +55,7 @@ class ProductParts(NamedTuple):
     pairs: ReleasedPart
     pair_map: PairMap
     marginals: ReleasedPart
-    marginal_map: BoundMarginals
+    marginal_map: OneWayMap
 
 
 def product_parts(released: ReleasedSketch) -> ProductParts | None:
@@ -66,6 +67,18 @@ def product_parts(released: ReleasedSketch) -> ProductParts | None:
             place, marginals = beside
             found.append(ProductParts(part, pairs, released.parts[place], marginals))
     return max(found, key=lambda parts: len(parts.pair_map.columns), default=None)
+
+
+def column_lumps(marginals: OneWayMap, column: int, summary: ColumnSummary) -> Lumps:
+    """How many records of a column, given by its index, share a value: as estimated by the release, or else from mean
+    positions in bins.
+    """
+    sharing = marginals.sharing(column)
+    if sharing is None and summary.positions is None and summary.widths is not None and summary.widths.any():
+        sharing = Sharing(1.0, UNKNOWN, max(float(summary.counts.sum()), 1.0))
+    if sharing is None:
+        return lumpiness(summary)
+    return SharedValues(0.0, 0.0, sharing.expected)
 
 
 def fit_released(released: ReleasedSketch) -> ReleasedProducts:
@@ -84,11 +97,16 @@ def with_fit(
     parts = product_parts(released)
     assert parts is not None
     bound = parts.pair_map
-    sd = sqrt(parts.marginals.noise_variance) / GRID / float(ReleaseNoise(released).rows().value)
-    lumps = tuple(lumpiness(summary) for summary in _summaries(released, parts))
+    marginals = parts.marginal_map
+    sd = sqrt(parts.marginals.noise_variance) / marginals.grid / float(ReleaseNoise(released).rows().value)
+    cells = tuple(joint_cells(bound, marginals))
+    lumps = tuple(
+        column_lumps(marginals, marginals.columns.index(name), summary)
+        for name, summary in zip(bound.columns, _summaries(released, parts), strict=True)
+    )
     refit = refit or partial(_refits, released, fitted)
     places = frozenset(_places(bound))
-    return ReleasedProducts(bound.columns, bound.cells, places, fitted, refit, sd, lumps, bound.halved)
+    return ReleasedProducts(bound.columns, cells, places, fitted, refit, sd, lumps, bound.halved)
 
 
 def _refits(released: ReleasedSketch, fitted: Products) -> tuple[Products, ...]:
@@ -106,7 +124,12 @@ def noisy_sums(released: ReleasedSketch, parts: ProductParts) -> NoisySums:
         tables[places] = table if bound.columns.index(one) < bound.columns.index(two) else table.T
     rows = ReleaseNoise(released).rows()
     sd = max(sqrt(pairs.noise_variance), 1.0)
-    groups = [np.array(each) for each in bound.groups_of_cells]
+    groups = [
+        np.array(own)[parents(coarse, cells)]
+        for own, coarse, cells in zip(
+            bound.groups_of_cells, bound.cells, joint_cells(bound, parts.marginal_map), strict=True
+        )
+    ]
     summaries = _summaries(released, parts)
     return NoisySums(summaries, float(rows.value), float(rows.stderr), groups, tables, sd, bound.halved)
 

@@ -11,7 +11,6 @@ from typing import Annotated
 
 import numpy as np
 
-from dpsketch.denoise.heaping import CERTAIN
 from dpsketch.learn.answer import Estimate, stacked
 from dpsketch.learn.estimators.joint import unseen
 from dpsketch.learn.estimators.joint.bootstrap import REFITS
@@ -19,8 +18,9 @@ from dpsketch.learn.estimators.joint.draws import drawn_frame, shares_in_cells
 from dpsketch.learn.estimators.joint.from_release import ReleasedProducts
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, columns_of, merged, product_at
-from dpsketch.learn.points import ColumnPoints, Frame, codes_in_cells, lumped
+from dpsketch.learn.points import ColumnPoints, Frame, codes_in_cells
 from dpsketch.learn.shared import Latest, Memo, made_once
+from dpsketch.maps.tables.cells import Cells
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.schema import Schema
@@ -48,6 +48,7 @@ class _Single:
     variances: Floats
     sizes: Floats
     unsure: Floats
+    groups: unseen.GroupValues
 
 
 class ProductEstimator:
@@ -65,14 +66,17 @@ class ProductEstimator:
         self.fitted = fitted
         self._schema, self._noise = schema, noise
         self._column = Memo(self._points_of)
+        self._joint = Memo(self._grouped_pair)
         self.draws = Memo(self._drawn)
         self._known: Latest[Factor, _Single] = Latest(MOST_KNOWN)
         self._first = noise.reserve(ERRORS + PER_COLUMN * len(self.columns))
-        self._unseen_pairs = unseen.HALVES if fitted.halved else unseen.PAIRS
         what = "contrasts of pairs" if fitted.halved else "pair tables"
         self.how = f"mixture of products fitted to {len(fitted.pairs)} {what} and the marginals"
         if len(fitted.columns) == 1:
             self.how = f"smooth marginal of {fitted.columns[0]}"
+
+    def cells_of(self, column: str) -> Cells | None:
+        return self.fitted.cells[self.columns.index(column)] if column in self.columns else None
 
     def expect(self, *products: Sequence[Factor]) -> Estimate:
         return stacked([self._expect(merged(factors)) for factors in products])
@@ -85,9 +89,12 @@ class ProductEstimator:
         found = reduce(np.multiply, [single.means for single in singles], self._weights).sum(2)
         changes = (unseen.SMOOTH if len(factors) > 1 else 1.0) * _refit_changes(found)
         variances = [single.variances for single in singles]
-        pairs, more = unseen.together(means, variances)
+        _, more = unseen.together(means, variances)
         apart = unseen.unmeasured(means, variances, self._without_table([factor.columns for factor in factors]))
-        changes[:, -1] = np.sqrt(self._unseen_pairs**2 * pairs + unseen.MORE**2 * more + self._usual**2 * apart)
+        hidden = self._hidden_pairs(factors, singles, means)
+        if len(factors) > 2:
+            hidden = hidden + (unseen.MORE * self._dependence) ** 2 * more
+        changes[:, -1] = np.sqrt(hidden + self._usual**2 * apart)
         unsure = np.zeros((len(changes), len(self.columns), PER_COLUMN))
         for place, (factor, single) in enumerate(zip(factors, singles, strict=True)):
             if factor.columns:
@@ -95,7 +102,31 @@ class ProductEstimator:
                 unsure[:, self.columns.index(factor.columns[0])] = single.unsure * others[:, None]
         if len(factors) > 1:
             self._raise(changes, _product([single.sizes for single in singles]))
-        return Estimate(found[0], self._placed(np.hstack([changes, unsure.reshape(len(changes), -1)])))
+        return self._estimate(found[0], np.hstack([changes, unsure.reshape(len(changes), -1)]))
+
+    def _hidden_pairs(self, factors: Sequence[Factor], singles: Sequence[_Single], means: Sequence[Floats]) -> Floats:
+        """What groups of cells may hide of each pair of columns, times the means of the other functions."""
+        hidden = np.zeros(1)
+        named = [index for index, factor in enumerate(factors) if factor.columns]
+        for one, two in combinations(named, 2):
+            others = _product([mean for index, mean in enumerate(means) if index not in (one, two)])
+            if self.fitted.halved:
+                variance = unseen.HALVES**2 * singles[one].variances * singles[two].variances
+            else:
+                first, second = (self.columns.index(factors[index].columns[0]) for index in (one, two))
+                joint = self._joint((first, second))
+                variance = unseen.inside_groups(joint, singles[one].groups, singles[two].groups)
+            hidden = hidden + variance * others**2
+        return hidden
+
+    def _grouped_pair(self, columns: tuple[int, int]) -> Floats:
+        return self.fitted.products.mixture.grouped_pair(*columns)
+
+    @made_once
+    def _dependence(self) -> float:
+        """The usual dependence of two columns of the release."""
+        found = [unseen.dependence(self._joint(pair)) for pair in self.fitted.pairs]
+        return float(np.sqrt(np.mean(np.square(found)))) if found else 0.0
 
     def _without_table(self, columns: Sequence[tuple[str, ...]]) -> list[tuple[int, int]]:
         """Places of those among `columns`, one or none in each, that the release has no pair table of."""
@@ -125,22 +156,37 @@ class ProductEstimator:
             return known
         column = self.columns.index(factor.columns[0]) if factor.columns else 0
         points, pieces = self._column(column)
-        lumps = self.fitted.lumps[column]
-        even, asked = points.by_cell(factor.at(points.frame)), points.at_asked(factor.at, factor.asked)
-        by_cell = lumped(even, asked, lumps.together)
-        cells = [np.einsum("kci,ci->kc", by_cell, each) for each in pieces] if pieces else [by_cell[:, :, 0]]
         models = self.fitted.models
+        shares, rows = models[0].marginals[column].shares, max(float(self._noise.rows().value), 1.0)
+        values = points.values_of(factor.at, factor.asked, self.fitted.lumps[column], shares, rows)
+        by_cell = values.by_cell()
+        cells = [np.einsum("kci,ci->kc", by_cell, each) for each in pieces] if pieces else [by_cell[:, :, 0]]
         means = np.stack([m.mixture.expectations(column, cells[i % len(cells)]) for i, m in enumerate(models)])
-        shares = models[0].marginals[column].shares
         variances = np.maximum(cells[0] ** 2 @ shares - (cells[0] @ shares) ** 2, 0.0)
-        rows = max(float(self._noise.rows().value), 1.0)
-        hidden = points.unseen(lumped(even, asked, CERTAIN * lumps.together), shares, lumps.likely, rows)
-        found = _Single(
-            means, variances, np.abs(by_cell).max((1, 2)), np.column_stack([self._dropped(column, cells[0]), hidden])
-        )
+        hidden = values.hidden(shares, rows, self._lines(column, cells[0]))
+        unsure = np.column_stack([self._dropped(column, cells[0]), hidden])
+        groups = self._group_values(column, cells[0])
+        found = _Single(means, variances, np.abs(by_cell).max((1, 2)), unsure, groups)
         if len(by_cell) == 1:
             self._known.add(factor, found)
         return found
+
+    def _group_values(self, column: int, means: Floats) -> unseen.GroupValues:
+        """Functions, given by their means in a column's cells, in the groups of its cells."""
+        mixture = self.fitted.products.mixture
+        inside = mixture.members(column) * mixture.within[column][:, None]
+        first = means @ inside
+        spread = np.maximum(means**2 @ inside - first**2, 0.0)
+        return unseen.GroupValues(first, spread, not self.fitted.cells[column].ordered)
+
+    def _lines(self, column: int, means: Floats) -> Floats:
+        """Slopes of functions, given by their means in a column's cells; 0 where the sum of the column is not known."""
+        marginal = self.fitted.products.marginals[column]
+        if not marginal.ordered or self.fitted.cells[column].column.name not in self._noise.totals:
+            return np.zeros(len(means))
+        codes = marginal.means() - 0.5
+        codes -= marginal.shares @ codes
+        return (means * marginal.shares) @ codes / max(float(marginal.shares @ codes**2), 1e-12)
 
     def _dropped(self, column: int, means: Floats) -> Floats:
         """What functions, given by their means in a column's cells, would gain if its atoms (the bounds,
@@ -176,7 +222,7 @@ class ProductEstimator:
         changes[:, -1] = self._unseen(factors)
         largest = [np.abs(values).max(1) for values in each]
         self._raise(changes, _product([np.where(size > 0, size, 1.0) for size in largest]))  # 0: no draw met it
-        return Estimate(mean, self._placed(np.hstack([changes, self._hidden(factors)])))
+        return self._estimate(mean, np.hstack([changes, self._hidden(factors)]))
 
     def _hidden(self, factors: Sequence[Factor]) -> Floats:
         """What cells hide, in PER_COLUMN coordinates a column: the change if all draws of a cell sat on one of its
@@ -189,8 +235,10 @@ class ProductEstimator:
         found = np.zeros((len(mean), len(self.columns), PER_COLUMN))
         for name in codes:
             column = self.columns.index(name)
-            cells, lumps = self.fitted.cells[column], self.fitted.lumps[column].likely
-            if lumps > 0:
+            cells, shares = self.fitted.cells[column], self.fitted.products.marginals[column].shares
+            rows = max(float(self._noise.rows().value), 1.0)
+            lumps = float(self.fitted.lumps[column].likely_in(shares, rows) @ shares)
+            if lumps > 0 and cells.binned:
                 own = cells.cells(codes[name])
                 steps = generator.random((LUMPED, cells.count))[:, own]
                 moved = [Frame(self._schema, codes | {name: codes_in_cells(cells, own, step)}) for step in steps]
@@ -209,7 +257,8 @@ class ProductEstimator:
             )
             means = np.stack([np.bincount(place, row) / count for row in values])
             left -= (means - values.mean(1)[:, None]) ** 2 @ (count / count.sum())
-        share = self._unseen_pairs if len(columns) == 2 else unseen.MORE
+        pairs = unseen.HALVES if self.fitted.halved else unseen.PAIRS
+        share = pairs if len(columns) == 2 else unseen.MORE * self._dependence
         if self._without_table([(name,) for name in columns]):
             share = self._usual
         return share * np.sqrt(np.maximum(left, 0.0))
@@ -219,9 +268,14 @@ class ProductEstimator:
         least = self._noise.of_a_count / max(float(self._noise.rows().value), 1.0) * sizes
         changes[:, -2] = np.sqrt(np.maximum(least**2 - (changes**2).sum(1), 0.0))
 
-    def _placed(self, changes: Floats) -> Floats:
-        """Influence of changes in this estimator's own coordinates."""
-        return np.hstack([np.zeros((len(changes), self._first)), changes])
+    def _estimate(self, value: Floats, changes: Floats) -> Estimate:
+        """Estimates with these changes in this estimator's own coordinates. What refits contribute is a variance from
+        few numbers; degrees of freedom follow by Welch and Satterthwaite.
+        """
+        squares = changes**2
+        part = squares[:, :REFITS].sum(1) / np.maximum(squares.sum(1), 1e-300)
+        degrees = REFITS / max(float(part.max(initial=0.0)) ** 2, 1e-6)
+        return Estimate(value, np.hstack([np.zeros((len(changes), self._first)), changes]), degrees)
 
     def _drawn(self, model: int) -> Frame:
         """Rows drawn from the fit (model 0) or a refit; always the same."""

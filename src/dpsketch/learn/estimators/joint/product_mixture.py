@@ -35,9 +35,9 @@ class Mixture:
 
     def expectations(self, column: int, values: Floats) -> Floats:
         """E[values | component] for values given on a column's cells; of several functions one row each."""
-        return (values * self.within[column]) @ self._members(column) @ self.shares[column].T
+        return (values * self.within[column]) @ self.members(column) @ self.shares[column].T
 
-    def _members(self, column: int) -> Floats:
+    def members(self, column: int) -> Floats:
         """Which group (column) each cell (row) is in, as ones."""
         return (self.groups[column][:, None] == np.arange(self.shares[column].shape[1])).astype(np.float64)
 

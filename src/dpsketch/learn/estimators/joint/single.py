@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dpsketch.denoise.column_fit import ColumnSummary, GroupTotals, Marginal, fit_marginal
-from dpsketch.denoise.heaping import lumpiness
+from dpsketch.denoise.heaping import Lumps
 from dpsketch.learn.estimators.joint.bootstrap import REFITS, SEED, redrawn_summary
 from dpsketch.learn.estimators.joint.from_release import ReleasedProducts
 from dpsketch.learn.estimators.joint.joint_fit import Products
@@ -18,7 +18,7 @@ from dpsketch.numerics.threads import one_thread
 
 
 def fit_column(
-    noise: ReleaseNoise, summary: ColumnSummary, cells: Cells, totals: GroupTotals | None = None
+    noise: ReleaseNoise, summary: ColumnSummary, cells: Cells, lumps: Lumps, totals: GroupTotals | None = None
 ) -> ReleasedProducts:
     """A joint distribution of one column over `cells`, from what a release's marginals say about it; `totals` are what
     its pair tables say.
@@ -35,7 +35,7 @@ def fit_column(
             rows_again = max(rows + rows_sd * generator.normal(), 1.0)
             models.append(independent((fit_marginal(again, rows_again, totals_again, fitted.marginals[0]),)))
     column, sd = (cells.column.name,), summary.count_sd / rows
-    return ReleasedProducts(column, (cells,), frozenset(), fitted, lambda: tuple(models), sd, (lumpiness(summary),))
+    return ReleasedProducts(column, (cells,), frozenset(), fitted, lambda: tuple(models), sd, (lumps,))
 
 
 def independent(marginals: tuple[Marginal, ...]) -> Products:
