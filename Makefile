@@ -11,7 +11,7 @@ ROOMS := schema encoding files privacy recipe denoise noise engines/test_readers
 QUICK := $(ROOMS:%=tests/unit/%) tests/unit/test_public.py tests/unit/test_displays.py tests/unit/test_calibration.py tests/golden \
 	tests/docs/test_proofs.py tests/docs/test_modules.py
 
-.PHONY: help demo quick test test-lowest lock lint bench audit fuzz papers-m2m papers-compressive papers-density clean
+.PHONY: help demo quick test test-lowest lock lint bench audit fuzz papers-truth papers-m2m papers-compressive papers-density clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -76,6 +76,9 @@ bench: $(VENV)/.installed-test  ## speed of the kernels, as ratios in one proces
 	$(PYTHON) -m venv .venvs/diffprivlib || python3 -m venv .venvs/diffprivlib
 	.venvs/diffprivlib/bin/python -m pip install -q diffprivlib 'scikit-learn<1.6' 'numpy<2.3' 'scipy<1.15'
 	@touch $@
+
+papers-truth: $(VENV)/.installed-test  ## whether ± holds, on tables and questions that nobody tuned on
+	$(BIN)/python -m benchmarks.truth
 
 papers-m2m: $(VENV)/.installed-test .venvs/mbi/.installed .venvs/diffprivlib/.installed  ## every figure of the m2m paper beside its goal and its baselines
 	$(BIN)/python -m benchmarks.m2m

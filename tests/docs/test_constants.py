@@ -19,7 +19,8 @@ ROOMS = ("recipe", "denoise", "learn/estimators", "learn/models", "learn/populat
 NOT_TUNED = {
     "limits of size, memory and time": """
         classifier._BLOCK column_fit.MANY_CELLS control_variate.MOST_COUNTERS
-        control_variate._AT_ONCE descent.WORK fit_cache.KEPT fitting.MOST_CLUSTERS general_task.MOST_FINE_CELLS
+        control_variate._AT_ONCE cuts.MOST_CELLS descent.WORK fit_cache.KEPT fitting.MOST_CLUSTERS
+        general_task.MOST_FINE_CELLS groups.MOST_LABELS
         grid_density.MOST_SUMMED grid_density._BLOCK grid_population.REDRAWN_ROWS
         heap.HEAVIEST heap.MOST_SCANNED heap._BLOCK
         heavy_cells.MOST_CELLS joint_estimator.BATCHES joint_estimator.COARSE joint_estimator.DRAWS
@@ -32,7 +33,8 @@ NOT_TUNED = {
     """,
     "numerical safeguards: tolerances, floors against zero, steps and iterations of solvers": """
         class_tables._LEAST_SPREAD classifier._LEAST_LIKELIHOOD column_fit.GAIN column_fit.NEWTON_STEPS
-        control_variate._STEPS copula._FARTHEST copula._LEAST decoder.SPREAD denoised_pairs.COMMON_STEPS
+        control_variate._STEPS cuts.STEPS cuts.UNKNOWN copula._FARTHEST copula._LEAST decoder.SPREAD
+        denoised_pairs.COMMON_STEPS
         denoised_pairs.SMALLEST denoised_pairs.SMOOTH_STEPS descent.CHECK descent.LEAST descent.LOWEST
         joint_fit.SMALLEST_SHARE lloyd.STEPS modes._ROUNDS moment_matrix._ROUNDING quadratic_fit._LEAST_CONDITION
         quadratic_fit._ROUNDS quadratic_fit._STEPS ratio._HALVINGS reduction._LEAST refine.CLOSEST refine.RIDGE

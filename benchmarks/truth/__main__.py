@@ -1,0 +1,110 @@
+"""`make papers-truth`: whether ± holds, on tables and questions that nobody tuned on.
+
+Every question of every kind is asked of fresh releases of every table; the truth is that of the rows released. Coverage
+is of `Answer.interval(level)`. A line ends with PASS or SHORT against its goal, where SHORT means beyond two standard
+errors of the figure itself, clustered by question. `--quick` runs a small part; `--only-report` prints again what
+outcomes.jsonl holds.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+
+import argparse
+import json
+import multiprocessing
+import secrets
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.truth.measure import Measured, Outcome, Task, measure
+from benchmarks.truth.report import lines
+from benchmarks.truth.tables import CHOSEN_ON, JUDGED_ON, TABLES
+
+RESULTS = Path(__file__).resolve().parents[1] / "results" / "truth"
+OUTCOMES = RESULTS / "outcomes.jsonl"
+BUDGETS = ((0.1, 0.0), (1.0, 0.0), (1.0, 1e-6), (10.0, 0.0))
+FEW_ROWS, FEW_BUDGETS = 2_000, ((0.1, 0.0), (1.0, 0.0))
+
+
+def main() -> None:
+    options = parsed()
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    if not options.only_report:
+        run(options)
+    with (RESULTS / "results.txt").open("w") as file:
+        for line in header(options, start), *lines(list(read())):
+            print(line, flush=True)
+            print(line, file=file)
+
+
+def header(options: argparse.Namespace, start: float) -> str:
+    chosen, judged = ", ".join(CHOSEN_ON), ", ".join(JUDGED_ON)
+    return (
+        f"truth study, {time.strftime('%Y-%m-%d')}, seed {options.seed}, {options.releases} releases, "
+        f"{time.perf_counter() - start:.0f} s\nconstants chosen on: {chosen}\njudged on: {judged}"
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    context = multiprocessing.get_context("spawn")
+    with OUTCOMES.open("w") as file, ProcessPoolExecutor(options.workers, context) as executor:
+        for done in executor.map(measure, tasks(options)):
+            print(json.dumps(asdict(done)), file=file, flush=True)
+            spent = " ".join(f"{key} {seconds:.1f}" for key, seconds in done.seconds.items())
+            task = done.task
+            print(f"{task.table} {task.rows or ''} ε={task.epsilon:g} δ={task.delta:g}: {spent}", flush=True)
+
+
+def tasks(options: argparse.Namespace) -> Iterator[Task]:
+    for name in options.tables:
+        for rows, budgets in ((None, options.budgets), (FEW_ROWS, FEW_BUDGETS if options.few else ())):
+            for epsilon, delta in budgets:
+                for release in range(options.releases):
+                    yield Task(name, epsilon, delta, release, options.seed, rows, options.questions)
+
+
+def read() -> Iterator[Measured]:
+    for line in OUTCOMES.read_text().splitlines():
+        entry = json.loads(line)
+        outcomes = [
+            Outcome(**(each | {"inside": None if each["inside"] is None else tuple(each["inside"])}))
+            for each in entry["outcomes"]
+        ]
+        yield Measured(Task(**entry["task"]), outcomes, entry["seconds"], entry["file_bytes"])
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.truth", description="The truth study.")
+    parser.add_argument("--quick", action="store_true", help="one release of three tables at ε = 1, 40 questions")
+    parser.add_argument("--only-report", action="store_true")
+    parser.add_argument("--tables", nargs="*", choices=TABLES)
+    parser.add_argument("--budgets", nargs="*", help="as 1 or 1,1e-6")
+    parser.add_argument("--releases", type=int)
+    parser.add_argument("--questions", type=int)
+    parser.add_argument("--no-few", dest="few", action="store_false", help="leave out the tables of 2,000 rows")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31), help="of the questions")
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    options.tables = options.tables or (["adult", "fare", "payroll"] if options.quick else TABLES)
+    default = ((1.0, 0.0),) if options.quick else BUDGETS
+    options.budgets = [_budget(text) for text in options.budgets or ()] or default
+    options.releases = options.releases or (1 if options.quick else 5)
+    options.questions = options.questions or (40 if options.quick else 200)
+    options.few = options.few and not options.quick
+    return options
+
+
+def _budget(text: str) -> tuple[float, float]:
+    epsilon, _, delta = text.partition(",")
+    return float(epsilon), float(delta or 0)
+
+
+if __name__ == "__main__":
+    main()
