@@ -42,7 +42,7 @@ BUDGETS = ((0.1, 0.0), (1.0, 0.0), (1.0, 1e-6), (10.0, 0.0))
 
 @dataclass(frozen=True)
 class Errors:
-    """Of one release: errors, variances that constants scale, one column each, and those that nothing scales."""
+    """Errors of one release, the variances that constants scale, one column each, and those that nothing scales."""
 
     table: str
     budget: tuple[float, float]

@@ -14,7 +14,7 @@ import numpy as np
 
 import dpsketch as dps
 from benchmarks.truth.questions import Question, questions
-from benchmarks.truth.tables import Table, load
+from benchmarks.truth.tables import load
 
 LEVELS = (0.68, 0.95)
 
@@ -114,8 +114,3 @@ def _outcome(question: Question, name: str, answer: Any, truth: float) -> Outcom
         inside = tuple(bool(low - slack <= truth <= high + slack) for low, high in ends)
     off = (value - truth) / question.scale
     return Outcome(question.kind, name, off, stderr / question.scale, inside, truth, value)
-
-
-def declared(table: Table) -> int:
-    assert table.schema.rows is not None
-    return table.schema.rows

@@ -332,7 +332,7 @@ def _spread_evenly(summary: ColumnSummary) -> Floats:
 
 
 def _logarithms_of_widths(widths: Floats, smooth: NDArray[np.bool_]) -> Floats:
-    """Of smooth cells, relative to their mean; single values have as much as an even cell."""
+    """Logarithms of the widths of smooth cells, relative to their mean; 0 for single values."""
     sized = smooth & (widths > 0)
     found = np.zeros(len(widths))
     if sized.any():

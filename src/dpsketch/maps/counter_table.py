@@ -36,7 +36,7 @@ class BoundTable(BoundMap):
 
     @abstractmethod
     def entries(self, records: Records, rows: int) -> tuple[NDArray[np.int64], Floats]:
-        """Of the first `rows` rows, each record's counter, as an index into the sums, and what it adds there."""
+        """Each record's counter in the first `rows` rows, as an index into the sums, and what it adds there."""
 
     def accumulate(self, records: Records, sums: Sums) -> None:
         self.accumulate_rows(self.prepare(records), sums, 0, self.rows)

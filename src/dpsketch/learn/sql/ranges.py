@@ -62,7 +62,7 @@ def expression_range(schema: Schema, expression: exp.Expr) -> Range:
 
 
 def spread_range(one: Range) -> Range:
-    """Of a standard deviation: at most half the width, where half of the records are at each bound."""
+    """Range of a standard deviation: at most half the width, where half of the records are at each bound."""
     return 0.0, half_width(one)
 
 
@@ -76,14 +76,14 @@ def covariance_range(one: Range, other: Range) -> Range:
 
 
 def moment_range(one: Range, order: int, central: bool) -> Range:
-    """Of the mean power of a number, or of its distance from the mean."""
+    """Range of the mean power of a number, or of its distance from the mean."""
     low, high = (one[0] - one[1], one[1] - one[0]) if central else one
     ends = sorted((low**order, high**order))
     return (0.0 if order % 2 == 0 and low <= 0 <= high else ends[0]), ends[1]
 
 
 def total_range(one: Range) -> Range:
-    """Of a sum over any number of records."""
+    """Range of a sum over any number of records."""
     return (0.0 if one[0] >= 0 else -inf), (0.0 if one[1] <= 0 else inf)
 
 

@@ -65,7 +65,7 @@ class Selection:
         return self._rows * self.share()
 
     def expectation(self, *factors: Factor) -> Estimate:
-        """Of a product of functions, times one for the records of a group and zero for others."""
+        """Expectation of a product of functions, times one for the records of a group and zero for others."""
         return self._estimator.expect((*self._where, *factors))
 
     def total(self, terms: Terms) -> Estimate:
@@ -109,7 +109,7 @@ class Selection:
         return (line.covariance / (line.variance.root() * back.variance.root())).clipped(-1.0, 1.0)
 
     def slope(self, y: Column | Quantity, x: Column | Quantity) -> Estimate:
-        """Of the least squares line of y on x."""
+        """Slope of the least squares line of y on x."""
         line = self._line(x, y)
         return line.covariance / line.variance
 

@@ -184,14 +184,16 @@ def _centred(cells: Cells, codes: NDArray[np.integer]) -> NDArray[np.int64]:
 
 @lru_cache(1000)
 def _largest_feature(cells: Cells, totals: bool) -> Sensitivity:
-    """Of every code."""
+    """Largest features of a single code."""
     position, centred = np.abs(cells.positions(EVERY_CODE)), totals * np.abs(_centred(cells, EVERY_CODE))
     return Sensitivity(GRID + int((position + centred).max()), GRID**2 + int((position**2 + centred**2).max()))
 
 
 @lru_cache(1000)
 def _largest_exchange(cells: Cells, totals: bool) -> Sensitivity:
-    """Of every two codes: those at the ends of the outermost cells of each width, and the missing one, are enough."""
+    """Largest change between two codes. Those at the ends of the outermost cells of each width, and the missing one, are
+    enough.
+    """
     widths = np.diff(cells.firsts)
     outermost = [place for width in np.unique(widths) for place in np.flatnonzero(widths == width)[[0, -1]]]
     ends = [code for place in outermost for code in (cells.firsts[place], cells.firsts[place + 1] - 1)]

@@ -52,7 +52,7 @@ class OneWayMap(BoundMap):
 
 
 def one_cell_a_column(columns: int, relation: Relation) -> Sensitivity:
-    """Of counts to which a record adds one in each of this number of columns. Source: docs/proofs/levels.md."""
+    """Sensitivity of counters, one of which a record raises by one in each column. Source: docs/proofs/levels.md."""
     most = columns * (1 if relation is Relation.ADD_REMOVE else 2)
     return Sensitivity(most, most)
 

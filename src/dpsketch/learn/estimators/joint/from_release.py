@@ -135,7 +135,7 @@ def noisy_sums(released: ReleasedSketch, parts: ProductParts) -> NoisySums:
 
 
 def _places(pairs: PairMap) -> list[tuple[int, int]]:
-    """Of the columns of each pair, the lower first."""
+    """Indices of the columns of each pair, the lower first."""
     place = {name: index for index, name in enumerate(pairs.columns)}
     return [(min(place[one], place[two]), max(place[one], place[two])) for one, two in pairs.pairs]
 

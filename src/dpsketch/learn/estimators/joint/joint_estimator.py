@@ -146,7 +146,7 @@ class ProductEstimator:
 
     @made_once
     def _weights(self) -> Floats:
-        """Of the components: entry [model, 0, component]."""
+        """Weights of the components: entry [model, 0, component]."""
         return np.stack([model.mixture.weights for model in self.fitted.models])[:, None, :]
 
     def _single(self, factor: Factor) -> _Single:
