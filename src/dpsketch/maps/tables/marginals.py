@@ -191,9 +191,7 @@ def _largest_feature(cells: Cells, totals: bool) -> Sensitivity:
 
 @lru_cache(1000)
 def _largest_exchange(cells: Cells, totals: bool) -> Sensitivity:
-    """Largest change between two codes. Those at the ends of the outermost cells of each width, and the missing one, are
-    enough.
-    """
+    """Largest change between two codes. The ends of the outermost cells of each width, and missing, are enough."""
     widths = np.diff(cells.firsts)
     outermost = [place for width in np.unique(widths) for place in np.flatnonzero(widths == width)[[0, -1]]]
     ends = [code for place in outermost for code in (cells.firsts[place], cells.firsts[place + 1] - 1)]
