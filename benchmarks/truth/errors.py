@@ -35,8 +35,8 @@ from dpsketch.learn.sql.expressions import condition_factors, parse_condition
 from dpsketch.numerics.arrays import Floats
 
 ONE_DEVIATION = 0.6827
-NAMES = ("SMOOTH", "INSIDE", "MORE")
-IN_USE = np.array([unseen.SMOOTH, unseen.INSIDE, unseen.MORE])
+NAMES = ("refits", "INSIDE", "MORE")
+IN_USE = np.array([1.0, unseen.INSIDE, unseen.MORE])
 BUDGETS = ((0.1, 0.0), (1.0, 0.0), (1.0, 1e-6), (10.0, 0.0))
 
 
@@ -81,6 +81,7 @@ def _row(estimator: ProductEstimator, schema: dps.Schema, condition: str) -> lis
     singles = [estimator._single(factor) for factor in factors]
     weights = estimator._weights
     values = (np.prod([single.means[:, 0] for single in singles], axis=0) * weights[:, 0]).sum(1)
+    values = values + estimator._left(factors, singles)[:, 0]
     means = [single.means[0] @ weights[0, 0] for single in singles]
     _, more = unseen.together(means, [single.variances for single in singles])
     inside = float(estimator._hidden_pairs(factors, singles, means)[0]) / unseen.INSIDE**2

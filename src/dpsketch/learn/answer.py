@@ -27,7 +27,7 @@ class Answer:
 
     `possible` are the least and the greatest value that any table could have; `value` lies between them, `raw` is the
     unbiased estimate, which may not. Where nothing is known, `reason` says why and `value` is not a number.
-    `degrees` and `laplace` give the shape of the error, normal by default. What ± means: docs/answers.md.
+    The shape of the error is that of Laplace noise, or normal by default. What ± means: docs/answers.md.
     """
 
     value: Any
@@ -39,8 +39,9 @@ class Answer:
     raw: Any = None
     possible: tuple[Any, Any] = (-np.inf, np.inf)
     reason: str = ""
-    degrees: float | None = None  # of freedom of Student's t: the standard error comes from few refits
-    laplace: bool = False  # one number with Laplace noise dominates the error
+    laplace: bool = (
+        False  # one number with Laplace noise dominates the error, or the standard error is uncertain itself
+    )
 
     def __post_init__(self) -> None:
         if self.raw is None:
@@ -65,7 +66,7 @@ class Answer:
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """The confidence interval of a level, inside what is possible; all that is possible where nothing is known."""
-        half = _half_width(level, self.degrees, self.laplace) * self.stderr
+        half = _half_width(level, self.laplace) * self.stderr
         low, high = self.value - half, self.value + half
         least, greatest = self.possible
         if isinstance(self.value, np.datetime64) and not isinstance(least, np.datetime64):
@@ -122,7 +123,7 @@ class Answer:
         return f"{self.value} ± {self.stderr}"
 
 
-def _half_width(level: float, degrees: float | None, laplace: bool) -> float:
+def _half_width(level: float, laplace: bool) -> float:
     """Half the width of the interval of a level, in standard errors. The one place that knows the shape of errors."""
     if isinstance(level, bool) or not isinstance(level, Real) or not 0 < level < 1:
         factor = isinstance(level, Real) and level > 1
@@ -130,10 +131,6 @@ def _half_width(level: float, degrees: float | None, laplace: bool) -> float:
         raise QueryError(f"the level of an interval must be a number between 0 and 1, got {level!r} instead", hint)
     if laplace:
         return log(1 / (1 - level)) / sqrt(2)
-    if degrees is not None:
-        from scipy.special import stdtrit
-
-        return float(stdtrit(degrees, 0.5 + level / 2))
     return NormalDist().inv_cdf(0.5 + level / 2)
 
 
@@ -182,11 +179,15 @@ class Estimate:
     `influence[i, j]` is the change of estimate i when noise coordinate j grows by one standard deviation; coordinates
     that an estimate lacks do not move it. The noise of different coordinates is independent, so standard errors and
     covariances of anything computed from estimates follow by the chain rule, which the operators below apply.
+
+    `rough` if the influence is itself uncertain, as that of a fitted dependence between columns: a normal error whose
+    variance is spread like an exponential distribution's is distributed as Laplace noise is.
+    Source: Andrews & Mallows, JRSS B 36 (1974) 99.
     """
 
     value: Floats
     influence: Floats
-    degrees: float | None = None  # of freedom, where the influence comes from few refits
+    rough: bool = False
 
     @property
     def stderr(self) -> Floats:
@@ -196,20 +197,20 @@ class Estimate:
         return np.where(odd, np.hypot.reduce(self.influence, axis=-1), found) if odd.any() else found
 
     def __getitem__(self, index: Any) -> Estimate:
-        return Estimate(self.value[index], self.influence[index], self.degrees)
+        return Estimate(self.value[index], self.influence[index], self.rough)
 
     def __add__(self, other: Estimate) -> Estimate:
         mine, theirs = same_coordinates(self.influence, other.influence)
-        return Estimate(self.value + other.value, mine + theirs, _fewest(self, other))
+        return Estimate(self.value + other.value, mine + theirs, self.rough or other.rough)
 
     def __sub__(self, other: Estimate) -> Estimate:
         mine, theirs = same_coordinates(self.influence, other.influence)
-        return Estimate(self.value - other.value, mine - theirs, _fewest(self, other))
+        return Estimate(self.value - other.value, mine - theirs, self.rough or other.rough)
 
     def __mul__(self, other: Estimate) -> Estimate:
         mine, theirs = same_coordinates(self.influence, other.influence)
         influence = mine * other.value[..., None] + self.value[..., None] * theirs
-        return Estimate(self.value * other.value, influence, _fewest(self, other))
+        return Estimate(self.value * other.value, influence, self.rough or other.rough)
 
     def __truediv__(self, other: Estimate) -> Estimate:
         """A ratio; not a number where the denominator is not above zero.
@@ -224,7 +225,7 @@ class Estimate:
             wider = np.where(doubt * TOO_CLOSE**2 > 1, np.inf, 1 / (1 - doubt)) / bottom
             mine, theirs = same_coordinates(self.influence, other.influence)
             influence = (mine - ratio[..., None] * theirs) * wider[..., None]
-        return Estimate(ratio, influence, _fewest(self, other))
+        return Estimate(ratio, influence, self.rough or other.rough)
 
     def over(self, other: Estimate) -> Estimate:
         """A ratio to an estimate that may have either sign; not a number where that is zero."""
@@ -233,7 +234,7 @@ class Estimate:
 
     def scaled(self, factor: Floats | float) -> Estimate:
         factor = np.asarray(factor, np.float64)
-        return Estimate(self.value * factor, self.influence * factor[..., None], self.degrees)
+        return Estimate(self.value * factor, self.influence * factor[..., None], self.rough)
 
     def root(self) -> Estimate:
         """Square root; negative estimates of a variance count as zero, with the standard error of the root at
@@ -241,21 +242,16 @@ class Estimate:
         """
         root = np.sqrt(np.maximum(self.value, 0.0))
         slope = 0.5 / np.maximum(root, np.sqrt(np.maximum(self.stderr, 1e-300)))
-        return Estimate(root, self.influence * slope[..., None], self.degrees)
+        return Estimate(root, self.influence * slope[..., None], self.rough)
 
     def clipped(self, low: float, high: float = np.inf) -> Estimate:
         """Between two bounds; nothing between them is farther off than the farther bound."""
         value = np.clip(self.value, low, high)
         if not np.isfinite(high):
-            return Estimate(value, self.influence, self.degrees)
+            return Estimate(value, self.influence, self.rough)
         farthest = np.maximum(value - low, high - value)
         smaller = np.minimum(1.0, farthest / np.maximum(self.stderr, 1e-300))
-        return Estimate(value, self.influence * smaller[..., None], self.degrees)
-
-
-def _fewest(one: Estimate, other: Estimate) -> float | None:
-    """Degrees of freedom of what is computed from two estimates."""
-    return min((each.degrees for each in (one, other) if each.degrees is not None), default=None)
+        return Estimate(value, self.influence * smaller[..., None], self.rough)
 
 
 def stacked(estimates: Sequence[Estimate]) -> Estimate:
@@ -263,8 +259,8 @@ def stacked(estimates: Sequence[Estimate]) -> Estimate:
     if len(estimates) == 1:
         return estimates[0]
     influences = same_coordinates(*(estimate.influence for estimate in estimates))
-    degrees = min((each.degrees for each in estimates if each.degrees is not None), default=None)
-    return Estimate(np.concatenate([each.value for each in estimates]), np.concatenate(influences), degrees)
+    rough = any(each.rough for each in estimates)
+    return Estimate(np.concatenate([each.value for each in estimates]), np.concatenate(influences), rough)
 
 
 def same_coordinates(*influences: Floats) -> list[Floats]:

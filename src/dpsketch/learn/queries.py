@@ -104,7 +104,7 @@ class Asked(Protocol):
     def with_rows(self, how: str) -> str: ...
 
     def laplace(self, estimate: Estimate) -> NDArray[np.bool_]:
-        """Which entries owe their error to one number with Laplace noise."""
+        """Which entries have errors of the shape of Laplace noise."""
         ...
 
     def estimators(self, columns: Sequence[str]) -> Sequence[Estimator]:

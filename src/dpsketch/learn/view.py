@@ -285,8 +285,8 @@ class View:
         return KernelSums(self.schema, race, sums, part.noise_variance)
 
     def laplace(self, estimate: Estimate) -> NDArray[np.bool_]:
-        """Which entries owe their error to one number with Laplace noise."""
-        return self._laplace.dominates(estimate)
+        """Which entries have errors of the shape of Laplace noise."""
+        return self._laplace.dominates(estimate) | estimate.rough
 
     def _about(
         self,

@@ -52,8 +52,6 @@ def test_intervals_are_by_level() -> None:
     answer = Answer(1.0, 0.5)
     assert answer.interval() == pytest.approx((1 - 0.98, 1 + 0.98), abs=1e-4)
     assert answer.interval(0.6827) == pytest.approx((0.5, 1.5), abs=1e-4)
-    few = Answer(1.0, 0.5, degrees=7)
-    assert few.interval() == pytest.approx((1 - 0.5 * 2.3646, 1 + 0.5 * 2.3646), abs=1e-4)
     laplace = Answer(1.0, 0.5, laplace=True)
     half = 0.5 / np.sqrt(2) * np.log(20)
     assert laplace.interval() == pytest.approx((1 - half, 1 + half))
@@ -110,11 +108,11 @@ def test_a_ratio_to_a_number_near_zero_has_no_finite_error() -> None:
     assert negative.stderr[1:].tolist() == pytest.approx(ratio.stderr[1:].tolist())
 
 
-def test_degrees_of_freedom_follow_the_fewest_refits() -> None:
-    one, other = Estimate(np.ones(1), np.ones((1, 1)) / 9, degrees=7), Estimate(np.ones(1), np.ones((1, 2)) / 9)
+def test_what_follows_from_a_rough_estimate_is_rough() -> None:
+    one, other = Estimate(np.ones(1), np.ones((1, 1)) / 9, rough=True), Estimate(np.ones(1), np.ones((1, 2)) / 9)
     for found in (one + other, other - one, one * other, other / one, stacked([one, other]), one.root(), one[:1]):
-        assert found.degrees == 7
-    assert (other * other).degrees is None
+        assert found.rough
+    assert not (other * other).rough
 
 
 def test_a_clipped_estimate_is_no_farther_off_than_the_farther_bound() -> None:

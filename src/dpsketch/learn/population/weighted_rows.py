@@ -11,7 +11,7 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.estimators.joint.draws import drawn_frame
 from dpsketch.learn.estimators.joint.from_release import ReleasedProducts
 from dpsketch.learn.estimators.joint.joint_fit import Products
-from dpsketch.learn.estimators.joint.unseen import SMOOTH
+from dpsketch.learn.estimators.joint.unseen import DRAWN
 from dpsketch.learn.estimators.sum_regression import MomentEstimator
 from dpsketch.learn.estimators.weights import WeightedPoints
 from dpsketch.learn.points import Frame
@@ -154,4 +154,4 @@ def spread(fit: Floats, refits: Sequence[Floats]) -> Floats:
     """The standard error of a quantity from its changes between the fit and its refits; unknown without refits."""
     if not refits:
         return np.full_like(fit, np.nan)
-    return SMOOTH * np.sqrt(np.mean([(refit - fit) ** 2 for refit in refits], axis=0))
+    return DRAWN * np.sqrt(np.mean([(refit - fit) ** 2 for refit in refits], axis=0))

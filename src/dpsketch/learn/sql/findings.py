@@ -58,7 +58,6 @@ class Finding:
             raw=raw.value,
             possible=(in_units(ends[0]).value, in_units(ends[1]).value),
             reason=self.reasons[place],
-            degrees=self.estimate.degrees,
             laplace=self.laplace is not None and bool(self.laplace[place]),
         )
 
@@ -74,7 +73,7 @@ class Finding:
             raw=self.estimate.value,
             possible=(self.least, self.greatest),
             reason=reason,
-            degrees=self.estimate.degrees,
+            laplace=self.estimate.rough,
         )
 
 

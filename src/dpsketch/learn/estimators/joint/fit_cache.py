@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -104,7 +105,11 @@ def _valid(products: Products, cells: Sequence[Cells]) -> bool:
             return False
         if not 0 <= marginal.smoothing <= max(SMOOTHING):
             return False
-    return True
+    sizes = [inside.shape[1] for inside in mixture.shares]
+    return all(
+        table.shape == (sizes[i], sizes[j]) and bool((np.abs(table) <= 1).all())
+        for (i, j), table in products.left.items()
+    )
 
 
 def _shares(values: Floats) -> bool:
@@ -167,6 +172,7 @@ def _sealed(key: bytes, content: bytes) -> bytes:
 def _tensors(products: Products) -> dict[str, Floats]:
     mixture = products.mixture
     found: dict[str, Floats] = {"weights": mixture.weights}
+    found |= {f"left.{i}.{j}": table for (i, j), table in products.left.items()}
     for j, marginal in enumerate(products.marginals):
         found |= {
             f"{j}.components": mixture.shares[j],
@@ -193,4 +199,6 @@ def _products(tensors: dict[str, Floats], model: int) -> Products:
     places = ((tensors.get(f"{model}.{j}.centres"), tensors.get(f"{model}.{j}.widths")) for j in range(columns))
     marginals = zip(of("shares"), of("offsets"), places, of("smoothing"), strict=True)
     found = (Marginal(shares, offsets, *place, float(smooth[0])) for shares, offsets, place, smooth in marginals)
-    return Products(mixture, tuple(found))
+    pairs = combinations(range(columns), 2)
+    left = {(i, j): tensors[name] for i, j in pairs if (name := f"{model}.left.{i}.{j}") in tensors}
+    return Products(mixture, tuple(found), left)

@@ -40,11 +40,12 @@ COARSE = 1024  # codes that are taken as one for the main effects of functions t
 
 @dataclass(frozen=True)
 class _Single:
-    """Functions of one column: means in components as [model, function, component], variances, how large each is at
-    most, and in PER_COLUMN coordinates what the fit dropped or cannot see.
+    """Functions of one column: means in components as [model, function, component] and in groups as [model, function,
+    group], variances, how large each is at most, and in PER_COLUMN coordinates what the fit dropped or cannot see.
     """
 
     means: Floats
+    values: Floats
     variances: Floats
     sizes: Floats
     unsure: Floats
@@ -87,7 +88,8 @@ class ProductEstimator:
         singles = [self._single(factor) for factor in factors]
         means = [single.means[0] @ self._weights[0, 0] for single in singles]
         found = reduce(np.multiply, [single.means for single in singles], self._weights).sum(2)
-        changes = (unseen.SMOOTH if len(factors) > 1 else 1.0) * _refit_changes(found)
+        found = found + self._left(factors, singles)
+        changes = (unseen.HALVED if self.fitted.halved and len(factors) > 1 else 1.0) * _refit_changes(found)
         variances = [single.variances for single in singles]
         _, more = unseen.together(means, variances)
         apart = unseen.unmeasured(means, variances, self._without_table([factor.columns for factor in factors]))
@@ -102,7 +104,23 @@ class ProductEstimator:
                 unsure[:, self.columns.index(factor.columns[0])] = single.unsure * others[:, None]
         if len(factors) > 1:
             self._raise(changes, _product([single.sizes for single in singles]))
-        return self._estimate(found[0], np.hstack([changes, unsure.reshape(len(changes), -1)]))
+        return self._estimate(found[0], np.hstack([changes, unsure.reshape(len(changes), -1)]), len(factors) > 1)
+
+    def _left(self, factors: Sequence[Factor], singles: Sequence[_Single]) -> Floats:
+        """What the mixtures leave of the dependence of pairs of columns, times the means of the other functions: entry
+        [model, function].
+        """
+        models = self.fitted.models
+        means = [(single.means * self._weights).sum(2) for single in singles]
+        left = np.zeros((len(models), 1))
+        for one, two in combinations([index for index, factor in enumerate(factors) if factor.columns], 2):
+            order = sorted((self.columns.index(factors[index].columns[0]), index) for index in (one, two))
+            (i, first), (j, second) = order
+            if (i, j) in models[0].left:
+                rows = np.stack([s @ m.left[i, j] for s, m in zip(singles[first].values, models, strict=True)])
+                others = _product([mean for index, mean in enumerate(means) if index not in (one, two)])
+                left = left + (rows * singles[second].values).sum(2) * others
+        return left
 
     def _hidden_pairs(self, factors: Sequence[Factor], singles: Sequence[_Single], means: Sequence[Floats]) -> Floats:
         """What groups of cells may hide of each pair of columns, times the means of the other functions."""
@@ -161,12 +179,13 @@ class ProductEstimator:
         values = points.values_of(factor.at, factor.asked, self.fitted.lumps[column], shares, rows)
         by_cell = values.by_cell()
         cells = [np.einsum("kci,ci->kc", by_cell, each) for each in pieces] if pieces else [by_cell[:, :, 0]]
-        means = np.stack([m.mixture.expectations(column, cells[i % len(cells)]) for i, m in enumerate(models)])
+        inside = np.stack([m.mixture.grouped(column, cells[i % len(cells)]) for i, m in enumerate(models)])
+        means = np.stack([values @ m.mixture.shares[column].T for values, m in zip(inside, models, strict=True)])
         variances = np.maximum(cells[0] ** 2 @ shares - (cells[0] @ shares) ** 2, 0.0)
         hidden = values.hidden(shares, rows, self._lines(column, cells[0]))
         unsure = np.column_stack([self._dropped(column, cells[0]), hidden])
         groups = self._group_values(column, cells[0])
-        found = _Single(means, variances, np.abs(by_cell).max((1, 2)), unsure, groups)
+        found = _Single(means, inside, variances, np.abs(by_cell).max((1, 2)), unsure, groups)
         if len(by_cell) == 1:
             self._known.add(factor, found)
         return found
@@ -213,16 +232,16 @@ class ProductEstimator:
         batches = values[:, : values.shape[1] // BATCHES * BATCHES].reshape(len(values), BATCHES, -1).mean(2)
         chance = (batches - batches.mean(1, keepdims=True)) / np.sqrt(BATCHES * (BATCHES - 1))
         refits = [product_at(factors, self.draws(model)).mean(1) for model in range(1, len(self.fitted.models))]
-        changes = unseen.SMOOTH * _refit_changes(np.stack([mean, *refits]))
+        changes = unseen.DRAWN * _refit_changes(np.stack([mean, *refits]))
         spread = (changes**2).sum(1)
-        by_chance = unseen.SMOOTH**2 * (chance**2).sum(1) * (1 + DRAWS / REFIT_DRAWS)
+        by_chance = unseen.DRAWN**2 * (chance**2).sum(1) * (1 + DRAWS / REFIT_DRAWS)
         kept = np.maximum(1 - by_chance / np.maximum(spread, 1e-300), LEAST_SPREAD)
         changes *= np.sqrt(kept)[:, None]
         changes[:, REFITS:-2] = chance
         changes[:, -1] = self._unseen(factors)
         largest = [np.abs(values).max(1) for values in each]
         self._raise(changes, _product([np.where(size > 0, size, 1.0) for size in largest]))  # 0: no draw met it
-        return self._estimate(mean, np.hstack([changes, self._hidden(factors)]))
+        return self._estimate(mean, np.hstack([changes, self._hidden(factors)]), True)
 
     def _hidden(self, factors: Sequence[Factor]) -> Floats:
         """What cells hide, in PER_COLUMN coordinates a column: the change if all draws of a cell sat on one of its
@@ -268,14 +287,9 @@ class ProductEstimator:
         least = self._noise.of_a_count / max(float(self._noise.rows().value), 1.0) * sizes
         changes[:, -2] = np.sqrt(np.maximum(least**2 - (changes**2).sum(1), 0.0))
 
-    def _estimate(self, value: Floats, changes: Floats) -> Estimate:
-        """Estimates with these changes in this estimator's own coordinates. What refits contribute is a variance from
-        few numbers; degrees of freedom follow by Welch and Satterthwaite.
-        """
-        squares = changes**2
-        part = squares[:, :REFITS].sum(1) / np.maximum(squares.sum(1), 1e-300)
-        degrees = REFITS / max(float(part.max(initial=0.0)) ** 2, 1e-6)
-        return Estimate(value, np.hstack([np.zeros((len(changes), self._first)), changes]), degrees)
+    def _estimate(self, value: Floats, changes: Floats, several: bool) -> Estimate:
+        """Estimates with these changes in this estimator's own coordinates, of `several` columns or one."""
+        return Estimate(value, np.hstack([np.zeros((len(changes), self._first)), changes]), several)
 
     def _drawn(self, model: int) -> Frame:
         """Rows drawn from the fit (model 0) or a refit; always the same."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import numpy as np
@@ -13,7 +13,7 @@ from dpsketch.denoise.column_fit import ColumnSummary, GroupTotals, Marginal, fi
 from dpsketch.learn.estimators.joint.denoised_pairs import find_dependence, table_of
 from dpsketch.learn.estimators.joint.descent import fit_mixture
 from dpsketch.learn.estimators.joint.product_mixture import Mixture
-from dpsketch.learn.estimators.joint.refine import refine, shares_inside
+from dpsketch.learn.estimators.joint.refine import refine, refined_joint, shares_inside
 from dpsketch.learn.estimators.joint.table_matrix import Blocks
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import PROTOTYPE, STUDY_TABLES, Tuned
@@ -28,10 +28,16 @@ Groups = Sequence[NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Products:
-    """A joint distribution over the cells of all columns, and each column's cells; their shares agree exactly."""
+    """A joint distribution over the cells of all columns, and each column's cells; their shares agree exactly.
+
+    `left[i, j]`, i < j, is what the mixture leaves of the pair table that it was fitted to, in shares of its groups: no
+    distribution has all tables that were freed of noise one by one, and answers about pairs are better without that
+    compromise.
+    """
 
     mixture: Mixture
     marginals: tuple[Marginal, ...]
+    left: Mapping[tuple[int, int], Floats] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -96,14 +102,14 @@ def fit_products(sums: NoisySums, components: int = COMPONENTS, start: Products 
     found = find_dependence(pairs, sd, shares, [summary.ordered for summary in sums.summaries])
     given = [None] * len(sizes) if start is None else start.mixture.groups
     parts = [refine(*column) for column in zip(marginals, groups, shares, given, strict=True)]
+    joint = refined_joint(found, parts)
     blocks = Blocks([len(part.shares) for part in parts])
-    spread, margin = blocks.diagonal([part.spread for part in parts]), np.concatenate([part.shares for part in parts])
-    joint = np.outer(margin, margin) + spread @ found @ spread.T
     known = blocks.known(pairs)
-    close = CLOSE_ENOUGH * sd * (sum(sizes) / len(margin)) ** 2
+    close = CLOSE_ENOUGH * sd * (sum(sizes) / len(joint)) ** 2
     first = None if start is None else (start.mixture.weights, start.mixture.shares)
     weights, inside = fit_mixture(joint, known, [part.shares for part in parts], components, close, first)
     within = [shares_inside(m.shares, part.groups, len(part.shares)) for m, part in zip(marginals, parts, strict=True)]
     mixture = Mixture(weights, tuple(inside), tuple(part.groups for part in parts), tuple(within))
     agreed = (replace(marginal, shares=mixture.marginal(j)) for j, marginal in enumerate(marginals))
-    return Products(mixture, tuple(agreed))
+    left = {(i, j): joint[blocks.of(i), blocks.of(j)] - mixture.grouped_pair(i, j) for i, j in pairs if not sums.halved}
+    return Products(mixture, tuple(agreed), left)

@@ -35,7 +35,11 @@ class Mixture:
 
     def expectations(self, column: int, values: Floats) -> Floats:
         """E[values | component] for values given on a column's cells; of several functions one row each."""
-        return (values * self.within[column]) @ self.members(column) @ self.shares[column].T
+        return self.grouped(column, values) @ self.shares[column].T
+
+    def grouped(self, column: int, values: Floats) -> Floats:
+        """Means in the groups of a column for values given on its cells; of several functions one row each."""
+        return (values * self.within[column]) @ self.members(column)
 
     def members(self, column: int) -> Floats:
         """Which group (column) each cell (row) is in, as ones."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.denoise.column_fit import Marginal
+from dpsketch.learn.estimators.joint.table_matrix import Blocks
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import UNRECORDED
 
@@ -22,12 +24,15 @@ RIDGE = 1e-6
 @dataclass(frozen=True)
 class Refinement:
     """Parts of a column's groups: the part of each cell, shares of the parts, and `spread` (parts × groups), which
-    hands what a group holds beyond its marginal share to its parts.
+    hands what a group holds beyond its marginal share to its parts; `even` does so by their shares alone. `firsts` is
+    the first part of each group.
     """
 
     groups: NDArray[np.int64]
     shares: Floats
     spread: Floats
+    even: Floats
+    firsts: NDArray[np.int64]
 
 
 def refine(
@@ -45,10 +50,30 @@ def refine(
     parent = groups[np.unique(parts, return_index=True)[1]]
     held = np.bincount(parts, marginal.shares, len(parent)).astype(np.float64)
     own = shares_inside(held, parent, len(shares)) * shares[parent]
-    ratio = np.eye(len(shares))[parent]
+    even = own[:, None] * np.eye(len(shares))[parent] / shares
+    spread = even
     if len(parent) > len(shares):
-        ratio = _smoothest(own, parent, *_places(marginal, parts, len(parent)))
-    return Refinement(parts, own, own[:, None] * ratio / shares)
+        spread = own[:, None] * _smoothest(own, parent, *_places(marginal, parts, len(parent))) / shares
+    return Refinement(parts, own, spread, even, np.searchsorted(parent, np.arange(len(shares))))
+
+
+def refined_joint(found: Floats, parts: Sequence[Refinement]) -> Floats:
+    """Joint shares of the parts of all columns, from what marginals do not explain of those of their groups.
+
+    Inside groups dependence goes on as `spread` says, as far as no share falls below zero or exceeds its marginals:
+    noise in groups that hold almost nothing would otherwise bend the parts of their neighbours beyond all bounds.
+    """
+    blocks, margin = Blocks([len(part.shares) for part in parts]), np.concatenate([part.shares for part in parts])
+    alone, most = np.outer(margin, margin), np.minimum.outer(margin, margin)
+    spread, even = (blocks.diagonal(each) for each in zip(*((part.spread, part.even) for part in parts), strict=True))
+    joint = alone + even @ found @ even.T
+    change = alone + spread @ found @ spread.T - joint
+    room = np.where(change > 0, np.maximum(most - joint, 0.0), np.maximum(joint, 0.0))
+    possible = np.where(np.abs(change) > room, room / np.maximum(np.abs(change), 1e-300), 1.0)
+    firsts = np.concatenate([part.firsts + start for part, start in zip(parts, blocks.offsets, strict=False)])
+    counts = np.diff(np.append(firsts, len(margin)))
+    least = np.minimum.reduceat(np.minimum.reduceat(possible, firsts, axis=0), firsts, axis=1)
+    return joint + np.repeat(np.repeat(least, counts, axis=0), counts, axis=1) * change
 
 
 def _split(shares: Floats, groups: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:

@@ -140,3 +140,20 @@ def test_a_pair_without_a_table_is_known_less(seeded: None) -> None:
     assert unknown.stderr > 5 * known.stderr
     assert abs(unknown.value - true) < 2 * unknown.stderr
     assert view.fraction("abs(b - c) < 1").stderr > 5 * view.fraction("abs(a - b) < 1").stderr
+
+
+def test_answers_about_pairs_follow_the_pair_tables(view: dps.View) -> None:
+    """Also where the mixture does not: what it leaves is added, times the mean of what else is asked."""
+    estimator = view._sources.products
+    assert estimator is not None
+    factors = condition_factors(view.schema, parse_condition("x > 0.5 and y <= 0.5 and z = 'a'", view.schema))
+    before = estimator.expect(factors).value[0]
+    i, j = estimator.columns.index("x"), estimator.columns.index("y")
+    first, second = estimator._single(factors[0]), estimator._single(factors[1])
+    moved = 1e-3 * np.ones_like(estimator.fitted.products.left[i, j])
+    estimator.fitted.products.left[i, j][:] += moved
+    after = estimator.expect(factors).value[0]
+    estimator.fitted.products.left[i, j][:] -= moved
+    share = view.fraction("z = 'a'").value
+    expected = first.values[0, 0] @ moved @ second.values[0, 0] * share
+    assert after - before == pytest.approx(expected, rel=0.1)

@@ -54,6 +54,14 @@ def test_products_have_the_tables_of_what_was_released():
         assert products.mixture.marginal(column) == pytest.approx(marginal.shares)
 
 
+def test_what_the_mixture_leaves_completes_the_pair_tables():
+    """One component cannot depend; the tables that it was fitted to are kept beside it."""
+    products = fit_products(release(1, 1e-2), components=1)
+    for (i, j), table in tables().items():
+        assert np.abs(products.mixture.grouped_pair(i, j) - table).max() > 1e-2
+        assert products.mixture.grouped_pair(i, j) + products.left[i, j] == pytest.approx(table, abs=1e-4)
+
+
 def test_products_beat_the_noise():
     noisy = release(2, 100.0)
     products = fit_products(noisy)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dpsketch.denoise.column_fit import Marginal
-from dpsketch.learn.estimators.joint.refine import COARSE, refine
+from dpsketch.learn.estimators.joint.refine import COARSE, refine, refined_joint
 
 BINS = 40
 
@@ -78,3 +78,28 @@ def test_given_parts_are_kept():
     found = refine(column(other), groups, np.bincount(groups, other), parts)
     assert (found.groups == parts).all()
     assert found.shares == pytest.approx(np.bincount(parts, other))
+
+
+def test_noise_in_light_groups_bends_nothing_beyond_its_marginals():
+    """Groups that hold almost nothing have dependence far above their shares, all of it noise."""
+    _, groups, _ = uniform()
+    light = np.concatenate([[0.0], np.repeat([0.6, 1e-5, 0.2, 1e-5, 0.19998], 8) / 8, [0.0, 0.0]])
+    shares = np.bincount(groups, light)
+    parts = [refine(column(light), groups, shares)] * 2
+    noise = np.random.default_rng(3).normal(0, 5e-3, (5, 5))
+    noise -= noise.mean(0)
+    noise -= noise.mean(1, keepdims=True)
+    found = np.block([[np.zeros((5, 5)), noise], [noise.T, np.zeros((5, 5))]])
+    joint = refined_joint(found, parts)[:10, 10:]
+    inside = np.eye(5)[groups[np.unique(parts[0].groups, return_index=True)[1]]]
+    assert inside.T @ joint @ inside == pytest.approx(np.outer(shares, shares) + noise)  # groups hold what they held
+    assert np.abs(joint).max() < 1.0
+
+
+def test_dependence_that_is_possible_is_not_held_back():
+    marginal, groups, shares = uniform()
+    parts = [refine(marginal, groups, shares)] * 2
+    slope = np.outer(shares * np.arange(-2.0, 3.0), shares * np.arange(-2.0, 3.0)) / 10
+    found = np.block([[np.zeros((5, 5)), slope], [slope.T, np.zeros((5, 5))]])
+    joint = refined_joint(found, parts)[:10, 10:]
+    assert joint - 0.01 == pytest.approx(parts[0].spread @ slope @ parts[0].spread.T, abs=1e-9)
