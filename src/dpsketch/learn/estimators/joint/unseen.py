@@ -24,13 +24,13 @@ _ORIGIN = Tuned(
 HALVED: Annotated[float, _ORIGIN] = 2.0
 DRAWN: Annotated[float, _ORIGIN] = 1.6
 # Unexplained part of the dependence that groups of cells may hide: relative to that between groups.
-INSIDE: Annotated[float, _ORIGIN] = 0.1
+INSIDE: Annotated[float, _ORIGIN] = 0.15
 POOLED: Annotated[float, Tuned("no table: labels of a group may differ as groups do", by=BY_HAND, decision=26)] = 1.0
 PAIRS: Annotated[float, Tuned(STUDY_TABLES, by=BY_HAND)] = 0.01  # of a pair's deviation, for functions of both columns
 HALVES: Annotated[float, Tuned(STUDY_TABLES, by=BY_HAND)] = 0.02  # of a pair's deviation, where columns are halved
 # Unexplained part of a dependence on three columns or more, relative to the usual dependence of two and the deviation
 # under independence: pair tables do not show it.
-MORE: Annotated[float, _ORIGIN] = 0.12
+MORE: Annotated[float, _ORIGIN] = 0.18
 LEAST = 1e-9  # share of a cell
 
 
