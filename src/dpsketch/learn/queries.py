@@ -326,6 +326,9 @@ class _Everything:
     def __init__(self, schema: Schema) -> None:
         self._point = empty_record(schema, ())
 
+    def cells_of(self, column: str) -> None:
+        return None
+
     def expect(self, *products: Sequence[Factor]) -> Estimate:
         values = np.concatenate([product_at(factors, self._point)[:, 0] for factors in products])
         return Estimate(values, np.zeros((len(values), 1)))

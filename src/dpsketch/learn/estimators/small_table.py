@@ -118,6 +118,9 @@ class TableEstimator:
     def _points(self) -> tuple[Frame, int]:
         return cell_points(self._schema, self.table.cells)
 
+    def cells_of(self, column: str) -> None:
+        return None
+
     def expect(self, *products: Sequence[Factor]) -> Estimate:
         frame, inside = self._points
         values = np.concatenate([product_at(factors, frame) for factors in products])

@@ -37,6 +37,10 @@ class Estimator(Protocol):
     @property
     def how(self) -> str: ...
 
+    def cells_of(self, column: str) -> Cells | None:
+        """The cells of a column at whose levels a quantile is looked for; None for an even grid of its levels."""
+        ...
+
     def expect(self, *products: Sequence[Factor]) -> Estimate:
         """Expectations of products of factors: those of the first product's functions, then the second's, …"""
         ...
@@ -181,8 +185,7 @@ class Selection:
         if quantity.column is None:
             grid, exact = quantity.numbers.grid(schema, _GRID)
             return self._quantile(quantity, q, grid, exact) if len(grid) else self.constant(np.nan)
-        cells_of = getattr(self._estimator, "cells_of", None)
-        cells = cells_of(quantity.column.name) if cells_of is not None else None
+        cells = self._estimator.cells_of(quantity.column.name)
         if cells is None:
             exact = quantity.column.levels <= 2 * _GRID
             codes = np.linspace(LOWEST, HIGHEST, quantity.column.levels if exact else _GRID + 1)
