@@ -71,6 +71,7 @@ for _console in (out, err):
 HELP = {"help_option_names": ["-h", "--help"]}
 OutputPath = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
 SchemaPath = Annotated[Path, typer.Option("--schema", help="TOML file with the table's public facts.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 Rows = Annotated[
