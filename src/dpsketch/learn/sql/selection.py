@@ -323,7 +323,7 @@ def answer_in_units(value: float, stderr: float, column: Column | None) -> Answe
     """A number as it is, or as a date with a span of time."""
     if column is None or not column.dates or not np.isfinite(value):
         return Answer(value, stderr)
-    span = np.timedelta64(int(min(stderr, _LONGEST)), "us") if np.isfinite(stderr) else np.timedelta64("NaT")
+    span = np.timedelta64(int(min(stderr, _LONGEST)), "us") if np.isfinite(stderr) else np.timedelta64("NaT", "us")
     return Answer(np.datetime64(int(np.clip(value, -_LONGEST, _LONGEST)), "us"), span)
 
 
