@@ -89,11 +89,10 @@ class ProductEstimator:
         found = reduce(np.multiply, [single.means for single in singles], self._weights).sum(2)
         changes = (unseen.SMOOTH if len(factors) > 1 else 1.0) * _refit_changes(found)
         variances = [single.variances for single in singles]
-        _, more = unseen.together(means, variances)
         apart = unseen.unmeasured(means, variances, self._without_table([factor.columns for factor in factors]))
         hidden = self._hidden_pairs(factors, singles, means)
         if len(factors) > 2:
-            hidden = hidden + (unseen.MORE * self._dependence) ** 2 * more
+            hidden = hidden + (unseen.MORE * self._dependence) ** 2 * unseen.of_several(means, variances)
         changes[:, -1] = np.sqrt(hidden + self._usual**2 * apart)
         unsure = np.zeros((len(changes), len(self.columns), PER_COLUMN))
         for place, (factor, single) in enumerate(zip(factors, singles, strict=True)):
