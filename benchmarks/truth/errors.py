@@ -83,7 +83,7 @@ def _row(estimator: ProductEstimator, schema: dps.Schema, condition: str) -> lis
     values = (np.prod([single.means[:, 0] for single in singles], axis=0) * weights[:, 0]).sum(1)
     values = values + estimator._left(factors, singles)[:, 0]
     means = [single.means[0] @ weights[0, 0] for single in singles]
-    _, more = unseen.together(means, [single.variances for single in singles])
+    more = unseen.of_several(means, [single.variances for single in singles])
     inside = float(estimator._hidden_pairs(factors, singles, means)[0]) / unseen.INSIDE**2
     hidden = 0.0
     for index, single in enumerate(singles):

@@ -46,12 +46,17 @@ _CHUNK = 1000  # releases evaluated together
 
 @dataclass(frozen=True)
 class Audit:
-    """The result of an attack on `draws` releases. `lower_bound` is on ε, or on ρ for a budget of ρ."""
+    """The result of an attack on `draws` releases. `lower_bound` is on ε, or on ρ for a budget of ρ.
+
+    `unsettled` names the maps of which a release chooses what it shows: their sums were attacked with all levels, cells
+    and groups apart, and the choice was not.
+    """
 
     budget: Budget
     lower_bound: float
     draws: int
     confidence: float = CONFIDENCE
+    unsettled: tuple[str, ...] = ()
 
     @property
     def claimed(self) -> float:
@@ -68,6 +73,7 @@ class Audit:
             "confidence": self.confidence,
             "draws": self.draws,
             "violated": self.violated,
+            "unsettled": list(self.unsettled),
         }
 
     def __str__(self) -> str:
@@ -76,7 +82,10 @@ class Audit:
         verdict = "VIOLATED: the releases reveal more than they claim" if self.violated else "consistent with the claim"
         if self.lower_bound == 0:
             verdict = "too few draws to tell"
-        return f"Claimed {self.budget}; {evidence}, with confidence {self.confidence:.2%}: {verdict}."
+        text = f"Claimed {self.budget}; {evidence}, with confidence {self.confidence:.2%}: {verdict}."
+        if self.unsettled:
+            text += f" Attacked as raw sums, without the choice of cells or groups: {', '.join(self.unsettled)}."
+        return text
 
 
 def audit(recipe: Recipe, schema: Schema, budget: Budget, draws: int = 100_000, mechanism: str = "auto") -> Audit:
@@ -100,7 +109,8 @@ def audit(recipe: Recipe, schema: Schema, budget: Budget, draws: int = 100_000, 
     worlds = _worst_neighbours(schema, recipe, maps, event)
     with Keystream() as stream:
         first, second = (_scores(world, worlds, event, draws // 2, stream) for world in worlds)
-    return Audit(budget, lower_bound(event, first, second), draws)
+    unsettled = tuple(own.description.name for own in bound.maps if own.adaptive)
+    return Audit(budget, lower_bound(event, first, second), draws, unsettled=unsettled)
 
 
 @dataclass(frozen=True)

@@ -396,3 +396,12 @@ def test_a_recipe_that_is_too_large_is_refused() -> None:
     large = alone(dps.Race(columns=["x"], rows=1000, width=1000))
     with pytest.raises(RecipeError, match="an audit draws whole releases, of at most 65536 sums"):
         audit(large, dps.Schema.from_dict({"privacy": {"rows": 10}, "columns": COLUMNS}), PURE)
+
+
+def test_an_audit_names_the_parts_of_which_it_attacks_more_than_is_released() -> None:
+    settled = audit(alone(MAPS["cell counts"]), schema(LEVELS), PURE, 2000)
+    assert settled.unsettled == ()
+    assert "raw sums" not in str(settled)
+    chosen = audit(CHOSEN_CELLS, schema(LEVELS), PURE, 2000)
+    assert chosen.to_dict()["unsettled"] == ["levels", "adaptive_marginals"]
+    assert "without the choice of cells or groups: levels, adaptive_marginals." in str(chosen)

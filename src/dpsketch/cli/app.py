@@ -6,15 +6,18 @@ import gc
 import os
 import re
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
+from inspect import Parameter, signature
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from dpsketch.cli import answers, plan, release_verbs, row_verbs, schema_verbs
-from dpsketch.cli.console import HELP, AsJson, err, out, print_json, unprintable
+from dpsketch.cli.console import HELP, AsJson, Quiet, err, out, print_json, unprintable
 from dpsketch.cli.fit import fit_app
 from dpsketch.cli.ledger_verbs import ledger_app
 from dpsketch.cli.process import Stopped, prepare_streams, stop_on_signals
@@ -63,6 +66,27 @@ app.add_typer(fit_app, name="fit", short_help="Fit a model to a released sketch.
 app.add_typer(ledger_app, name="ledger", short_help="Caps and spends of each dataset.")
 
 
+def _with_quiet(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """The verb, with an option --quiet of its own: it may also come after the verb's name."""
+
+    @wraps(verb)
+    def run(*words: Any, quiet: bool, **options: Any) -> Any:
+        err.quiet = err.quiet or quiet
+        return verb(*words, **options)
+
+    facts = signature(verb, eval_str=True)
+    option = Parameter("quiet", Parameter.KEYWORD_ONLY, default=False, annotation=Quiet)
+    run.__signature__ = facts.replace(parameters=[*facts.parameters.values(), option])  # type: ignore[attr-defined]
+    run.__annotations__ = verb.__annotations__ | {"quiet": Quiet}
+    return run
+
+
+for _family in (app, fit_app, ledger_app):
+    for _verb in _family.registered_commands:
+        assert _verb.callback is not None
+        _verb.callback = _with_quiet(_verb.callback)
+
+
 def _print_version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
@@ -76,7 +100,7 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")] = False,
+    quiet: Quiet = False,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show tracebacks of unexpected errors; they may hold records.")
     ] = False,

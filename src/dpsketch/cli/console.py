@@ -71,6 +71,7 @@ for _console in (out, err):
 HELP = {"help_option_names": ["-h", "--help"]}
 OutputPath = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
 SchemaPath = Annotated[Path, typer.Option("--schema", help="TOML file with the table's public facts.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 Rows = Annotated[
@@ -107,11 +108,14 @@ def progress_bar(doing: str = "reading") -> Iterator[Any]:
     """Show a progress bar with elapsed and remaining time. It shows a share, such as of bytes read, and never a number
     of rows.
     """
+    if not err.is_terminal:  # a disabled bar of older versions of rich prints an empty line
+        yield lambda share: None
+        return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     times = (TimeElapsedColumn(), TextColumn("elapsed,"), TimeRemainingColumn(), TextColumn("left"))
     columns = (TextColumn(doing), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), *times)
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+    with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task(doing, total=1.0)
         yield lambda share: bar.update(task, completed=share)
 

@@ -39,9 +39,8 @@ class Answer:
     raw: Any = None
     possible: tuple[Any, Any] = (-np.inf, np.inf)
     reason: str = ""
-    laplace: bool = (
-        False  # one number with Laplace noise dominates the error, or the standard error is uncertain itself
-    )
+    laplace: bool = False  # one number with Laplace noise dominates the error, or its size is only roughly known
+    notes: tuple[str, ...] = ()  # what `explain` says beside the estimates, such as which labels were pooled
 
     def __post_init__(self) -> None:
         if self.raw is None:
@@ -58,11 +57,12 @@ class Answer:
         """Which estimate the answer is, which others there were, and the predicted error of each."""
         lines = [f"not known: {self.reason}"] if self.reason else []
         if len(self.considered) < 2:
-            return "\n".join([*lines, f"{self.how or 'the only estimate'}: the only estimate that this release allows"])
+            only = f"{self.how or 'the only estimate'}: the only estimate that this release allows"
+            return "\n".join([*lines, only, *self.notes])
         (how, error), *others = self.considered
         lines += [f"{how}: predicted error {error:.3g}, the least of {len(self.considered)}"]
         lines += [f"not {how}: predicted error {error:.3g}" for how, error in others]
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.notes])
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """The confidence interval of a level, inside what is possible; all that is possible where nothing is known."""

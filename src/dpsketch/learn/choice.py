@@ -21,6 +21,7 @@ from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.estimators.small_table import TableEstimator, small_tables
 from dpsketch.learn.estimators.sum_blocks import Block, blocks
 from dpsketch.learn.estimators.sum_regression import METHODS, MomentEstimator
+from dpsketch.learn.factors import Factor
 from dpsketch.learn.shared import Memo, made_once
 from dpsketch.learn.sql.findings import nothing_known
 from dpsketch.learn.sql.ranges import ANYTHING, Range
@@ -53,6 +54,10 @@ class Chosen:
     def how(self) -> str:
         """The source of the estimate, as a text."""
         return self.estimator.how
+
+    def pooled(self, factors: Sequence[Factor]) -> tuple[str, ...]:
+        """Which labels that these functions tell apart were counted as one."""
+        return self.estimator.pooled(factors) if isinstance(self.estimator, ProductEstimator) else ()
 
 
 def least_error(

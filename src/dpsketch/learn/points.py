@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.denoise.column_fit import POSITION_VARIANCE
-from dpsketch.denoise.heaping import CERTAIN, Lumps, SharedValues
+from dpsketch.denoise.heaping import CERTAIN, Lumps
 from dpsketch.encoding.frames import read_codes
-from dpsketch.maps.tables.cells import POSITION_GRID, Cells, RunCells
+from dpsketch.maps.tables.cells import POSITION_GRID, Cells
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.columns import LOWEST, SPAN, Category
 from dpsketch.schema.schema import Schema
@@ -129,9 +129,8 @@ class ColumnPoints:
         self, at: Callable[[Frame], Floats], asked: Sequence[float], lumps: Lumps, shares: Floats, rows: float
     ) -> CellValues:
         """The values of functions of this column in cells that hold these shares of `rows` records."""
-        together = lumps.together_in(shares, rows)
-        if isinstance(self.cells, RunCells):  # the number that is asked about is the value of a level, but for rounding
-            together = np.where(self.cells.single, 1.0, together)
+        # The number that is asked about is the value of a level, but for rounding.
+        together = np.where(self.cells.single, 1.0, lumps.together_in(shares, rows))
         return CellValues(self, self.by_cell(at(self.frame)), self.at_asked(at, asked), together, lumps)
 
 
@@ -170,7 +169,7 @@ class CellValues:
         if points.inside == 1:
             return np.zeros(len(self.even))
         likely = self.lumps.likely_in(shares, rows)
-        if isinstance(self.lumps, SharedValues):
+        if not self.lumps.positions_known:
             spread = (self.even - lines[:, None, None] * points.places).var(2)
             asked = [
                 (self.together[cell] * shares[cell] * (here - self.even[:, cell].mean(1))) ** 2 / 2

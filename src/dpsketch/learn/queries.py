@@ -35,6 +35,7 @@ from dpsketch.schema.columns import OTHER, Column, Datetime, Number
 from dpsketch.schema.schema import Schema
 
 _BLOCK = 32
+_MOST_NOTED = 1024  # groups: memory
 __all__ = ["MOST_GROUPS", "Table", "run"]
 
 
@@ -236,7 +237,8 @@ class _Query:
         chosen = least_error(self._view.estimators(names), of_groups, compared.possible)
         estimate = chosen.estimate if compared is formula else self._of_groups(formula, where, chosen.estimator)
         how = self._view.with_rows(chosen.how) if formula.in_rows else chosen.how
-        return replace(self._judged(estimate, formula, how), considered=chosen.considered)
+        notes = chosen.pooled([*where, *self._groups(self._labels)]) if len(self._labels) <= _MOST_NOTED else ()
+        return replace(self._judged(estimate, formula, how), considered=chosen.considered, notes=notes)
 
     def _judged(self, estimate: Estimate, formula: Formula, how: str) -> Finding:
         null = not isinstance(formula, Aggregate)
@@ -325,6 +327,9 @@ class _Everything:
 
     def __init__(self, schema: Schema) -> None:
         self._point = empty_record(schema, ())
+
+    def cells_of(self, column: str) -> None:
+        return None
 
     def expect(self, *products: Sequence[Factor]) -> Estimate:
         values = np.concatenate([product_at(factors, self._point)[:, 0] for factors in products])

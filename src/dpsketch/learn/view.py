@@ -307,7 +307,8 @@ class View:
             factors = condition_factors(schema, condition)
             chosen = self.best(factors, statistic, columns=columns, possible=possible)
             how = self.with_rows(chosen.how) if in_rows else chosen.how
-            return replace(self._judged(chosen.estimate, how, chosen.considered, possible, in_rows), dates=dates)
+            judged = self._judged(chosen.estimate, how, chosen.considered, possible, in_rows)
+            return replace(judged, dates=dates, notes=chosen.pooled(factors))
 
         clamped = clamped_columns(schema, condition)
         if condition is None or not clamped:

@@ -55,7 +55,7 @@ class Prediction:
         """The typical answer and the error as texts; the error of a date is a duration."""
         if isinstance(self.typical, np.datetime64):
             known = np.isfinite(self.error)
-            span = np.timedelta64(int(min(self.error * 1e6, 2.0**62)), "us") if known else np.timedelta64("NaT")
+            span = np.timedelta64(int(min(self.error * 1e6, 2.0**62)), "us") if known else np.timedelta64("NaT", "us")
             typical, error = str(Answer(self.typical, span)).split(" ± ")
         else:
             typical, error = str(Answer(self.typical, self.error)).split(" ± ")

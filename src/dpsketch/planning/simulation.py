@@ -68,6 +68,9 @@ class SimulatedTable:
     def sql(self, text: str) -> sql.Table:
         return sql.run(self, text)
 
+    def cells_of(self, column: str) -> None:
+        return None
+
     def expect(self, *products: Sequence[Factor]) -> Estimate:
         """Exact expectations over the rows."""
         total: Floats = np.zeros(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
 from functools import cached_property
@@ -17,7 +17,7 @@ from dpsketch.calibration import noise_reach, noise_variance, noise_variances
 from dpsketch.displays import brief, counted, html_table, listed
 from dpsketch.errors import DpsketchError, FileError, MergeError, visible
 from dpsketch.files.outputs import written
-from dpsketch.maps.base import BoundMap, Sums
+from dpsketch.maps.base import LARGE, BoundMap, Sums
 from dpsketch.numerics.arrays import Floats
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Noise, Release, exact_number
@@ -154,11 +154,13 @@ class ReleasedSketch:
         }
         extra = {"release": release, "statement": self.statement}
         bound = BoundRecipe(self.schema, self.recipe, self.maps)
-        file.write(target, "released", file.Contents(bound, self.sums, extra))
+        stored = tuple(_stored(part, self.schema) for part in self.parts)
+        file.write(target, "released", file.Contents(bound, stored, extra))
 
     @classmethod
     def load(cls, path: str | Path) -> ReleasedSketch:
         contents = file.read(path, "released")
+        contents = replace(contents, sums=tuple(map(_widened, contents.sums)))
         facts = contents.extra.get("release")
         if not isinstance(facts, dict):
             raise FileError(f"{path}: the header is not valid: release", ASK)
@@ -200,6 +202,19 @@ def fits(schema: Schema, feature_map: BoundMap, noises: Sequence[Noise], room: i
     """Whether the declared rows and the noise stay below `room`. All of these numbers are public."""
     reach = sum((noise_reach(noise, feature_map) for noise in noises), Fraction(0))
     return declared_rows(schema) * feature_map.largest + reach < room
+
+
+def _stored(part: ReleasedPart, schema: Schema) -> Sums:
+    """Sums as a file holds them: in four bytes where public numbers say that these suffice, and they do."""
+    sums, room = part.sums, counters.NARROW_ROOM
+    if sums.size >= LARGE or not part.map.narrow or not fits(schema, part.map, part.noises, room):
+        return sums
+    return sums.astype(np.int32) if -room <= sums.min(initial=0) and sums.max(initial=0) < room else sums
+
+
+def _widened(sums: Sums) -> Sums:
+    """Large tables of four bytes stay in the file; whoever computes with others need not care."""
+    return sums if sums.size >= LARGE else sums.astype(np.int64, copy=False)
 
 
 def library_version() -> str:

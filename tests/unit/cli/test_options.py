@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
@@ -44,11 +45,19 @@ def test_verbs_fit_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "..." not in said.split("Commands:")[1]
 
 
-def test_quiet_prints_results_and_errors_only(folder: Path) -> None:
-    done = called(folder, "--quiet", *RELEASE, "--ledger", "l.db", "--dataset", "quiet", "-o", "quiet.sketch")
+@pytest.mark.parametrize("after", [False, True])
+def test_quiet_prints_results_and_errors_only(folder: Path, after: bool) -> None:
+    def quietly(*words: str) -> subprocess.CompletedProcess[str]:
+        return called(folder, *words, "-q") if after else called(folder, "--quiet", *words)
+
+    release = [*RELEASE, "--ledger", "l.db", "--dataset", f"quiet {after}"]
+    done = quietly(*release, "-o", f"quiet {after}.sketch")
     assert (done.returncode, done.stderr) == (0, "")
-    refused = called(folder, "--quiet", *RELEASE, "--ledger", "l.db", "--dataset", "quiet", "-o", "again.sketch")
+    refused = quietly(*release, "-o", "again.sketch")
     assert refused.stderr.startswith("BudgetError: ")
+    shown = quietly("ledger", "show", "l.db")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "quiet" in shown.stdout
 
 
 def test_the_ledger_may_come_from_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -300,6 +300,43 @@ def test_a_small_table_of_counters_may_have_four_bytes(tmp_path: Path) -> None:
     assert (again == sums).all()
 
 
+def counted(declared: int, epsilon: float, path: Path, rows: int = 100) -> tuple[dps.ReleasedSketch, str]:
+    """A release of a table of counters, saved, and the type of its sums in the file."""
+    facts = {"privacy": {"rows": declared}, "columns": {"x": {"kind": "boolean"}, "y": {"kind": "boolean"}}}
+    recipe = dps.Recipe([dps.Part(dps.Count(), 0.5), dps.Part(dps.Pairs(), 0.5)])
+    table = pa.table({"x": [True] * rows, "y": [False] * rows})
+    raw = dps.accumulate(table, dps.Schema.from_dict(facts), recipe)
+    released = dps.release(raw, dps.Budget(epsilon), dps.Ledger("sqlite://"), "a")
+    released.save(path, force=True)
+    head = path.read_bytes()
+    tensors = json.loads(head[8 : 8 + int.from_bytes(head[:8], "little")])
+    assert tensors["part.0"]["dtype"] == "I64"
+    return released, tensors["part.1"]["dtype"]
+
+
+@pytest.mark.parametrize(("declared", "epsilon", "kind"), [(100, 1.0, "I32"), (2**31, 1.0, "I64"), (100, 1e-9, "I64")])
+def test_released_counters_have_four_bytes_where_public_numbers_fit(
+    declared: int, epsilon: float, kind: str, tmp_path: Path
+) -> None:
+    released, found = counted(declared, epsilon, tmp_path / "a.sketch")
+    assert found == kind
+    again = dps.ReleasedSketch.load(tmp_path / "a.sketch")
+    for before, after in zip(released.parts, again.parts, strict=True):
+        assert after.sums.dtype == np.int64
+        assert (before.sums == after.sums).all()
+
+
+def test_more_rows_than_were_declared_are_not_cut_off(tmp_path: Path) -> None:
+    released, _ = counted(100, 1.0, tmp_path / "a.sketch")
+    released.parts[1].sums[0] = 2**31
+    released.save(tmp_path / "b.sketch")
+    with pytest.raises(FileError, match="larger than possible"):
+        dps.ReleasedSketch.load(tmp_path / "b.sketch")
+    released.parts[0].sums[0] = 2**31
+    released.save(tmp_path / "c.sketch")
+    assert dps.ReleasedSketch.load(tmp_path / "c.sketch").parts[1].sums[0] == 2**31
+
+
 def test_a_folder_and_a_missing_file(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nothing.sketch"):
         with pytest.raises(FileError, match="cannot be read"):

@@ -18,7 +18,7 @@ from dpsketch.learn.saved import Arrays, Facts, Saved, real
 from dpsketch.maps.base import Sums
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.maps.tables.column_summaries import column_summaries
-from dpsketch.maps.tables.marginals import BoundMarginals
+from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.columns import MISSING, SPAN
@@ -118,14 +118,14 @@ def control_of(released: ReleasedSketch, race: BoundRace, rows: float) -> Contro
     """Simulate records from the marginals of a release, column by column; None unless all hashed columns have one."""
     if not can_control(race):
         return None
-    for part, marginals in released.parts_with(BoundMarginals, race.columns):
+    for part, marginals in released.parts_with(OneWayMap, race.columns):  # type: ignore[type-abstract]
         codes = _drawn(released, part, marginals, race.factors[0].columns, rows)
         return Control(released.schema, race, codes, rows / DRAWN)
     return None
 
 
 def _drawn(
-    released: ReleasedSketch, part: ReleasedPart, marginals: BoundMarginals, columns: tuple[str, ...], rows: float
+    released: ReleasedSketch, part: ReleasedPart, marginals: OneWayMap, columns: tuple[str, ...], rows: float
 ) -> Codes:
     summaries = column_summaries(marginals, part.sums, part.noise_variance, released_totals(released))
     indices = [marginals.columns.index(name) for name in columns]

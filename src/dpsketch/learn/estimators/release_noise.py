@@ -49,7 +49,7 @@ class ReleaseNoise:
     def place(self, part: ReleasedPart, gradient: Floats, first: int = 0) -> Floats:
         """Influence of a gradient with respect to sums first, first+1, … of a part: one row an estimate.
 
-        Of a table of counters the gradient has one entry, with respect to the total of its sums.
+        For a table of counters the gradient has one entry, with respect to the total of its sums.
         """
         influence = np.zeros((*gradient.shape[:-1], self.coordinates))
         start = self._starts[self.parts.index(part)] + first
@@ -67,9 +67,9 @@ class ReleaseNoise:
         return released_totals(self._released)
 
     def variance(self, part: ReleasedPart) -> float:
-        """Of each sum: that of the noise and, if the map is subsampled, that of the masks, as if each feature had its
-        own: rate·(1 − rate) a record times the largest mean square of a record's features. A group is taken
-        as if it had all records.
+        """Variance of each sum: that of the noise and, if the map is subsampled, that of the masks, as if each feature
+        had its own: rate·(1 − rate) a record times the largest mean square of a record's features. A group counts as
+        if it had all records.
         """
         rate, core = part.map.rate, part.map.core
         if rate == 1.0:

@@ -15,7 +15,7 @@ from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame, cell_points
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.histogram import BoundHistogram
-from dpsketch.maps.tables.marginals import BoundMarginals
+from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.nonnegative import project_to_simplex
 from dpsketch.schema.schema import Schema
@@ -67,7 +67,7 @@ def small_tables(part: ReleasedPart) -> list[SmallTable]:
             SmallTable(part, names, tuple(feature_map.column_cells[name] for name in names), int(first))
             for names, first in zip(feature_map.tables, feature_map.offsets[:-1], strict=True)
         ]
-    if isinstance(feature_map, BoundMarginals):
+    if isinstance(feature_map, OneWayMap):
         return [
             SmallTable(part, (name,), (cells,), feature_map.table(index).start, feature_map.grid)
             for index, (name, cells) in enumerate(zip(feature_map.columns, feature_map.cells, strict=True))
@@ -117,6 +117,9 @@ class TableEstimator:
     @cached_property
     def _points(self) -> tuple[Frame, int]:
         return cell_points(self._schema, self.table.cells)
+
+    def cells_of(self, column: str) -> None:
+        return None
 
     def expect(self, *products: Sequence[Factor]) -> Estimate:
         frame, inside = self._points

@@ -85,6 +85,9 @@ class MomentEstimator:
         """Whether the sums distinguish points, apart from the marginals."""
         return self._block.separates_points
 
+    def cells_of(self, column: str) -> None:
+        return None
+
     def expect(self, *products: Sequence[Factor]) -> Estimate:
         return self.expect_values(np.concatenate([product_at(each, self._points.frame) for each in products]))
 

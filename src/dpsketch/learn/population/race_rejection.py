@@ -15,7 +15,7 @@ from dpsketch.learn.points import Frame, codes_in_cells
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.column_summaries import column_summaries
-from dpsketch.maps.tables.marginals import BoundMarginals
+from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.columns import MISSING, IdSet
@@ -93,7 +93,7 @@ class _Proposal:
     def __init__(self, released: ReleasedSketch, noise: ReleaseNoise, name: str) -> None:
         self._column = released.schema.column(name)
         self._cells: Cells | None = None
-        for part, marginals in released.parts_with(BoundMarginals, [name]):
+        for part, marginals in released.parts_with(OneWayMap, [name]):  # type: ignore[type-abstract]
             index = marginals.columns.index(name)
             self._cells = marginals.cells[index]
             summary = column_summaries(marginals, part.sums, part.noise_variance, noise.totals)[index]

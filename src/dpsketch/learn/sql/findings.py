@@ -32,6 +32,7 @@ class Finding:
     considered: tuple[tuple[str, float], ...] = ()
     dates: Column | None = None
     laplace: NDArray[np.bool_] | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def values(self) -> Floats:
@@ -59,6 +60,7 @@ class Finding:
             possible=(in_units(ends[0]).value, in_units(ends[1]).value),
             reason=self.reasons[place],
             laplace=self.laplace is not None and bool(self.laplace[place]),
+            notes=self.notes,
         )
 
     def array(self, labels: tuple[str, ...] | None = None) -> Answer:
@@ -74,6 +76,7 @@ class Finding:
             possible=(self.least, self.greatest),
             reason=reason,
             laplace=self.estimate.rough,
+            notes=self.notes,
         )
 
 
@@ -154,4 +157,4 @@ def between(none: Finding, all_of: Finding, possible: Range, reason: str) -> Fin
     nothing = Estimate(np.full_like(least, np.nan), np.full((len(least), 1), np.nan))
     errors = nothing_known((least, greatest))
     reasons = (reason,) * len(least)
-    return Finding(nothing, errors, least, greatest, reasons, none.how, none.considered, none.dates)
+    return Finding(nothing, errors, least, greatest, reasons, none.how, none.considered, none.dates, notes=none.notes)

@@ -37,6 +37,10 @@ class Estimator(Protocol):
     @property
     def how(self) -> str: ...
 
+    def cells_of(self, column: str) -> Cells | None:
+        """The cells of a column at whose levels a quantile is looked for; None for an even grid of its levels."""
+        ...
+
     def expect(self, *products: Sequence[Factor]) -> Estimate:
         """Expectations of products of factors: those of the first product's functions, then the second's, …"""
         ...
@@ -181,8 +185,7 @@ class Selection:
         if quantity.column is None:
             grid, exact = quantity.numbers.grid(schema, _GRID)
             return self._quantile(quantity, q, grid, exact) if len(grid) else self.constant(np.nan)
-        cells_of = getattr(self._estimator, "cells_of", None)
-        cells = cells_of(quantity.column.name) if cells_of is not None else None
+        cells = self._estimator.cells_of(quantity.column.name)
         if cells is None:
             exact = quantity.column.levels <= 2 * _GRID
             codes = np.linspace(LOWEST, HIGHEST, quantity.column.levels if exact else _GRID + 1)
@@ -320,7 +323,7 @@ def answer_in_units(value: float, stderr: float, column: Column | None) -> Answe
     """A number as it is, or as a date with a span of time."""
     if column is None or not column.dates or not np.isfinite(value):
         return Answer(value, stderr)
-    span = np.timedelta64(int(min(stderr, _LONGEST)), "us") if np.isfinite(stderr) else np.timedelta64("NaT")
+    span = np.timedelta64(int(min(stderr, _LONGEST)), "us") if np.isfinite(stderr) else np.timedelta64("NaT", "us")
     return Answer(np.datetime64(int(np.clip(value, -_LONGEST, _LONGEST)), "us"), span)
 
 

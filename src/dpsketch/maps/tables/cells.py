@@ -97,6 +97,11 @@ class Cells:
         levels = self.column.levels_of(EVERY_CODE[1:])
         return np.append(LOWEST + np.searchsorted(levels, np.arange(self.column.levels)), HIGHEST + 1)
 
+    @cached_property
+    def single(self) -> NDArray[np.bool_]:
+        """Which cells, the missing one included, are one value by itself: those of a single code."""
+        return np.append(np.diff(self.firsts) == 1, True) if self.binned else np.ones(self.count, bool)
+
     @property
     def edges(self) -> Floats:
         """Edges of each cell but the missing one in the user's units: the bounds and, between cells, the middle of the
@@ -178,7 +183,7 @@ class RunCells(HistogramCells):
 
     @cached_property
     def single(self) -> NDArray[np.bool_]:
-        """Which cells, the missing one included, hold a single value that is not like its neighbours."""
+        """Those of a value that is not like its neighbours."""
         found = np.isin(np.append(self.first_levels[:-1], -1), self.alone)
         found[[0, -2, -1]] = True
         return found

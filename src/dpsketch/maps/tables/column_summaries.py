@@ -127,5 +127,4 @@ def _geometry_of_levels(cells: Cells) -> tuple[Floats, Floats]:
     totals, counts = np.append(0.0, np.cumsum(codes - LOWEST)), np.diff(first)
     middle = np.diff(totals[first]) / np.maximum(counts, 1) / SPAN
     own = np.append(np.where(counts > 0, middle, centres[:-1]), 0.5)
-    single = cells.single if isinstance(cells, RunCells) else widths == 0
-    return own, np.where(single, 0.0, np.append(counts, 0) / (cells.column.levels - 1))
+    return own, np.where(cells.single, 0.0, np.append(counts, 0) / (cells.column.levels - 1))

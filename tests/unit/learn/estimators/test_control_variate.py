@@ -109,6 +109,12 @@ def test_any_simulated_records_leave_answers_right(view: dps.View) -> None:
     assert np.mean(((off.value - EXACT * ROWS) / off.stderr) ** 2) > 4
 
 
+def test_cells_that_a_release_chose_are_marginals_as_well() -> None:
+    model = dps.KernelDensity().fit(released(dps.Levels(NAMES), dps.AdaptiveMarginals(NAMES)))
+    own = control_of(model)[1].points(DRAWN)
+    assert [own[name].std() for name in NAMES] == pytest.approx(RECORDS.std(axis=0), rel=0.1)
+
+
 def test_without_marginals_or_a_kernel_of_distance_counters_stay_as_they_are() -> None:
     assert dps.KernelDensity().fit(released()).how_ == "200 rows of hashed counters"
     some = released(dps.Marginals(NAMES[:3]))

@@ -173,11 +173,19 @@ def test_a_grid_too_fine_to_start_from_is_left_to_the_regression(seeded: None, c
 
 def test_rejection_finds_the_clusters(seeded: None, clusters: pa.Table) -> None:
     race = dps.Race(("x", "y", "z"), rows=20, width=1 << 12, hash=dps.Euclidean(bandwidth=0.1, power=3))
-    for parts in ([dps.Part(race, 1.0)], [dps.Part(race, 0.7), dps.Part(dps.Marginals(), 0.3)]):
-        view = released(SQUARE, clusters, parts)
+    chosen = [dps.Part(dps.Levels(), 0.1), dps.Part(dps.AdaptiveMarginals(), 0.2)]
+    drawn = []
+    for others in ([], [dps.Part(dps.Marginals(), 0.3)], chosen):
+        view = released(SQUARE, clusters, [dps.Part(race, 0.7), *others])
         rows = view.sample(300, method="rejection")
         assert near(rows) > 0.8
-        assert isinstance(view._sources.rows_by("auto"), KernelRows)
+        source = view._sources.rows_by("auto")
+        assert isinstance(source, KernelRows)
+        codes, _ = source._proposed(10_000, np.random.default_rng(1))
+        drawn.append(float(np.std(codes[0])))
+    uniform, *others = drawn
+    assert uniform == pytest.approx(2**16 / np.sqrt(12), rel=0.05)
+    assert others == pytest.approx([0.3 * 2**16] * 2, rel=0.1), "proposals follow one-way tables of every kind"
 
 
 @pytest.mark.parametrize(("columns", "power"), [("xy", 3), ("xyz", 1)])

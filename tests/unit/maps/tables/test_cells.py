@@ -45,7 +45,9 @@ def test_cells_partition_all_codes(column: Column, bins: int) -> None:
         assert [int(np.sum(found == cell)) for cell in (0, bins + 1)] == [1, 1], "the bounds are by themselves"
         assert cells.cells(np.array([LOWEST, HIGHEST])).tolist() == [0, bins + 1]
         assert np.ptp(np.diff(cells.firsts)[1:-1]) <= 1
+        assert (cells.single == (np.bincount(found, minlength=cells.count) == 1)).all()
     else:
+        assert cells.single.all()
         assert (found[1:] == column.levels_of(EVERY_CODE[1:])).all()
 
 

@@ -78,7 +78,7 @@ def column_lumps(marginals: OneWayMap, column: int, summary: ColumnSummary) -> L
         sharing = Sharing(1.0, UNKNOWN, max(float(summary.counts.sum()), 1.0))
     if sharing is None:
         return lumpiness(summary)
-    return SharedValues(0.0, 0.0, sharing.expected)
+    return SharedValues(sharing.expected)
 
 
 def fit_released(released: ReleasedSketch) -> ReleasedProducts:

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import numpy as np
 
+from dpsketch.displays import listed
 from dpsketch.learn.answer import Estimate, stacked
 from dpsketch.learn.estimators.joint import unseen
 from dpsketch.learn.estimators.joint.bootstrap import REFITS
@@ -23,6 +24,7 @@ from dpsketch.learn.shared import Latest, Memo, made_once
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import UNRECORDED
+from dpsketch.schema.columns import Category
 from dpsketch.schema.schema import Schema
 
 DRAWS = 1 << 17  # rows for functions that are no product of functions of single columns
@@ -79,6 +81,24 @@ class ProductEstimator:
     def cells_of(self, column: str) -> Cells | None:
         return self.fitted.cells[self.columns.index(column)] if column in self.columns else None
 
+    def pooled(self, factors: Sequence[Factor]) -> tuple[str, ...]:
+        """Labels that the functions tell apart although pair tables count them as one: a line for each column."""
+        lines = []
+        for factor in merged(factors):
+            column = self._schema.column(factor.columns[0]) if len(factor.columns) == 1 else None
+            if self.fitted.halved or len(self.columns) == 1 or not isinstance(column, Category):
+                continue
+            index, names = self.columns.index(column.name), [*column.labels, "missing"]
+            every, groups = np.arange(len(names)), self.fitted.products.mixture.groups[index]
+            codes = codes_in_cells(self.fitted.cells[index], every, np.zeros(len(names)))
+            values = factor.at(Frame(self._schema, {column.name: codes}))
+            inside = [every[groups == group] for group in np.unique(groups)]
+            mixed = [own for own in inside if (values[:, own] != values[:, own[:1]]).any()]
+            if mixed:
+                texts = (listed([names[cell] for cell in own]) for own in mixed)
+                lines.append(f"counted as one group of {column.name} in the pair tables: {'; '.join(texts)}")
+        return tuple(lines)
+
     def expect(self, *products: Sequence[Factor]) -> Estimate:
         return stacked([self._expect(merged(factors)) for factors in products])
 
@@ -91,11 +111,10 @@ class ProductEstimator:
         found = found + self._left(factors, singles)
         changes = (unseen.HALVED if self.fitted.halved and len(factors) > 1 else 1.0) * _refit_changes(found)
         variances = [single.variances for single in singles]
-        _, more = unseen.together(means, variances)
         apart = unseen.unmeasured(means, variances, self._without_table([factor.columns for factor in factors]))
         hidden = self._hidden_pairs(factors, singles, means)
         if len(factors) > 2:
-            hidden = hidden + (unseen.MORE * self._dependence) ** 2 * more
+            hidden = hidden + (unseen.MORE * self._dependence) ** 2 * unseen.of_several(means, variances)
         changes[:, -1] = np.sqrt(hidden + self._usual**2 * apart)
         unsure = np.zeros((len(changes), len(self.columns), PER_COLUMN))
         for place, (factor, single) in enumerate(zip(factors, singles, strict=True)):

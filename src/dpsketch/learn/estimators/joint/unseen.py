@@ -45,9 +45,9 @@ class GroupValues:
     pooled: bool
 
 
-def together(means: Sequence[Floats], variances: Sequence[Floats]) -> tuple[Floats, Floats]:
-    """Variances of the parts of a product of functions of independent columns that depend on two columns, and on three
-    or more, and not on fewer: from each function's mean and variance.
+def of_several(means: Sequence[Floats], variances: Sequence[Floats]) -> Floats:
+    """Variance of the part of a product of functions of independent columns that depends on three columns or more, and
+    not on fewer: from each function's mean and variance.
 
     Source: Efron & Stein, Annals of Statistics 9 (1981) 586 (decomposition of variance).
     """
@@ -61,11 +61,11 @@ def together(means: Sequence[Floats], variances: Sequence[Floats]) -> tuple[Floa
             orders[2] * square + orders[1] * variance,
         ]
         whole = whole * (square + variance)
-    return orders[2], np.maximum(whole - sum(orders), 0.0)
+    return np.maximum(whole - sum(orders), 0.0)
 
 
 def unmeasured(means: Sequence[Floats], variances: Sequence[Floats], pairs: Iterable[tuple[int, int]]) -> Floats:
-    """As the first of `together`, of these pairs of functions alone."""
+    """Variance of the part that depends on two columns and not on one, for these pairs of functions."""
     found = np.zeros(1)
     for pair in pairs:
         rest = [mean**2 for place, mean in enumerate(means) if place not in pair]

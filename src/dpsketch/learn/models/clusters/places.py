@@ -28,7 +28,7 @@ class Places:
         self._low, self.widths = bounds[:, 0], bounds[:, 1] - bounds[:, 0]
 
     def of(self, table: Any) -> Floats:
-        """Of the rows of a mapping or table of columns, or of a matrix with the columns in their order."""
+        """Places of the rows of a mapping or table of columns, or of a matrix with the columns in their order."""
         return frame_places(Frame.read(self.schema, self.columns, table), self.columns)
 
     def features(self, places: Floats) -> Floats:

@@ -46,7 +46,7 @@ class Convolved:
         pooled = table.counts - _pooled(table.counts, [axis.binned for axis in table.axes], 1)
         self.value, change = _convolved(table.axes, blocks, table.counts, pooled)
         squares = [(place, weights**2) for place, weights in blocks]
-        (squared,) = _convolved(table.axes, squares, np.ones_like(table.counts))
+        (squared,) = _convolved(table.axes, squares, table.summed)
         self.noise = np.sqrt(table.variance * np.maximum(squared, 0.0))
         self.unseen = _unseen(table, steps, blocks[0][1], change)
         self._prepare()
@@ -161,7 +161,7 @@ def _unseen(table: FullTable, steps: list[float], weights: Floats, change: Float
     from scipy.ndimage import uniform_filter
 
     binned = [axis.binned for axis in table.axes]
-    noise = table.variance * float(((weights - _pooled(weights, binned, 0)) ** 2).sum())
+    noise = table.variance * float(table.summed.mean()) * float(((weights - _pooled(weights, binned, 0)) ** 2).sum())
     around = [2 * int(np.ceil(1 / step)) + 1 for step in steps]
     return np.sqrt(np.maximum(uniform_filter(change**2, around, mode="nearest") - noise, 0.0)) / 2
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from dpsketch.learn.estimators.small_table import SmallTable, small_tables
 from dpsketch.learn.points import Frame
-from dpsketch.maps.tables.cells import Cells
-from dpsketch.maps.tables.marginals import BoundMarginals
+from dpsketch.maps.tables.cells import Cells, HistogramCells, RunCells
+from dpsketch.maps.tables.column_summaries import parents
+from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.tasks.task import MOST_TABLE_COLUMNS
 from dpsketch.schema.columns import HIGHEST, LOWEST, MISSING, SPAN
@@ -43,8 +44,9 @@ class Axis:
 
 @dataclass(frozen=True)
 class FullTable:
-    """Noisy counts, one for each cell and atom, with noise variance `variance`. Records with a missing cell are
-    excluded.
+    """Noisy counts, one for each cell and atom. Records with a missing cell are excluded.
+
+    Each is the sum of a number of released counts, `summed`, whose noise has variance `variance`.
     """
 
     columns: tuple[str, ...]
@@ -52,6 +54,7 @@ class FullTable:
     counts: Floats
     variance: float
     how: str
+    summed: Floats
 
     @cached_property
     def shares(self) -> Floats:
@@ -92,10 +95,25 @@ def full_table(released: ReleasedSketch, columns: Sequence[str] | None) -> FullT
 
 def _ordered(table: SmallTable, columns: Sequence[str] | None) -> FullTable:
     """Without the cells of missing values, and with the columns in the order that is asked for."""
-    present = table.counts[tuple(slice(0, -1) for _ in table.cells)]
+    cells, counts, summed = _even(table)
+    present = tuple(slice(0, -1) for _ in cells)
     order = [table.columns.index(name) for name in columns or table.columns]
-    names, axes = zip(*[(table.columns[index], _axis(table.cells[index])) for index in order], strict=True)
-    return FullTable(names, axes, present.transpose(order), table.variance, _how(table))
+    names, axes = zip(*[(table.columns[index], _axis(cells[index])) for index in order], strict=True)
+    counts, summed = (each[present].transpose(order) for each in (counts, summed))
+    return FullTable(names, axes, counts, table.variance, _how(table), summed)
+
+
+def _even(table: SmallTable) -> tuple[tuple[Cells, ...], Floats, Floats]:
+    """Cells of equal width, their counts, and how many released counts each is the sum of: cells that a release chose
+    divide such bins.
+    """
+    (own, *others), part = table.cells, table.part.map
+    if others or not isinstance(own, RunCells) or not isinstance(part, OneWayMap):
+        return table.cells, table.counts, np.ones(table.shape)
+    even = HistogramCells(own.column, part.bins)
+    into = parents(even, own)
+    counts, summed = (np.bincount(into, each, even.count) for each in (table.counts, np.ones(own.count)))
+    return (even,), counts.astype(np.float64), summed.astype(np.float64)
 
 
 def _axis(cells: Cells) -> Axis:
@@ -105,7 +123,7 @@ def _axis(cells: Cells) -> Axis:
 def _how(table: SmallTable) -> str:
     if len(table.columns) > 1:
         return f"{len(table.columns)}-way table"
-    return "marginal" if isinstance(table.part.map, BoundMarginals) else "histogram"
+    return "marginal" if isinstance(table.part.map, OneWayMap) else "histogram"
 
 
 def places_of(schema: Schema, columns: Sequence[str], table: Any) -> Floats:

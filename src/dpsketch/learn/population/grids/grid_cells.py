@@ -68,7 +68,7 @@ class ColumnCells:
         return self.column.codes_of(np.where(last > first, levels, -1))
 
     def volumes(self, position: int) -> Floats:
-        """Of each cell in the column's units (dates: days): its width for numbers, else how many values it has."""
+        """The size of each cell: its width in the column's units for numbers (dates: days), else how many values."""
         column, firsts = self.column, self._firsts[position]
         if isinstance(column, Number | Datetime):
             edges = _values_between(column, firsts)

@@ -54,7 +54,7 @@ class GridTable:
 
     @cached_property
     def row_variance(self) -> float:
-        """Of what one row says of an empty cell: that of the noise, or more where many cells share a counter.
+        """Variance of one row's estimate of an empty cell: that of the noise, or more where many cells share a counter.
 
         From the median size of counters, so that few heavy ones, which few cells meet, do not count.
         """
@@ -65,8 +65,8 @@ class GridTable:
 
     @cached_property
     def collision_variance(self) -> float:
-        """Of what one row says of a cell, from the cells that share its counter: the mean square of counters without
-        their noise; nothing if no two cells do.
+        """Variance of one row's estimate of a cell due to cells that share its counter: the mean square of counters
+        without their noise; zero if no two cells share one.
         """
         if not self._shared:
             return 0.0
@@ -86,7 +86,7 @@ class GridTable:
         return len(np.unique(index)) < len(index)
 
     def variance(self, recovery: str = "mean") -> float:
-        """Of an estimate of an empty cell. The median of many has up to π/2 times the variance of the mean."""
+        """Variance of an empty cell's estimate. The median of many has up to π/2 times the variance of the mean."""
         more = np.pi / 2 if recovery == "median" and self.rows > 2 else 1.0
         return self.row_variance / self.rows * more
 

@@ -10,7 +10,7 @@ import pytest
 
 import dpsketch as dps
 from conftest import SEED
-from dpsketch.learn.estimators.joint.unseen import together
+from dpsketch.learn.estimators.joint.unseen import of_several, unmeasured
 
 ROWS = 40_000
 
@@ -27,14 +27,13 @@ def test_parts_of_a_product_are_those_of_the_decomposition_of_variance() -> None
         off = np.array([values[j, outcome[j]] - means[j] for j in range(3)])
         two = sum(off[j] * off[k] * means[3 - j - k] for j, k in ((0, 1), (0, 2), (1, 2)))
         pairs, more = pairs + chance * two**2, more + chance * np.prod(off) ** 2
-    found = together([means[j : j + 1] for j in range(3)], [variances[j : j + 1] for j in range(3)])
-    assert found[0][0] == pytest.approx(pairs)
-    assert found[1][0] == pytest.approx(more)
+    each = [means[j : j + 1] for j in range(3)], [variances[j : j + 1] for j in range(3)]
+    assert unmeasured(*each, [(0, 1), (0, 2), (1, 2)])[0] == pytest.approx(pairs)
+    assert of_several(*each)[0] == pytest.approx(more)
 
 
 def test_one_column_has_no_part_of_several() -> None:
-    pairs, more = together([np.array([0.3])], [np.array([0.2])])
-    assert pairs[0] == more[0] == 0
+    assert of_several([np.array([0.3])], [np.array([0.2])])[0] == 0
 
 
 @pytest.fixture(scope="module")
