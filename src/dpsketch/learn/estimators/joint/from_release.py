@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsketch.denoise.column_fit import ColumnSummary
+from dpsketch.denoise.column_fit import ColumnSummary, unnoticed_records
 from dpsketch.denoise.cuts import UNKNOWN, Sharing
 from dpsketch.denoise.heaping import Lumps, SharedValues, lumpiness
 from dpsketch.learn.estimators.joint.bootstrap import refits
@@ -21,6 +21,7 @@ from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.column_summaries import joint_cells, pair_summaries, parents
 from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.maps.tables.pair_map import PairMap
+from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.threads import one_thread
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
@@ -31,7 +32,8 @@ class ReleasedProducts:
     off it is; they take several times as long, so that `refit` makes them when they are first asked for.
 
     `pairs` are the places i < j of columns with a table, or with a contrast if `halved`. Shares of single cells are
-    known up to `cell_sd` from the marginals; `lumps` is each column's `lumpiness`.
+    known up to `cell_sd` from the marginals; `lumps` is each column's `lumpiness`, and `tails` what cells of its tails
+    may hold unnoticed, as shares.
     """
 
     columns: tuple[str, ...]
@@ -41,6 +43,7 @@ class ReleasedProducts:
     refit: Callable[[], tuple[Products, ...]]
     cell_sd: float
     lumps: tuple[Lumps, ...]
+    tails: tuple[Floats, ...]
     halved: bool = False
 
     @made_once
@@ -98,15 +101,17 @@ def with_fit(
     assert parts is not None
     bound = parts.pair_map
     marginals = parts.marginal_map
-    sd = sqrt(parts.marginals.noise_variance) / marginals.grid / float(ReleaseNoise(released).rows().value)
-    cells = tuple(joint_cells(bound, marginals))
+    rows = float(ReleaseNoise(released).rows().value)
+    sd = sqrt(parts.marginals.noise_variance) / marginals.grid / rows
+    cells, summaries = tuple(joint_cells(bound, marginals)), _summaries(released, parts)
     lumps = tuple(
         column_lumps(marginals, marginals.columns.index(name), summary)
-        for name, summary in zip(bound.columns, _summaries(released, parts), strict=True)
+        for name, summary in zip(bound.columns, summaries, strict=True)
     )
+    tails = tuple(unnoticed_records(summary) / rows for summary in summaries)
     refit = refit or partial(_refits, released, fitted)
     places = frozenset(_places(bound))
-    return ReleasedProducts(bound.columns, cells, places, fitted, refit, sd, lumps, bound.halved)
+    return ReleasedProducts(bound.columns, cells, places, fitted, refit, sd, lumps, tails, bound.halved)
 
 
 def _refits(released: ReleasedSketch, fitted: Products) -> tuple[Products, ...]:

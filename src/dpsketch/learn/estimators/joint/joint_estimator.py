@@ -29,12 +29,12 @@ DRAWS = 1 << 17  # rows for functions that are no product of functions of single
 REFIT_DRAWS = 1 << 15
 BATCHES = 16
 ERRORS = REFITS + BATCHES + 2  # coordinates
-ATOMS = 3  # of a column: its bounds and missing, which are not like their neighbours
+ATOMS = 1  # of a column: missing, which is not like its neighbours
 MOST_KNOWN = 500
 LUMPED: Annotated[int, UNRECORDED] = 4  # choices of single values for all cells
 # Share of the refits' spread that is never attributed to chance in their draws.
 LEAST_SPREAD: Annotated[float, UNRECORDED] = 0.25
-PER_COLUMN = ATOMS + 1  # and what cells hide
+PER_COLUMN = ATOMS + 2  # what tails hide, and what cells do
 COARSE = 1024  # codes that are taken as one for the main effects of functions that are no product
 
 
@@ -96,10 +96,15 @@ class ProductEstimator:
             hidden = hidden + (unseen.MORE * self._dependence) ** 2 * more
         changes[:, -1] = np.sqrt(hidden + self._usual**2 * apart)
         unsure = np.zeros((len(changes), len(self.columns), PER_COLUMN))
+        squares = [mean**2 + variance for mean, variance in zip(means, variances, strict=True)]
         for place, (factor, single) in enumerate(zip(factors, singles, strict=True)):
             if factor.columns:
                 others = np.broadcast_to(_product(means[:place] + means[place + 1 :]), len(changes))
-                unsure[:, self.columns.index(factor.columns[0])] = single.unsure * others[:, None]
+                column = self.columns.index(factor.columns[0])
+                unsure[:, column] = single.unsure * others[:, None]
+                # Records of a tail may all be alike in other columns.
+                beside = np.sqrt(_product(squares[:place] + squares[place + 1 :]))
+                unsure[:, column, ATOMS] = single.unsure[:, ATOMS] * beside
         if len(factors) > 1:
             self._raise(changes, _product([single.sizes for single in singles]))
         return self._estimate(found[0], np.hstack([changes, unsure.reshape(len(changes), -1)]))
@@ -164,7 +169,7 @@ class ProductEstimator:
         means = np.stack([m.mixture.expectations(column, cells[i % len(cells)]) for i, m in enumerate(models)])
         variances = np.maximum(cells[0] ** 2 @ shares - (cells[0] @ shares) ** 2, 0.0)
         hidden = values.hidden(shares, rows, self._lines(column, cells[0]))
-        unsure = np.column_stack([self._dropped(column, cells[0]), hidden])
+        unsure = np.column_stack([self._dropped(column, cells[0]), self._in_tails(column, cells[0]), hidden])
         groups = self._group_values(column, cells[0])
         found = _Single(means, variances, np.abs(by_cell).max((1, 2)), unsure, groups)
         if len(by_cell) == 1:
@@ -189,8 +194,8 @@ class ProductEstimator:
         return (means * marginal.shares) @ codes / max(float(marginal.shares @ codes**2), 1e-12)
 
     def _dropped(self, column: int, means: Floats) -> Floats:
-        """What functions, given by their means in a column's cells, would gain if its atoms (the bounds,
-        missing) that the fit dropped held one standard deviation of a cell's noise: entry [function, atom].
+        """What functions, given by their means in a column's cells, would gain if its missing cell,
+        which the fit may have dropped, held one standard deviation of a cell's noise: entry [function, atom].
 
         Refits drop them again, so their spread does not show it. The sum of codes is known better and stays: only what
         is not linear in codes changes.
@@ -198,13 +203,29 @@ class ProductEstimator:
         cells, marginal = self.fitted.cells[column], self.fitted.products.marginals[column]
         if not cells.ordered:
             return np.zeros((len(means), ATOMS))
-        atoms = np.array([0, cells.missing - 1, cells.missing])
+        atoms = np.array([cells.missing])
         codes = marginal.means() - 0.5
         codes -= marginal.shares @ codes
         centred = means - (means @ marginal.shares)[:, None]
         slope = centred @ (marginal.shares * codes) / max(float(marginal.shares @ codes**2), 1e-12)
         gained = centred[:, atoms] - slope[:, None] * codes[atoms]
         return self.fitted.cell_sd * (marginal.shares[atoms] < self.fitted.cell_sd) * gained
+
+    def _in_tails(self, column: int, means: Floats) -> Floats:
+        """What records that one cell of a tail, or a bound, holds unnoticed may add to functions, given by their means
+        in a column's cells: how much farther these go there than where records are seen, the sum of the column being
+        known.
+        """
+        hidden, marginal = self.fitted.tails[column], self.fitted.products.marginals[column]
+        if not hidden.any():
+            return np.zeros(len(means))
+        away = means - (means @ marginal.shares)[:, None]
+        if marginal.ordered:
+            codes = marginal.means() - 0.5
+            away = away - self._lines(column, means)[:, None] * (codes - marginal.shares @ codes)
+        away, seen = np.abs(away), (hidden == 0) & (marginal.shares >= self.fitted.cell_sd)
+        farther = away - away[:, seen].max(1, initial=0.0)[:, None]
+        return np.max(np.maximum(farther, 0.0) * hidden, axis=1)
 
     def _by_draws(self, factors: Sequence[Factor]) -> Estimate:
         each = [factor.at(self.draws(0)) for factor in factors]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpsketch.denoise.column_fit import ColumnSummary, GroupTotals, Marginal, fit_marginal
+from dpsketch.denoise.column_fit import ColumnSummary, GroupTotals, Marginal, fit_marginal, unnoticed_records
 from dpsketch.denoise.heaping import Lumps
 from dpsketch.learn.estimators.joint.bootstrap import REFITS, SEED, redrawn_summary
 from dpsketch.learn.estimators.joint.from_release import ReleasedProducts
@@ -35,7 +35,8 @@ def fit_column(
             rows_again = max(rows + rows_sd * generator.normal(), 1.0)
             models.append(independent((fit_marginal(again, rows_again, totals_again, fitted.marginals[0]),)))
     column, sd = (cells.column.name,), summary.count_sd / rows
-    return ReleasedProducts(column, (cells,), frozenset(), fitted, lambda: tuple(models), sd, (lumps,))
+    tails = (unnoticed_records(summary) / rows,)
+    return ReleasedProducts(column, (cells,), frozenset(), fitted, lambda: tuple(models), sd, (lumps,), tails)
 
 
 def independent(marginals: tuple[Marginal, ...]) -> Products:

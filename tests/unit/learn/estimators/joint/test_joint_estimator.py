@@ -140,3 +140,31 @@ def test_a_pair_without_a_table_is_known_less(seeded: None) -> None:
     assert unknown.stderr > 5 * known.stderr
     assert abs(unknown.value - true) < 2 * unknown.stderr
     assert view.fraction("abs(b - c) < 1").stderr > 5 * view.fraction("abs(a - b) < 1").stderr
+
+
+@pytest.fixture(scope="module")
+def far() -> dps.View:
+    """A column of small numbers with a bound of a billion."""
+    random = np.random.default_rng(SEED)
+    flags = random.random(ROWS) < 0.05
+    table = pa.table({"bytes": np.exp(random.normal(5, 1, ROWS)), "flag": flags})
+    facts = {"bytes": {"kind": "number", "lower": 0, "upper": 1e9, "transform": "asinh"}, "flag": {"kind": "boolean"}}
+    schema = dps.Schema.from_dict({"privacy": {"rows": ROWS}, "columns": facts})
+    raw = dps.accumulate(table, schema, dps.Recipe.general(schema, budget=dps.Budget(1.0)))
+    with seeded_noise():
+        return dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a"))
+
+
+@pytest.mark.parametrize("where", [None, "flag"])
+def test_noise_far_out_is_in_the_error_not_in_the_answer(far: dps.View, where: str | None) -> None:
+    """Records that are not seen could each add a billion."""
+    total, spread = far.sum("bytes", where=where), far.std("bytes", where=where)
+    assert abs(total.value) < 1e8
+    assert 1e9 < total.stderr < 1e11
+    assert spread.value < 1e5
+    assert spread.stderr > 1e6
+
+
+def test_records_far_out_may_all_be_of_one_kind(far: dps.View) -> None:
+    """The error of a sum over a twentieth of the records is more than a twentieth."""
+    assert far.sum("bytes", where="flag").stderr > 0.1 * far.sum("bytes").stderr
