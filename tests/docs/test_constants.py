@@ -32,7 +32,7 @@ NOT_TUNED = {
         weighted_rows.ROWS weighted_rows._BLOCK_CELLS wrapped.MOST_ROWS
     """,
     "numerical safeguards: tolerances, floors against zero, steps and iterations of solvers": """
-        class_tables._LEAST_SPREAD classifier._LEAST_LIKELIHOOD column_fit.GAIN column_fit.NEWTON_STEPS
+        class_tables._LEAST_SPREAD classifier._LEAST_LIKELIHOOD smooth_shares.GAIN smooth_shares.NEWTON_STEPS
         control_variate._STEPS cuts.STEPS cuts.UNKNOWN copula._FARTHEST copula._LEAST decoder.SPREAD
         denoised_pairs.COMMON_STEPS
         denoised_pairs.SMALLEST denoised_pairs.SMOOTH_STEPS descent.CHECK descent.LEAST descent.LOWEST
@@ -41,6 +41,9 @@ NOT_TUNED = {
         regression._LEAST_PENALTY regression._MOST_STEPS search._RANGE solver.DAMPING solver.LEAST_DAMPING
         solver.LEAST_VARIANCE solver.LOGIT_STEP solver.MOST_LOGIT solver.MOST_VARIANCE solver.SPREAD_STEP solver.STEPS
         unseen.LEAST weights.STAGES weights.STEPS
+    """,
+    "quantiles of known distributions": """
+        tails.EMPTY tails.FAR tails.MORE_ALONE
     """,
     "seeds, units, markers, sizes of arrays, grids of plots": """
         bootstrap.SEED clompr.POINT convolved._HIGH convolved._INNER convolved._LOW density_plot._STEPS descent.SEED

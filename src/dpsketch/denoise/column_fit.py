@@ -9,16 +9,15 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.denoise.smooth_shares import smooth_minimum
+from dpsketch.denoise.tails import falling, unseen_tails
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.nonnegative import nonnegative_minimum, project_to_simplex
-from dpsketch.numerics.tuned import BY_HAND, UNRECORDED, Tuned
+from dpsketch.numerics.tuned import UNRECORDED
 
 # Penalties, in decreasing order.
 SMOOTHING: Annotated[tuple[float, ...], UNRECORDED] = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)
-RIDGE: Annotated[float, Tuned("lifesci, htru2", by=BY_HAND, decision=10)] = 1e-5  # more leaves mass in empty tails
 STANDS_OUT: Annotated[float, UNRECORDED] = 3.0  # standard deviations above zero at which an atom is significant
-NEWTON_STEPS = 30
-GAIN = 1e-2  # in χ²/2, below which Newton steps stop
 TOTAL_WEIGHT: Annotated[float, UNRECORDED] = 100.0  # precision of the total over a cell's
 # Prior variance of mean positions in a cell, in squared cell widths.
 POSITION_VARIANCE: Annotated[float, UNRECORDED] = 0.02
@@ -45,7 +44,8 @@ class ColumnSummary:
     `centres` are the cells' centres on [0, 1] (an atom or integer level: its place; missing: ½) and `widths` their
     widths (0: a single value); both None for a column without order. `positions` are the sums over a cell's records of
     (x − centre) / width; `centred` is the sum of x − ½ over all records that are not missing. With `finer`, the
-    distribution over finer cells is wanted.
+    distribution over finer cells is wanted. `compressed` if equal steps between cells are ever larger ones in users'
+    units, so that noise far out would carry sums.
     """
 
     counts: Floats
@@ -57,6 +57,7 @@ class ColumnSummary:
     centred: float | None = None
     centred_sd: float = 0.0
     finer: Finer | None = None
+    compressed: bool = False
 
     @property
     def ordered(self) -> bool:
@@ -237,8 +238,9 @@ def _smoothed(
         first = _nonnegative(hessian, linear, sd)
     else:
         first = _projected(summary, rows)
-    smooth = _smooth_cells(widths)
-    live = smooth | (observed[parent] > STANDS_OUT * sd)
+    smooth, tails = _smooth_cells(widths), _tails(summary)
+    tail = tails[parent]
+    live = smooth | (observed[parent] > STANDS_OUT * sd) & (tail == 0)
     first = np.maximum(first[live], sd * len(observed) / len(parent) / 10)
     penalty = (len(parent) / len(observed)) ** 3 * _roughness(smooth)[np.ix_(live, live)]
     hessian, linear = hessian[np.ix_(live, live)], linear[live]
@@ -249,51 +251,18 @@ def _smoothed(
     shares = np.zeros(len(parent))
     even = _logarithms_of_widths(widths, smooth)[live]
     for weight in SMOOTHING if start is None else (start.smoothing,):
-        theta = _smooth_minimum(hessian, linear, weight * penalty, theta, even)
+        theta = smooth_minimum(hessian, linear, weight * penalty, theta, even)
         shares[live] = np.exp(theta)
         if counts.chi_squared(shares) <= len(counts.values):
             break
-    return shares / shares.sum(), weight
-
-
-def _smooth_minimum(hessian: Floats, linear: Floats, penalty: Floats, theta: Floats, even: Floats) -> Floats:
-    """Log shares θ, exp(θ) of sum one, that minimise ½·pᵀHp − fᵀp + ½·(θ−e)ᵀQ(θ−e) for p = exp(θ), where e, `even`, are
-    those of an even density: Levenberg–Marquardt.
-    """
-    penalty = penalty + RIDGE * (np.eye(len(theta)) - 1 / len(theta))
-    damping = 1e-3
-
-    def cost(theta: Floats) -> float:
-        shares = np.exp(theta)
-        return float(
-            0.5 * shares @ hessian @ shares - linear @ shares + 0.5 * (theta - even) @ penalty @ (theta - even)
-        )
-
-    now = cost(theta)
-    for _ in range(NEWTON_STEPS):
-        shares = np.exp(theta)
-        pull = hessian @ shares
-        slope = pull - linear
-        gradient = shares * (slope - shares @ slope) + penalty @ (theta - even)
-        # T·H·T for the change T = diag(p) − ppᵀ of shares p by θ; adding a constant to θ changes nothing.
-        turned = np.outer(shares, shares) * (hessian - pull[:, None] - pull + shares @ pull)
-        curvature = turned + penalty + 1 / len(theta)
-        while damping < 1e8:
-            damped = curvature + damping * np.diag(np.diag(curvature) + 1e-3)
-            step = np.clip(np.linalg.solve(damped, -gradient), -3.0, 3.0)
-            moved = theta + step
-            moved = moved - np.logaddexp.reduce(moved)
-            then = cost(moved)
-            if then <= now:
-                break
-            damping = max(4 * damping, 1e-4)
-        else:
-            break
-        theta, gained, now = moved, now - then, then
-        damping = max(0.3 * damping, 1e-8)
-        if gained < GAIN:
-            break
-    return theta
+    fallen = falling(rows * shares, widths, tail) / rows
+    if fallen.sum() < shares.sum():
+        # What the noise of tails took from other cells goes back to them: tails are fitted to what is expected there.
+        held = np.where(tails, np.bincount(parent, fallen, len(tails)) - observed, 0.0) / sd**2
+        theta = smooth_minimum(hessian, linear + held[parent][live], weight * penalty, theta, even)
+        shares[live] = np.exp(theta)
+        fallen = np.where(tail, fallen, shares)
+    return fallen / fallen.sum(), weight
 
 
 def _centred_equation(summary: ColumnSummary, rows: float) -> _Equations:
@@ -345,6 +314,15 @@ def _smooth_cells(widths: Floats) -> NDArray[np.bool_]:
     smooth = widths > 0 if widths.any() else np.ones(len(widths), bool)
     smooth[-1] = False
     return smooth
+
+
+def _tails(summary: ColumnSummary) -> NDArray[np.int64]:
+    """`unseen_tails` of all cells; only a compressed column has any."""
+    tails = np.zeros(len(summary.counts), np.int64)
+    if summary.compressed and summary.widths is not None:
+        inner = slice(1, -2) if summary.widths.any() else slice(0, -1)  # neither bounds of bins nor missing
+        tails[inner] = unseen_tails(summary.counts[inner], summary.count_sd)
+    return tails
 
 
 def _roughness(smooth: NDArray[np.bool_]) -> Floats:

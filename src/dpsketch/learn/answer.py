@@ -237,11 +237,12 @@ class Estimate:
         return Estimate(self.value * factor, self.influence * factor[..., None], self.rough)
 
     def root(self) -> Estimate:
-        """Square root; negative estimates of a variance count as zero, with the standard error of the root at
-        one standard error of the variance.
+        """Square root; negative estimates of a variance count as zero. The slope is that one standard error below, so
+        that two of them reach to the root two below, and a variance that is large by noise does not look precise; it is
+        at most that at one standard error.
         """
-        root = np.sqrt(np.maximum(self.value, 0.0))
-        slope = 0.5 / np.maximum(root, np.sqrt(np.maximum(self.stderr, 1e-300)))
+        root, stderr = np.sqrt(np.maximum(self.value, 0.0)), self.stderr
+        slope = 0.5 / np.sqrt(np.maximum(np.maximum(self.value - stderr, stderr), 1e-300))
         return Estimate(root, self.influence * slope[..., None], self.rough)
 
     def clipped(self, low: float, high: float = np.inf) -> Estimate:

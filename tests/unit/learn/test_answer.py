@@ -8,10 +8,10 @@ from dpsketch.learn.answer import Answer, Estimate, number_text, stacked
 
 
 def test_the_chain_rule_matches_finite_differences(rng: np.random.Generator) -> None:
-    """value(noise) is recomputed with each noise coordinate moved a little. Errors of ratios are slightly wider: by the
-    squared relative error of the denominator.
+    """value(noise) is recomputed with each noise coordinate moved a little. Errors of ratios are slightly wider, by the
+    squared relative error of the denominator, and those of roots, by half their relative error.
     """
-    base, slopes = rng.uniform(2, 3, 4), 0.01 * rng.normal(size=(4, 3))
+    base, slopes = rng.uniform(2, 3, 4), 1e-4 * rng.normal(size=(4, 3))
 
     def compute(noise: np.ndarray, linear: bool) -> Estimate | float:
         numbers = base + slopes @ noise
@@ -28,6 +28,12 @@ def test_the_chain_rule_matches_finite_differences(rng: np.random.Generator) -> 
         moved = (compute(step * np.eye(3)[j], False) - compute(-step * np.eye(3)[j], False)) / (2 * step)
         np.testing.assert_allclose(estimate.influence[0, j], moved, rtol=3e-4)
     np.testing.assert_allclose(estimate.stderr[0], np.linalg.norm(estimate.influence[0]))
+
+
+@pytest.mark.parametrize("variance", [3.0, 4.0, 6.0, 100.0])
+def test_two_errors_of_a_root_reach_to_the_root_two_errors_below(variance: float) -> None:
+    root = Estimate(np.array([variance]), np.ones((1, 1))).root()
+    assert root.value[0] - 2 * root.stderr[0] == pytest.approx(np.sqrt(variance - 2), abs=0.03)
 
 
 def test_a_ratio_without_a_denominator_is_not_a_number() -> None:

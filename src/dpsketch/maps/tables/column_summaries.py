@@ -100,7 +100,15 @@ def column_summaries(marginals: OneWayMap, sums: Sums, variance: float, totals: 
             positions[1 : cells.bins + 1] = sums[where] / POSITION_GRID
         found.append(
             ColumnSummary(
-                counts, sd / marginals.grid, centres, widths, positions, sd / POSITION_GRID, centred, centred_sd
+                counts,
+                sd / marginals.grid,
+                centres,
+                widths,
+                positions,
+                sd / POSITION_GRID,
+                centred,
+                centred_sd,
+                compressed=cells.column.scale is not None,
             )
         )
     return found
