@@ -34,8 +34,8 @@ def missed_moments(
     """For each pair of columns with a table that differs from the fit's by more than its noise.
 
     `features` has a matrix of features of `points` for each column; features are numbered one column after the other.
-    A pair's moments are shrunk by the part of their squares that is noise, so that they are as large as the fit's
-    error. A distribution that was not fitted to tables has none.
+    They are as large as the fit's error: singular values are shrunk by those of noise, which is large where labels are
+    rare. A distribution that was not fitted to tables has none.
     """
     parts = product_parts(released)
     if not isinstance(population, ProductPopulation) or parts is None:
@@ -51,11 +51,9 @@ def missed_moments(
         pair = places[a], places[b]
         if pair not in sums.tables:
             continue
-        found, noise = _beyond(sums, _grouped(fitted.products.mixture, sums, pair), pair, means[a], means[b])
-        squares = float((found**2).sum())
-        if squares > noise:
-            kept = np.sqrt(1 - noise / squares)
-            yield Missed(np.arange(ends[a], ends[a + 1]), np.arange(ends[b], ends[b + 1]), kept * found)
+        found = _beyond(sums, _grouped(fitted.products.mixture, sums, pair), pair, means[a], means[b])
+        if found.any():
+            yield Missed(np.arange(ends[a], ends[a + 1]), np.arange(ends[b], ends[b + 1]), found)
 
 
 def _group_means(groups: NDArray[np.int64], count: int, weights: Floats, matrix: Floats) -> Floats:
@@ -75,10 +73,27 @@ def _grouped(mixture: Mixture, sums: NoisySums, pair: tuple[int, int]) -> Floats
     return sides[0].T @ mixture.grouped_pair(*pair) @ sides[1]
 
 
-def _beyond(sums: NoisySums, fit: Floats, pair: tuple[int, int], one: Floats, two: Floats) -> tuple[Floats, float]:
-    """Moments of the table less those of the fit, and the sum of squares that noise alone would have."""
-    table, variance = sums.tables[pair] / sums.rows, (sums.pair_sd / sums.rows) ** 2
-    if not sums.halved:
-        return one.T @ (table - fit) @ two, variance * float((one**2).sum() * (two**2).sum())
-    contrast = np.outer(one[0] - one[1], two[0] - two[1]) / 4
-    return contrast * (table - contrast_of(fit)), variance * float((contrast**2).sum())
+def _beyond(sums: NoisySums, fit: Floats, pair: tuple[int, int], one: Floats, two: Floats) -> Floats:
+    """Moments of the table less those of the fit, without noise."""
+    table, noise = sums.tables[pair] / sums.rows, sums.pair_sd / sums.rows
+    if sums.halved:
+        one, two = one[:1] - one[1:2], two[:1] - two[1:2]
+        return one.T @ _shrunk((table - contrast_of(fit)) / 4, noise / 4) @ two
+    (first, one), (second, two) = _orthonormal(one), _orthonormal(two)
+    return one.T @ _shrunk(first.T @ (table - fit) @ second, noise) @ two
+
+
+def _orthonormal(means: Floats) -> tuple[Floats, Floats]:
+    """Factors of a matrix, the first with orthonormal columns: noise in what it turns is independent again."""
+    vectors, values, others = np.linalg.svd(means, full_matrices=False)
+    kept = values > 1e-9 * max(float(values.max(initial=0.0)), 1e-300)
+    return vectors[:, kept], values[kept, None] * others[kept]
+
+
+def _shrunk(table: Floats, noise: float) -> Floats:
+    """A table with noise in each entry, without what noise adds to singular values: up to √rows + √columns times as
+    much as to a single number.
+    """
+    vectors, values, others = np.linalg.svd(table, full_matrices=False)
+    added = noise * (sum(np.sqrt(table.shape)) - 1)
+    return np.asarray((vectors * np.sqrt(np.maximum(values**2 - added**2, 0.0))) @ others)
