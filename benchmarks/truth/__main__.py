@@ -3,7 +3,7 @@
 Every question of every kind is asked of fresh releases of every table; the truth is that of the rows released. Coverage
 is of `Answer.interval(level)`. A line ends with PASS or SHORT against its goal, where SHORT means beyond two standard
 errors of the figure itself, clustered by question. `--quick` runs a small part; `--only-report` prints again what
-outcomes.jsonl holds.
+outcomes.jsonl holds. At the end, what a journalist asks of three million flights (`benchmarks.truth.flights`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks.truth.flights import lines as journalist
 from benchmarks.truth.measure import Measured, Outcome, Task, measure
 from benchmarks.truth.report import lines
-from benchmarks.truth.tables import CHOSEN_ON, JUDGED_ON, TABLES
+from benchmarks.truth.tables import APART, CHOSEN_ON, JUDGED_ON, TABLES
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "truth"
 OUTCOMES = RESULTS / "outcomes.jsonl"
@@ -39,9 +40,16 @@ def main() -> None:
     if not options.only_report:
         run(options)
     with (RESULTS / "results.txt").open("w") as file:
-        for line in header(options, start), *lines(list(read())):
+        for line in report(options, start):
             print(line, flush=True)
-            print(line, file=file)
+            print(line, file=file, flush=True)
+
+
+def report(options: argparse.Namespace, start: float) -> Iterator[str]:
+    yield header(options, start)
+    yield from lines(list(read()))
+    if options.flights:
+        yield from journalist()
 
 
 def header(options: argparse.Namespace, start: float) -> str:
@@ -64,7 +72,8 @@ def run(options: argparse.Namespace) -> None:
 
 def tasks(options: argparse.Namespace) -> Iterator[Task]:
     for name in options.tables:
-        for rows, budgets in ((None, options.budgets), (FEW_ROWS, FEW_BUDGETS if options.few else ())):
+        few = FEW_BUDGETS if options.few and name not in APART else ()
+        for rows, budgets in ((None, APART.get(name, options.budgets)), (FEW_ROWS, few)):
             for epsilon, delta in budgets:
                 for release in range(options.releases):
                     yield Task(name, epsilon, delta, release, options.seed, rows, options.questions)
@@ -89,6 +98,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--releases", type=int)
     parser.add_argument("--questions", type=int)
     parser.add_argument("--no-few", dest="few", action="store_false", help="leave out the tables of 2,000 rows")
+    parser.add_argument("--no-flights", dest="flights", action="store_false", help="leave out the whole of flights")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31), help="of the questions")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
@@ -98,6 +108,7 @@ def parsed() -> argparse.Namespace:
     options.releases = options.releases or (1 if options.quick else 5)
     options.questions = options.questions or (40 if options.quick else 200)
     options.few = options.few and not options.quick
+    options.flights = options.flights and not options.quick and not options.only_report
     return options
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 import dpsketch as dps
+from benchmarks.truth.models import models
 from benchmarks.truth.questions import Question, questions
-from benchmarks.truth.tables import load
+from benchmarks.truth.tables import Table, load
 
 LEVELS = (0.68, 0.95)
 
@@ -87,12 +88,26 @@ def measure(task: Task) -> Measured:
     view = dps.View(released)
     asked = _questions(task.table, task.rows, task.seed, task.questions)
     start = time.process_time()
-    first = next(question for question in asked if question.kind == "2-way")
+    first = next((question for question in asked if question.kind == "2-way"), asked[0])
     view.sql(first.sql)
     times["first answer"] = time.process_time() - start
     outcomes = [outcome for question in asked for outcome in _asked(view, question)]
     times["all answers"] = time.process_time() - start
+    outcomes += coefficients(table, view)
     return Measured(task, outcomes, times, size)
+
+
+def coefficients(table: Table, view: dps.View) -> Iterator[Outcome]:
+    """Coefficients of a model of the table's target, in deviations of the feature and of the target."""
+    for fitted in models(table, view):
+        low_high = [fitted.answer.interval(level) for level in LEVELS]
+        for place, name in enumerate(fitted.names):
+            truth, scale = float(fitted.truths[place]), float(fitted.scales[place])
+            value, stderr = float(fitted.answer.value[place]), float(fitted.answer.stderr[place])
+            known = np.isfinite(stderr)
+            inside = tuple(bool(low[place] <= truth <= high[place]) for low, high in low_high) if known else None
+            off = (value - truth) / scale
+            yield Outcome(fitted.kind, f"{table.target} by {name}", off, stderr / scale, inside, truth, value)
 
 
 def _asked(view: dps.View, question: Question) -> Iterator[Outcome]:

@@ -8,17 +8,19 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from benchmarks.truth.tables import Table
+from benchmarks.truth.tables import ASKED, Table
 from dpsketch.numerics.arrays import Floats
-from dpsketch.schema.columns import Boolean, Category, Integer
+from dpsketch.schema.columns import Boolean, Category, Datetime, Integer
 
 Mask = NDArray[np.bool_]
 Truths = dict[Any, float]  # by group; None where there are no groups
 KINDS = (
     *("1-way", "2-way", "3-way", "group average", "median", "quantile .05", "quantile .95"),
-    *("deviation", "sum", "ratio", "slope", "correlation"),
+    *("deviation", "sum", "ratio", "slope", "correlation", "single day"),
+    *("linear model", "logistic model"),
 )
 
 
@@ -55,8 +57,10 @@ def questions(table: Table, seed: int, each: int = 200) -> list[Question]:
         "ratio": maker.ratios,
         "slope": maker.slopes,
         "correlation": maker.correlations,
+        "single day": maker.days,
     }
-    found = [question for make in kinds.values() for question in make(each)]
+    asked = ASKED.get(table.name, tuple(kinds))
+    found = [question for kind, make in kinds.items() if kind in asked for question in make(each)]
     return list({question.sql: question for question in found}.values())
 
 
@@ -180,6 +184,19 @@ class _Maker:
             if len(value) > 1 and value.std() > 0 and other.std() > 0:
                 truth = float(np.corrcoef(value, other)[0, 1])
                 yield Question("correlation", f"select corr({one}, {two}) as v from sketch", {None: truth})
+
+    def days(self, count: int) -> Iterator[Question]:
+        """Records of single days, each day as often as records have it."""
+        for column in self._table.schema.columns:
+            if not isinstance(column, Datetime):
+                continue
+            dates = self._table.train[column.name].dt.normalize()
+            numbers = dates.value_counts()
+            for start in dates.sample(count, random_state=self._generator.integers(2**31)).unique():
+                end = start + pd.Timedelta(days=1)
+                where = f"{column.name} >= '{start.date()}' and {column.name} < '{end.date()}'"
+                sql = f"select count(*) as v from sketch where {where}"
+                yield Question("single day", sql, {None: float(numbers[start])}, len(dates))
 
     def _pairs(self, count: int) -> list[tuple[str, str]]:
         every = list(combinations(self._numbers, 2))

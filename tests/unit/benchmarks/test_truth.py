@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks.truth.measure import Measured, Outcome, Task
+from benchmarks.truth.flights import ROUTE, count_lines, delay_lines
+from benchmarks.truth.measure import Measured, Outcome, Task, coefficients
+from benchmarks.truth.models import linear, logistic
 from benchmarks.truth.questions import questions
-from benchmarks.truth.report import _mean, lines
-from benchmarks.truth.tables import Table, rounded
+from benchmarks.truth.report import _mean, _weaker, lines
+from benchmarks.truth.tables import HUBS, TARGETS, Table, rounded
 
 import dpsketch as dps
 
@@ -31,8 +35,8 @@ def outcome(question: str, off: float, kind: str = "1-way") -> Outcome:
     return Outcome(kind, question, off, 1.0, inside, 0.0, off)
 
 
-def measured(outcomes: list[Outcome]) -> Measured:
-    return Measured(Task("adult", 1.0, 0.0, 0, 1), outcomes, {"pass": 1.0}, 1000)
+def measured(outcomes: list[Outcome], budget: tuple[float, float] = (1.0, 0.0), table: str = "adult") -> Measured:
+    return Measured(Task(table, *budget, 0, 1), outcomes, {"pass": 1.0}, 1000)
 
 
 def coverage_line(outcomes: list[Outcome]) -> str:
@@ -73,3 +77,99 @@ def test_truths_are_those_of_the_rows() -> None:
 
 def test_declared_rows_have_two_digits() -> None:
     assert [rounded(rows) for rows in (40_000, 14_454, 2_000, 123)] == [40_000, 14_000, 2_000, 120]
+
+
+def test_few_questions_that_all_hold_are_no_evidence_of_wide_intervals() -> None:
+    assert coverage_line([outcome(f"q{i}", 0.1 * i) for i in range(8)]).endswith("PASS")
+    assert coverage_line([outcome(f"q{i}", 0.1) for i in range(300)]).endswith("SHORT")
+
+
+def error_line(found: list[Measured], table: str = "adult") -> str:
+    return [line for line in lines(found) if line.startswith(f"{table} ") and "1-way" in line][-1]
+
+
+def test_errors_may_rise_by_a_twentieth_or_two_standard_errors() -> None:
+    sizes = np.random.default_rng(4).uniform(1, 9, 50)
+
+    def found(factor: float, budget: tuple[float, float]) -> Measured:
+        return measured([outcome(f"q{i}", factor * size) for i, size in enumerate(sizes)], budget)
+
+    for factor, verdict in ((0.3, "PASS"), (1.04, "PASS"), (1.2, "SHORT: rises")):
+        assert error_line([found(1.0, (1.0, 0.0)), found(factor, (10.0, 0.0))]).endswith(verdict)
+    noisy = [outcome(f"q{i}", size) for i, size in enumerate(np.roll(sizes, 7) * 1.06)]
+    assert error_line([found(1.0, (1.0, 0.0)), measured(noisy, (10.0, 0.0))]).endswith("PASS"), "by chance"
+
+
+def test_questions_without_an_answer_at_one_budget_are_not_compared() -> None:
+    unknown = Outcome("1-way", "hard", float("nan"), float("nan"), None, 0.0, float("nan"))
+    before = measured([outcome("easy", 1.0), outcome("other", 1.1), unknown], (0.1, 0.0))
+    after = measured([outcome("easy", 0.5), outcome("other", 0.6), outcome("hard", 90.0)], (1.0, 0.0))
+    assert error_line([before, after]).endswith("PASS")
+
+
+def test_budgets_are_compared_where_one_is_larger() -> None:
+    budgets = [(0.1, 0.0), (1.0, 0.0), (1.0, 1e-6), (10.0, 0.0)]
+    assert set(_weaker(budgets)) == {(budgets[0], budgets[1]), (budgets[1], budgets[2]), (budgets[1], budgets[3])}
+
+
+def test_a_table_apart_has_a_goal_and_is_left_out_of_shares() -> None:
+    wide = [outcome(f"q{i}", 0.02) for i in range(120)]
+    found = list(lines([measured(wide, (1.0, 1e-6), "nomao")]))
+    assert not any(line.startswith("all ") for line in found)
+    assert error_line([measured(wide, (1.0, 1e-6), "nomao")], "nomao").endswith("goal 0.01 at ε=1, δ=1e-06 SHORT")
+
+
+def test_days_count_their_records() -> None:
+    rng = np.random.default_rng(5)
+    moments = pd.Timestamp("2020-03-01") + pd.to_timedelta(rng.uniform(0, 20, 400), "D")
+    columns = {"when": {"kind": "datetime", "lower": "2020-03-01", "upper": "2020-04-01"}}
+    schema = dps.Schema.from_dict({"privacy": {"rows": 400}, "columns": columns})
+    frame = pd.DataFrame({"when": moments})
+    asked = questions(Table("flight_days", schema, frame, frame), seed=1, each=40)
+    assert {question.kind for question in asked} == {"single day"}
+    for question in asked:
+        condition = question.sql.split(" where ", 1)[1]
+        assert len(frame.query(condition)) == question.truths[None] > 0
+
+
+def test_models_of_the_rows_solve_the_penalised_problem() -> None:
+    rng = np.random.default_rng(6)
+    features = rng.normal(size=(300, 3))
+    features = (features - features.mean(0)) / features.std(0)
+    target = features @ [1.0, -2.0, 0.0] + rng.normal(size=300)
+    found, penalty = linear(features, target, 0.2), 0.2
+    slope = features.T @ (features @ found - (target - target.mean())) / 300
+    assert slope + penalty * found == pytest.approx(np.zeros(3), abs=1e-9)
+    labels = np.where(target > 0, "yes", "no")
+    (odds,) = logistic(features, labels, ["yes", "no"], 0.2)
+    assert odds[0] < 0 < odds[1], "log odds of the second class, as the product lists them"
+
+
+def test_coefficients_are_asked_with_their_truths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TARGETS, "simulated", "y")
+    own, budget = table(2000), dps.Budget(20.0)
+    raw = dps.accumulate(own.arrow, own.schema, dps.Recipe.general(own.schema, rows=2000, budget=budget))
+    view = dps.View(dps.release(raw, budget, ledger=dps.Ledger(tmp_path / "ledger.db"), dataset="own"))
+    found = {each.question: each for each in coefficients(own, view)}
+    assert list(found)[:2] == ["y by x, line 0", "y by label=a, line 0"]
+    (x, y), one = own.train[["x", "y"]].to_numpy().T, found["y by x, line 0"]
+    assert one.kind == "linear model"
+    assert one.truth == pytest.approx(np.cov(x, y)[0, 1] / x.var(), abs=2e-3)
+    assert one.off == pytest.approx((one.value - one.truth) * x.std() / y.std())
+    assert one.inside is not None
+
+
+def test_goals_of_the_flights() -> None:
+    found = np.array([[[4950.0, 20.0]], [[4850.0, 20.0]]])
+    assert next(count_lines({ROUTE: 4992}, found)).endswith("92.0  goal 100 PASS")
+    assert next(count_lines({ROUTE: 5100}, found)).endswith("SHORT")
+    truths, errors = np.zeros(len(HUBS)), np.full((2, len(HUBS), 2), 0.1)
+    mean, worst = delay_lines(truths, errors)
+    assert mean.endswith("PASS")
+    assert "none PASS: 0 of" in worst
+    errors[:, 3] = [1.5, 0.2]
+    mean, worst = delay_lines(truths, errors)
+    assert mean.endswith("PASS")
+    assert f"none SHORT: 1 of {len(HUBS)}: {HUBS[3]} 1.50 ± 0.20" in worst
+    errors[:, 3, 1] = 0.9
+    assert "none PASS" in list(delay_lines(truths, errors))[1], "within two standard errors"

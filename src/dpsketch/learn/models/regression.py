@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dpsketch.errors import QueryError
+from dpsketch.learn.answer import Answer
 from dpsketch.learn.estimators.weights import WeightedPoints
+from dpsketch.learn.models.coefficient_errors import Line, coefficient_errors
 from dpsketch.learn.models.design import (
     STANDS_OUT,
     Classes,
@@ -23,6 +25,7 @@ from dpsketch.learn.models.design import (
 from dpsketch.learn.models.linear_moments import fit_moments, moments_of
 from dpsketch.learn.models.model import Columns, Labels, Model
 from dpsketch.learn.models.scaling import Scaling
+from dpsketch.learn.points import Frame
 from dpsketch.learn.population.weighted_rows import Population, known_columns, spread
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats
 from dpsketch.learn.sql.literals import find_column
@@ -78,6 +81,27 @@ class _Regression(Model):
         self.intercept_stderr_ = spread(self.intercept_, [intercept for _, intercept in refits])
         self._set_features(found.schema, found.columns, found.names)
 
+    def _set_errors(self, view: View, penalty: float, lines: Sequence[Line]) -> None:
+        """Standard errors of a model that was fitted to the joint distribution: at least those that refits show."""
+        found = [coefficient_errors(view, self._design, self.target, penalty, line) for line in lines]
+        shifts = np.array([shift for _, shift in found])
+        self.coef_stderr_ = np.maximum(self.coef_stderr_, np.reshape([each for each, _ in found], self.coef_.shape))
+        self.intercept_stderr_ = np.maximum(self.intercept_stderr_, np.reshape(shifts, np.shape(self.intercept_)))
+
+    @property
+    def coefficients(self) -> Answer:
+        """Coefficients in the order of `feature_names_in_`, for several classes one vector after the other, with
+        `interval(level)`. Not known where the release shows no more than one value of a feature.
+        """
+        self._check_fitted()
+        value, stderr = np.ravel(self.coef_), np.ravel(self.coef_stderr_)
+        known = np.isfinite(stderr)
+        names = tuple(map(str, self.feature_names_in_)) * (len(value) // len(self.feature_names_in_))
+        reason = "" if known.all() else "as far as the release shows, all records have one value of the feature"
+        if not known.any():
+            reason = "the model was fitted without standard errors"
+        return Answer(np.where(known, value, np.nan), stderr, "coefficients", names, raw=value, reason=reason)
+
     def _scores(self, X: Any) -> Floats:
         frame = self._frame(X)
         features = self._design.features(frame)
@@ -118,8 +142,9 @@ class LinearRegression(_Regression):
     """Ridge regression of a numeric column on others, with scikit-learn's interface, fitted to a release: `fit(view)`.
 
     `coef_` and `intercept_` are in the user's units (of the logarithm or asinh where the schema transforms a column;
-    dates in days). `coef_stderr_` and `intercept_stderr_` come from refits to new noise, which take most of the time:
-    `fit(view, uncertainty=False)` omits them. The loss is half the mean squared error.
+    dates in days). `coef_stderr_` and `intercept_stderr_` come from refits to new noise and from what the fit misses
+    (docs/models.md), which take most of the time: `fit(view, uncertainty=False)` omits them. The loss is half the mean
+    squared error.
 
     A release with second moments of the target (`Recipe.linear`) is fitted from these, any other from its joint
     distribution. Second moments are of the logarithm or asinh of a transformed target: so are the coefficients then,
@@ -147,7 +172,19 @@ class LinearRegression(_Regression):
         assert fits[0] is not None
         self._column, self.how_ = column, _JOINT
         self._finish(found, means, [fit for fit in fits if fit is not None])
+        if uncertainty and population.refits:
+            self._set_errors(view, penalty, [self._line(population.points(0))])
         return self
+
+    def _line(self, points: WeightedPoints) -> Line:
+        target = numbers_of(self._column, points.frame)
+        deviation = float(Scaling.of(target[:, None], points.weights).deviation[0])
+        return Line(
+            self.coef_,
+            lambda frame: numbers_of(self._column, frame),
+            lambda features: (features @ self.coef_ + self.intercept_, np.ones(len(features))),
+            deviation if np.isfinite(deviation) else 1.0,
+        )
 
     def _fit_moments(self, view: View, column: Column, chosen: tuple[str, ...], uncertainty: bool) -> LinearRegression:
         check_arithmetic(column, "regression")
@@ -200,7 +237,23 @@ class LogisticRegression(_Regression):
         assert fits[0] is not None
         self.classes_ = classes.labels
         self._finish(found, means, [fit for fit in fits if fit is not None])
+        if uncertainty and population.refits:
+            self._set_errors(view, penalty, [self._line(classes, each) for each in range(len(self.coef_))])
         return self
+
+    def _line(self, classes: Classes, number: int) -> Line:
+        """One of the coefficient vectors; that of two classes is of the second one."""
+        own = number if len(classes.labels) > 2 else 1
+
+        def target(frame: Frame) -> Floats:
+            found = classes.of(frame)
+            return np.where(found < 0, np.nan, found == own)
+
+        def predicted(features: Floats) -> tuple[Floats, Floats]:
+            share = self._shares(features @ self.coef_.T + self.intercept_)[:, own]
+            return share, share * (1 - share)
+
+        return Line(self.coef_[number], target, predicted, 1.0)
 
     def to_saved(self) -> Saved:
         facts, arrays = super().to_saved()
@@ -220,7 +273,9 @@ class LogisticRegression(_Regression):
 
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities of the classes, one column each."""
-        scores = self._scores(X)
+        return self._shares(self._scores(X))
+
+    def _shares(self, scores: Floats) -> Floats:
         if len(self.classes_) == 2:
             scores = np.hstack([np.zeros_like(scores), scores])
         raised = np.exp(scores - scores.max(1, keepdims=True))

@@ -70,14 +70,14 @@ class ProductPopulation:
     """Rows of a mixture of products, coupled inside its groups of cells by a copula."""
 
     def __init__(self, schema: Schema, fitted: ReleasedProducts, noise: float) -> None:
-        self._schema, self._fitted, self.noise = schema, fitted, noise
+        self._schema, self.fitted, self.noise = schema, fitted, noise
         self.columns = fitted.columns
         self._copula = Memo(self._coupled)
         self._points = Memo(self._drawn)
 
     @property
     def refits(self) -> int:
-        return len(self._fitted.models) - 1
+        return len(self.fitted.models) - 1
 
     def points(self, model: int, rows: int | None = None) -> WeightedPoints:
         return self._points((model, rows or usual_rows(model)))
@@ -96,15 +96,15 @@ class ProductPopulation:
             yield self._block(model, count, int(np.random.SeedSequence([seed, block]).generate_state(1)[0]))
 
     def _products(self, model: int) -> Products:
-        return self._fitted.models[model] if model else self._fitted.products  # the fit needs no refits
+        return self.fitted.models[model] if model else self.fitted.products  # the fit needs no refits
 
     def _coupled(self, model: int) -> Copula:
-        return Copula(self._fitted.cells, self._products(model).mixture)
+        return Copula(self.fitted.cells, self._products(model).mixture)
 
     def _block(self, model: int, rows: int, seed: int) -> Frame:
-        drawn = drawn_frame(self._schema, self._fitted.cells, self._products(model), rows, seed)
+        drawn = drawn_frame(self._schema, self.fitted.cells, self._products(model), rows, seed)
         codes = [drawn.codes(name) for name in self.columns]
-        members = np.stack([own.cells(each) for own, each in zip(self._fitted.cells, codes, strict=True)])
+        members = np.stack([own.cells(each) for own, each in zip(self.fitted.cells, codes, strict=True)])
         coupled = self._copula(model).couple(codes, members, np.random.default_rng([seed, 2]))
         return Frame(self._schema, dict(zip(self.columns, coupled, strict=True)))
 

@@ -1,0 +1,75 @@
+"""Standard errors of coefficients where columns nearly determine each other, and where nothing is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpsketch as dps
+
+ROWS = 20_000
+COLUMNS = {
+    **{name: {"kind": "number", "lower": -5, "upper": 5} for name in ("x", "near_x", "apart", "y")},
+    "member": {"kind": "boolean"},
+    "label": {"kind": "category", "values": ["a", "b", "never"]},
+}
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(8)
+    x, apart = rng.normal(size=(2, ROWS))
+    near = x + 0.15 * rng.normal(size=ROWS)
+    found = {"x": x, "near_x": near, "apart": apart, "y": 2 * x - 1.5 * near + apart + 0.5 * rng.normal(size=ROWS)}
+    found = {name: values.clip(-5, 5) for name, values in found.items()}
+    score = 2 * (x - near) + found["apart"]
+    return found | {
+        "member": rng.random(ROWS) < 1 / (1 + np.exp(-score)),
+        "label": rng.choice(["a", "b"], ROWS),
+    }
+
+
+@pytest.fixture(scope="module")
+def view(rows: dict[str, np.ndarray], tmp_path_factory: pytest.TempPathFactory) -> dps.View:
+    schema = dps.Schema.from_dict({"privacy": {"rows": ROWS}, "columns": COLUMNS})
+    budget = dps.Budget(10.0)
+    raw = dps.accumulate(pa.table(rows), schema, dps.Recipe.general(schema, rows=ROWS, budget=budget))
+    ledger = dps.Ledger(tmp_path_factory.mktemp("ledger") / "ledger.db")
+    return dps.View(dps.release(raw, budget, ledger=ledger, dataset="collinear"))
+
+
+def test_columns_that_nearly_determine_each_other_have_wide_errors(view: dps.View, rows: dict[str, np.ndarray]) -> None:
+    columns = ["x", "near_x", "apart"]
+    model = dps.LinearRegression("y", columns).fit(view)
+    features = np.stack([rows[name] for name in columns], 1)
+    exact = np.linalg.lstsq(features - features.mean(0), rows["y"] - rows["y"].mean(), rcond=None)[0]
+    assert np.abs(model.coef_ - exact).max() > 0.5, "smoothing hides the difference of two columns"
+    assert (np.abs(model.coef_ - exact) < 3 * model.coef_stderr_).all()
+    assert model.coef_stderr_[2] < 0.2 * model.coef_stderr_[0]
+
+
+def test_log_odds_of_such_columns_as_well(view: dps.View) -> None:
+    model = dps.LogisticRegression("member", ["x", "near_x", "apart"]).fit(view)
+    assert (np.abs(model.coef_[0] - [2, -2, 1]) < 4 * model.coef_stderr_[0]).all()
+    assert model.coef_stderr_[0, 2] < 0.3
+
+
+def test_intervals_and_what_is_not_known(view: dps.View) -> None:
+    model = dps.LinearRegression("y", ["apart", "label"]).fit(view)
+    answer = model.coefficients
+    assert answer.labels == ("apart", "label=a", "label=b", "label=never", "label=other")
+    drawn = view.population.points(0).frame.levels("label")
+    assert answer.known.tolist() == [True, *(level in drawn for level in range(4))]
+    low, high = answer.interval(0.95)
+    assert low[0] < 1 < high[0]
+    assert high[0] - low[0] == pytest.approx(2 * 1.96 * answer.stderr[0], rel=1e-3)
+    model.coef_stderr_[4] = np.nan
+    assert not model.coefficients.known[4]
+    assert "one value" in model.coefficients.reason
+
+
+def test_without_refits_no_coefficient_is_known(view: dps.View) -> None:
+    answer = dps.LinearRegression("y", ["apart"]).fit(view, uncertainty=False).coefficients
+    assert not answer.known.any()
+    assert "without standard errors" in answer.reason
