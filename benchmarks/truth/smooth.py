@@ -194,9 +194,7 @@ def main() -> None:
         for spent in BUDGETS:
             budget = dps.Budget(*spent)
             raw, truths = sketched(rows, budget, options.seed, options.questions)
-            found = [
-                each for _ in range(options.releases) for each in outcomes(released(raw, budget), truths)
-            ]
+            found = [each for _ in range(options.releases) for each in outcomes(released(raw, budget), truths)]
             for column in COLUMNS:
                 for kind in ("count", "quantile"):
                     some = [each for each in found if each.column == column and each.kind == kind]
