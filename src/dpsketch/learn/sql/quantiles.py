@@ -45,28 +45,30 @@ def quantile_between(shares: Callable[[Floats, tuple[float, ...]], Estimate], ce
     places, single = places_to_try(cells), first[:-1][np.diff(first) == 1]
     values = column.values_of(column.codes_of(single))
 
-    def at(some: NDArray[np.int64]) -> Estimate:
-        low, high = np.searchsorted(values, places[some[[0, -1]]])
-        return shares(places[some], tuple(values[low:high].tolist()))
+    def at(grid: Floats) -> Estimate:
+        low, high = np.searchsorted(values, grid[[0, -1]])
+        return shares(grid, tuple(values[max(low - 1, 0) : high + 1].tolist()))
 
     some = _thinned(np.arange(len(places)))
-    cdf = at(some)
+    cdf = at(places[some])
     if np.isnan(cdf.value).any():
         return _unknown(cdf)
     for surely in (_SURELY, _SURELY, 0.0):
         finer = _where_it_may_be(cdf, some, len(places), q, surely)
         some = finer if surely else np.union1d(some, finer)
-        cdf = at(some)
-    value, influence = _reached_between(cdf, places[some], q)
-    low, high = column.values_of(np.array([LOWEST, HIGHEST]))
-    value = float(np.clip(value, low, high))
+        cdf = at(places[some])
+    value = np.clip(_reached(cdf, places[some], q), *column.values_of(np.array([LOWEST, HIGHEST])))
+    here = at(np.array([value]))
+    spread = _spread(cdf, places[some], here, float(value), q)
     nearest = single[np.argmin(np.abs(values - value))]
     around = column.values_of(column.codes_of(np.clip(nearest + np.arange(-1, 2), 0, column.levels - 1)))
     level = (around[2] - around[0]) / 2
-    size = norm(influence)
     if abs(value - around[1]) <= 2 * BESIDE * level:
-        influence = influence * (np.sqrt(size**2 + level**2 / 12) / size)
-    return Estimate(np.array([value]), influence[None])
+        spread = np.sqrt(spread**2 + level**2 / 12)
+    size = norm(here.influence)
+    if size == 0:
+        return Estimate(np.array([value]), np.append(np.zeros(here.influence.shape[-1] - 1), spread)[None])
+    return Estimate(np.array([value]), here.influence * (spread / size))
 
 
 def _unknown(cdf: Estimate) -> Estimate:
@@ -91,9 +93,7 @@ def _where_reached(cdf: Estimate, grid: Floats, jumps: NDArray[np.bool_], step: 
     """Where a distribution function, given on a rising grid of values, reaches q: at the value itself where it jumps,
     else between two values. `step` is half the distance to the next value that a record can have.
     """
-    from scipy.optimize import isotonic_regression
-
-    rising = np.clip(isotonic_regression(cdf.value).x, 0, 1)
+    rising = _rising(cdf)
     above = min(int(np.searchsorted(rising, q, side="left")), len(grid) - 1)
     under = max(above - 1, 0)
     value, width = grid[above], 0.0
@@ -109,25 +109,39 @@ def _where_reached(cdf: Estimate, grid: Floats, jumps: NDArray[np.bool_], step: 
     return Estimate(np.array([value]), (influence * (least / size))[None])
 
 
-def _reached_between(cdf: Estimate, grid: Floats, q: float) -> tuple[float, Floats]:
-    """Where a distribution function that is straight between the values of a rising grid reaches q, and its influence:
-    the spread of where it would with other noise, in the direction of the share's.
+def _reached(cdf: Estimate, grid: Floats, q: float) -> float:
+    """Where a distribution function that is straight between the values of a rising grid reaches q."""
+    rising = _rising(cdf)
+    return float(np.interp(q, rising, grid) if q < rising[-1] else grid[np.searchsorted(rising, rising[-1])])
+
+
+def _spread(cdf: Estimate, grid: Floats, here: Estimate, value: float, q: float) -> float:
+    """The spread of where it would reach q with other noise, around the value where it does, and where the standard
+    error of the share is that of `here`.
     """
-    from scipy.optimize import isotonic_regression
     from scipy.special import ndtri
 
-    rising = np.clip(isotonic_regression(cdf.value).x, 0, 1)
-    stderr = np.maximum(cdf.stderr, 1e-300)
-    away = np.maximum.accumulate((rising - q) / stderr)
-    value = float(np.interp(q, rising, grid) if q < rising[-1] else grid[np.searchsorted(rising, rising[-1])])
-    others = np.interp(ndtri((np.arange(_NOISES) + 0.5) / _NOISES), away, grid)
-    spread = max(float(np.sqrt(np.mean((others - value) ** 2))), 1e-300)
-    near = int(np.argmin(np.abs(grid - value)))
-    noisy = near if cdf.stderr[near] > 0 else int(np.argmax(stderr))
-    influence = cdf.influence[noisy]
-    if stderr[noisy] <= 1e-300:
-        influence = np.append(np.zeros(len(influence) - 1), 1e-300)
-    return value, influence * (spread / stderr[noisy])
+    rising, error = _rising(cdf), float(here.stderr[0])
+    near = np.interp(q + error * np.linspace(-_SURELY, _SURELY, _TRIED), rising, grid)
+    every = np.unique(np.concatenate([grid, near, [value]]))
+    stderr = np.interp(every, *_with(grid, cdf.stderr, value, error))
+    shares = np.interp(every, *_with(grid, rising, value, q))
+    away = np.maximum.accumulate((shares - q) / np.maximum(stderr, 1e-300))
+    others = np.interp(ndtri((np.arange(_NOISES) + 0.5) / _NOISES), away, every)
+    return max(float(np.sqrt(np.mean((others - value) ** 2))), 1e-300)
+
+
+def _with(grid: Floats, known: Floats, value: float, here: float) -> tuple[Floats, Floats]:
+    """A rising grid and what is known on it, with one more value."""
+    place = int(np.searchsorted(grid, value))
+    return np.insert(grid, place, value), np.insert(known, place, here)
+
+
+def _rising(cdf: Estimate) -> Floats:
+    from scipy.optimize import isotonic_regression
+
+    rising: Floats = np.clip(isotonic_regression(cdf.value).x, 0, 1)
+    return rising
 
 
 def level_influence(grid: Floats, shares: Floats, influence: Floats, q: float, level: int) -> Floats:
