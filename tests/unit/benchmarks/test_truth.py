@@ -8,7 +8,9 @@ import pytest
 from benchmarks.truth.measure import Measured, Outcome, Task
 from benchmarks.truth.questions import questions
 from benchmarks.truth.report import _mean, lines
+from benchmarks.truth.smooth import QUANTILES, Truths
 from benchmarks.truth.tables import Table, rounded
+from scipy import stats
 
 import dpsketch as dps
 
@@ -73,3 +75,14 @@ def test_truths_are_those_of_the_rows() -> None:
 
 def test_declared_rows_have_two_digits() -> None:
     assert [rounded(rows) for rows in (40_000, 14_454, 2_000, 123)] == [40_000, 14_000, 2_000, 120]
+
+
+def test_truths_of_batches_are_those_of_all_rows() -> None:
+    law, rng = stats.norm(50, 10), np.random.default_rng(1)
+    values = law.rvs(4000, random_state=rng)
+    truths = Truths(law, len(values), np.array([30.0, 50.0, 71.0]))
+    for batch in np.split(values, 8):
+        truths.add(batch)
+    assert truths.at_most.tolist() == [(values <= at).sum() for at in truths.thresholds]
+    found = [truths.quantile(index) for index in range(len(QUANTILES))]
+    assert found == np.quantile(values, QUANTILES, method="inverted_cdf").tolist()
