@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from dpsketch.denoise.column_fit import POSITION_VARIANCE
 from dpsketch.denoise.heaping import CERTAIN, Lumps
 from dpsketch.encoding.frames import read_codes
-from dpsketch.maps.tables.cells import POSITION_GRID, Cells
+from dpsketch.maps.tables.cells import POSITION_GRID, Cells, RunCells
 from dpsketch.numerics.arrays import Codes, Floats
-from dpsketch.schema.columns import LOWEST, SPAN, Category
+from dpsketch.schema.columns import LOWEST, SPAN, Category, Column
 from dpsketch.schema.schema import Schema
 
 COLUMN_POINTS = 1 << 14
-_INNER = 4  # parts of a cell between which a quantile is interpolated
+PARTS = 4  # of a cell, between which a quantile is interpolated
+BESIDE = 2.0**-10  # of a level: just below or above its value
+MOST_MOVED = 1 / 12  # variance of mean positions that may be anywhere in a cell, in squared widths
 _GOLDEN = (0.6180339887498949, 0.7548776662466927, 0.8191725133961645, 0.8566748838545029)
 
 
@@ -92,46 +94,106 @@ def cell_points(schema: Schema, columns: Sequence[Cells], most: int = 1 << 21) -
 
 
 class ColumnPoints:
-    """Points of one column: `inside` of them spread evenly over the levels of each of its cells, cell after cell."""
+    """Points of one column: `inside` of them spread evenly over each of its cells, cell after cell; over their levels
+    where each is a value, and between these where a level stands for all values around it.
+    """
 
     def __init__(self, schema: Schema, cells: Cells) -> None:
         self.cells, self._schema = cells, schema
         self.inside = max(1, COLUMN_POINTS // cells.count) if cells.binned else 1
+        if continuous(cells):
+            self.inside = max(1, self.inside // PARTS) * PARTS
         places = np.repeat(np.arange(cells.count), self.inside)
         steps = np.tile((np.arange(self.inside) + 0.5) / self.inside, cells.count)
-        codes = codes_in_cells(cells, places, steps)
-        self.frame = Frame(schema, {cells.column.name: codes})
-        self.places: Floats = ((codes.astype(np.float64) - LOWEST) / SPAN).reshape(cells.count, self.inside)
-        self.positions: Floats = (cells.positions(codes) / POSITION_GRID).reshape(cells.count, self.inside)
+        self.frame = self._frame(places, steps)
+        codes = self.frame.codes(cells.column.name)
+        on_levels = codes.astype(np.float64) - LOWEST
+        positions = cells.positions(codes) / POSITION_GRID
+        if continuous(cells):
+            on_levels = levels_in_cells(cells, places, steps)
+            positions = np.where((places >= 1) & (places <= cells.bins), steps - 0.5, 0.0)
+        self.places: Floats = (on_levels / SPAN).reshape(cells.count, self.inside)
+        self.positions: Floats = positions.reshape(cells.count, self.inside)
+
+    def _frame(self, places: NDArray[np.int64], steps: Floats) -> Frame:
+        """Points at relative places (0 to 1) in the given cells."""
+        name, codes = self.cells.column.name, codes_in_cells(self.cells, places, steps)
+        if not continuous(self.cells):
+            return Frame(self._schema, {name: codes})
+        values = np.where(
+            places == self.cells.missing,
+            np.nan,
+            values_between(self.cells.column, levels_in_cells(self.cells, places, steps)),
+        )
+        return Frame(self._schema, {name: codes}, {name: values})
 
     def by_cell(self, values: Floats) -> Floats:
         """Values on the points as [function, cell, place in the cell]."""
         return values.reshape(len(values), self.cells.count, self.inside)
 
-    def at_asked(self, at: Callable[[Frame], Floats], asked: Sequence[float]) -> dict[int, Floats]:
-        """Mean values of functions at the numbers that are asked about, for each cell that has such: of columns whose
-        levels are finer than the values that people write, not of integers, each of which has a level of its own.
+    def _cells_asked(self, asked: Sequence[float]) -> tuple[NDArray[np.int64], Floats]:
+        """The cells between the bounds that hold numbers asked about, and these numbers: of columns whose levels are
+        finer than the values that people write, not of integers, each of which has a level of its own.
         """
-        column = self.cells.column
-        if not asked or self.inside == 1 or column.levels <= SPAN:
-            return {}
+        if not asked or self.inside == 1 or self.cells.column.levels <= SPAN:
+            return np.zeros(0, np.int64), np.zeros(0)
         numbers = np.array(asked)
         cells = np.searchsorted(self.cells.edges[1:-1], numbers, side="right")
         inside = (cells >= 1) & (cells <= self.cells.bins)
-        cells, numbers = cells[inside], numbers[inside]
+        return cells[inside], numbers[inside]
+
+    def at_asked(self, at: Callable[[Frame], Floats], asked: Sequence[float]) -> dict[int, Floats]:
+        """Mean values of functions at the numbers that are asked about, for each cell that has such."""
+        cells, numbers = self._cells_asked(asked)
         if not len(cells):
             return {}
         codes = codes_in_cells(self.cells, cells, np.full(len(cells), 0.5))
-        values = at(Frame(self._schema, {column.name: codes}, {column.name: numbers}))
+        name = self.cells.column.name
+        values = at(Frame(self._schema, {name: codes}, {name: numbers}))
         return {int(cell): values[:, cells == cell].mean(1) for cell in np.unique(cells)}
+
+    def evenly(self, at: Callable[[Frame], Floats], asked: Sequence[float]) -> Floats:
+        """Values of functions as [function, cell, place in the cell]. In cells with numbers that are asked about, where
+        functions jump, each is a mean over many places.
+        """
+        values = self.by_cell(at(self.frame))
+        cells = np.unique(self._cells_asked(asked)[0]) if continuous(self.cells) else np.zeros(0, np.int64)
+        times = COLUMN_POINTS // (self.inside * max(len(cells), 1))
+        if not len(cells) or times < 2:
+            return values
+        steps = (np.arange(times * self.inside) + 0.5) / (times * self.inside)
+        finer = at(self._frame(np.repeat(cells, len(steps)), np.tile(steps, len(cells))))
+        values[:, cells] = finer.reshape(len(values), len(cells), self.inside, times).mean(3)
+        return values
 
     def values_of(
         self, at: Callable[[Frame], Floats], asked: Sequence[float], lumps: Lumps, shares: Floats, rows: float
     ) -> CellValues:
         """The values of functions of this column in cells that hold these shares of `rows` records."""
-        # The number that is asked about is the value of a level, but for rounding.
-        together = np.where(self.cells.single, 1.0, lumps.together_in(shares, rows))
-        return CellValues(self, self.by_cell(at(self.frame)), self.at_asked(at, asked), together, lumps)
+        together = lumps.together_in(shares, rows)
+        unsure = together**2 / 2
+        if continuous(self.cells):
+            widths = np.append(np.diff(self.cells.first_levels), 0)
+            excess, uneven = _above_neighbours(shares, widths)
+            together = np.where(widths == 1, excess, together)
+            unsure = np.where(widths == 1, (2 * uneven * (1 - uneven)) ** 2, unsure)
+        return CellValues(self, self.evenly(at, asked), self.at_asked(at, asked), together, unsure, lumps)
+
+    def off_centre(self, shares: Floats) -> Floats:
+        """Variances of mean positions in the cells, in squared widths. A density that changes as it does to one of the
+        neighbouring cells moves the mean by a twelfth of its relative change, or to anywhere in the cell.
+        """
+        widths = np.diff(self.cells.first_levels)
+        moved = np.zeros(len(shares))
+        if len(widths) < 4:
+            moved[1 : len(widths) - 1] = POSITION_VARIANCE
+            return moved
+        inner = np.maximum(widths[1:-1], 1)
+        density = shares[1 : len(widths) - 1] / inner
+        step = np.abs(np.diff(density)) / (inner[1:] + inner[:-1]) * 2
+        change = inner * np.maximum(np.append(step, 0.0), np.append(0.0, step))
+        moved[1 : len(widths) - 1] = np.divide(change, 12 * density, out=np.zeros(len(inner)), where=density > 0) ** 2
+        return np.minimum(moved, MOST_MOVED)
 
 
 @dataclass(frozen=True)
@@ -139,15 +201,16 @@ class CellValues:
     """Values of functions on points of a column's cells, as [function, cell, place in the cell]: `even` where records
     are spread evenly over a cell, `asked` at the numbers that the question compares the column with.
 
-    A part `together` of the records of a cell has the number that is asked about. Where records sit on few values of a
-    cell, such a number is one of these rather than a place between two: conditions that hold for the number itself hold
-    for the records that have it.
+    A part `together` of the records of a cell has the number that is asked about, with a variance of `unsure`. Where
+    records sit on few values of a cell, such a number is one of these rather than a place between two: conditions that
+    hold for the number itself hold for the records that have it.
     """
 
     points: ColumnPoints
     even: Floats
     asked: Mapping[int, Floats]
     together: Floats
+    unsure: Floats
     lumps: Lumps
 
     def by_cell(self, sure: float = 1.0) -> Floats:
@@ -161,42 +224,36 @@ class CellValues:
         return mixed
 
     def hidden(self, shares: Floats, rows: float, lines: Floats) -> Floats:
-        """The error of the functions' expectations by what cells hide, as a standard deviation: where in its cell each
-        of `rows` records is by chance, which values records of a cell share, and how many have the number asked about.
-        The sum of the column is known: `lines` is each function's slope in it, which hides nothing.
+        """The error of the functions' expectations by what cells hide, as a standard deviation: what `scattered` says,
+        and how far the records of a cell are off its centre. The sum of the column is known: `lines` is each function's
+        slope in it, which hides nothing.
         """
-        points = self.points
-        if points.inside == 1:
+        if self.points.inside == 1 or self.lumps.positions_known:
+            return self.scattered(shares, rows, lines)
+        tilted = self._slopes(lines) ** 2 @ (shares**2 * self.points.off_centre(shares))
+        return np.sqrt(self.scattered(shares, rows, lines) ** 2 + tilted)
+
+    def scattered(self, shares: Floats, rows: float, lines: Floats) -> Floats:
+        """The same but for how far off its centre a cell is: where in its cell each of `rows` records is by chance,
+        alone or with those that share its value, and how many have the number asked about.
+        """
+        if self.points.inside == 1:
             return np.zeros(len(self.even))
         likely = self.lumps.likely_in(shares, rows)
-        if not self.lumps.positions_known:
-            spread = (self.even - lines[:, None, None] * points.places).var(2)
-            asked = [
-                (self.together[cell] * shares[cell] * (here - self.even[:, cell].mean(1))) ** 2 / 2
-                for cell, here in self.asked.items()
-                if self.together[cell] < 1
-            ]
-            tilted = self._slopes() ** 2 @ (shares**2 * self._off_centre(shares))
-            return np.sqrt(spread @ (likely * shares**2) + spread @ shares / rows + tilted + sum(asked, np.zeros(1)))
-        return self._beside_positions(self.by_cell(CERTAIN), likely, shares, rows)
+        if self.lumps.positions_known:
+            return self._beside_positions(self.by_cell(CERTAIN), likely, shares, rows)
+        spread = (self.even - lines[:, None, None] * self.points.places).var(2)
+        asked = [
+            self.unsure[cell] * (shares[cell] * (here - self.even[:, cell].mean(1))) ** 2
+            for cell, here in self.asked.items()
+        ]
+        return np.sqrt(spread @ (likely * shares**2) + sum(asked, np.zeros(1)))
 
-    def _slopes(self) -> Floats:
-        """Slopes of the functions in each cell, for a cell's width: entry [function, cell]."""
+    def _slopes(self, lines: Floats) -> Floats:
+        """Slopes of the functions less their lines in each cell, for a cell's width: entry [function, cell]."""
         place = self.points.positions - self.points.positions.mean(1, keepdims=True)
-        slopes = np.einsum("kci,ci->kc", self.even, place) / np.maximum((place**2).sum(1), 1e-300)
-        return np.where(self.points.positions.any(1), slopes, 0.0)
-
-    def _off_centre(self, shares: Floats) -> Floats:
-        """Variances of mean positions in the cells, in squared widths. A density that goes on as it does between the
-        neighbouring cells moves the mean by a twelfth of its relative change; no cell's mean is off by more than usual.
-        """
-        widths = np.diff(self.points.cells.first_levels)
-        inner = slice(1, len(widths) - 1)
-        density = shares[inner] / np.maximum(widths[inner], 1)
-        change = np.abs(np.gradient(density)) if len(density) > 1 else np.full(len(density), np.inf)
-        moved = np.zeros(len(shares))
-        moved[inner] = np.where(density > 0, change / np.maximum(density, 1e-300) / 12, 0.0) ** 2
-        return np.minimum(moved, POSITION_VARIANCE)
+        values = self.even - lines[:, None, None] * self.points.places
+        return np.einsum("kci,ci->kc", values, place) / np.maximum((place**2).sum(1), 1e-300)
 
     def _beside_positions(self, values: Floats, likely: Floats, shares: Floats, rows: float) -> Floats:
         """Mean positions are known, and so are lines: a step is at least a quarter off any line, so what is left of a
@@ -210,16 +267,64 @@ class CellValues:
         return np.sqrt(left @ (likely * shares**2) + left @ shares / rows)
 
 
+def _above_neighbours(shares: Floats, widths: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """How far the number of records a level of each cell is above that of the cells beside it, as a part of it; and how
+    far it is from that, as a part of the larger. A value that many records share is not like its neighbours.
+    """
+    density = np.maximum(shares, 0.0) / np.maximum(widths, 1)
+    beside = density.copy()
+    inner = density[1:-2]  # neither bounds nor missing
+    if len(inner) > 1:
+        left, right = np.append(inner[1], inner[:-1]), np.append(inner[1:], inner[-2])
+        beside[1:-2] = (left + right) / 2
+    most = np.maximum(np.maximum(density, beside), 1e-300)
+    return np.maximum(density - beside, 0.0) / most, np.abs(density - beside) / most
+
+
 def levels_to_try(cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Levels that a quantile may fall on, rising: the last of each cell and a few before it; and whether the level is
     the only one of its cell, so that a distribution jumps there.
     """
     first, last = cells.first_levels[:-1], cells.first_levels[1:] - 1
-    inner = first[:, None] + ((last - first)[:, None] * np.arange(1, _INNER) // _INNER)
+    inner = first[:, None] + ((last - first)[:, None] * np.arange(1, PARTS) // PARTS)
     levels = np.unique(np.concatenate([inner.ravel(), last]))
     levels = levels[levels >= 0]
     jumps = np.isin(levels, last[last == first])
     return levels, jumps
+
+
+def places_to_try(cells: Cells) -> Floats:
+    """Values between which a quantile of a continuous column is interpolated, rising: the edges of its cells and a few
+    values inside each; of a cell of one level, which may be a single value, those just below and above that.
+    """
+    first, width = cells.first_levels[1:-2], np.diff(cells.first_levels)[1:-1]
+    steps = np.where(width[:, None] > 1, np.arange(PARTS) / PARTS, [0.0, 0.5 - BESIDE, 0.5 + BESIDE, 1 - BESIDE])
+    inner = (first[:, None] + width[:, None] * steps).ravel() - 0.5
+    last = float(cells.column.levels - 1)
+    levels = np.concatenate([[-BESIDE, 0.0], inner, [last - 0.5, last - BESIDE, last]])
+    return values_between(cells.column, levels)
+
+
+def continuous(cells: Cells) -> bool:
+    """Whether a level stands for all values around it, and cells may be as small as a level."""
+    return isinstance(cells, RunCells) and cells.column.levels > SPAN
+
+
+def levels_in_cells(cells: Cells, places: NDArray[np.int64], steps: Floats) -> Floats:
+    """Relative places (0 to 1) in each given cell, in levels. A level begins halfway from the one before; the bounds
+    are single values.
+    """
+    inside = np.minimum(places, cells.missing - 1)
+    first, width = cells.first_levels[inside], np.diff(cells.first_levels)[inside]
+    between = (inside >= 1) & (inside <= cells.bins)
+    return np.where(between, first + width * steps - 0.5, first)
+
+
+def values_between(column: Column, levels: Floats) -> Floats:
+    """Values at fractions of levels."""
+    below = np.maximum(np.floor(levels), 0).astype(np.int64)
+    low, high = (column.values_of(column.codes_of(np.minimum(each, column.levels - 1))) for each in (below, below + 1))
+    return low + (levels - below) * (high - low)
 
 
 def codes_in_cells(cells: Cells, places: NDArray[np.int64], steps: Floats) -> Codes:

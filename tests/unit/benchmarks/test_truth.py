@@ -12,7 +12,9 @@ from benchmarks.truth.measure import Measured, Outcome, Task, coefficients
 from benchmarks.truth.models import linear, logistic
 from benchmarks.truth.questions import questions
 from benchmarks.truth.report import _mean, _weaker, lines
+from benchmarks.truth.smooth import QUANTILES, Truths
 from benchmarks.truth.tables import HUBS, TARGETS, Table, rounded
+from scipy import stats
 
 import dpsketch as dps
 
@@ -173,3 +175,14 @@ def test_goals_of_the_flights() -> None:
     assert f"none SHORT: 1 of {len(HUBS)}: {HUBS[3]} 1.50 ± 0.20" in worst
     errors[:, 3, 1] = 0.9
     assert "none PASS" in list(delay_lines(truths, errors))[1], "within two standard errors"
+
+
+def test_truths_of_batches_are_those_of_all_rows() -> None:
+    law, rng = stats.norm(50, 10), np.random.default_rng(1)
+    values = law.rvs(4000, random_state=rng)
+    truths = Truths(law, len(values), np.array([30.0, 50.0, 71.0]))
+    for batch in np.split(values, 8):
+        truths.add(batch)
+    assert truths.at_most.tolist() == [(values <= at).sum() for at in truths.thresholds]
+    found = [truths.quantile(index) for index in range(len(QUANTILES))]
+    assert found == np.quantile(values, QUANTILES, method="inverted_cdf").tolist()

@@ -7,7 +7,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from dpsketch.denoise.column_fit import POSITION_VARIANCE, ColumnSummary
+from dpsketch.denoise.column_fit import ColumnSummary
 from dpsketch.denoise.heaping import Lumps
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.estimators.joint.from_release import column_lumps
@@ -68,9 +68,19 @@ class MarginalEstimator:
 
     @cached_property
     def _position_variances(self) -> Floats:
+        """Of the sums of positions: that of their noise, or else of where records may be."""
         if self._measured:
             return np.full(self._bins, self._summary.position_sd**2)
-        return POSITION_VARIANCE * np.maximum(self._summary.counts[1 : self._bins + 1], 0.0) ** 2
+        counts = np.maximum(self._summary.counts, 0.0)
+        rows = max(float(counts.sum()), 1.0)
+        shared = self._lumps.likely_in(counts / rows, rows) / 12
+        inner = slice(1, self._bins + 1)
+        return ((self._off_centre + shared) * counts**2)[inner]
+
+    @cached_property
+    def _off_centre(self) -> Floats:
+        counts = np.maximum(self._summary.counts, 0.0)
+        return self._points.off_centre(counts / max(float(counts.sum()), 1.0))
 
     @cached_property
     def _corrected(self) -> tuple[Floats, Floats, Floats]:
@@ -87,7 +97,8 @@ class MarginalEstimator:
         if summary.centred is not None:
             assert summary.centres is not None
             assert summary.widths is not None
-            codes = np.append(summary.centres - 0.5, summary.widths[1 : bins + 1])
+            several = np.diff(self._points.cells.first_levels)[1 : bins + 1] > 1  # codes of a level are the same
+            codes = np.append(summary.centres - 0.5, np.where(several, summary.widths[1 : bins + 1], 0.0))
             codes[cells - 1] = 0.0
             rules.append(codes)
             also.append(summary.centred)
@@ -137,12 +148,13 @@ class MarginalEstimator:
         starts = np.cumsum([0] + [len(each.even) for each in every])
         hidden = np.concatenate(
             [
-                each.hidden(shares, rows, lines[start : start + len(each.even)])
+                each.scattered(shares, rows, lines[start : start + len(each.even)])
                 for each, start in zip(every, starts, strict=False)
             ]
         )
         if not self._measured:
-            hidden = np.sqrt(hidden**2 + moved[:, cells:] ** 2 @ self._position_variances)
+            squares = (np.maximum(self._summary.counts, 0.0) ** 2 * self._off_centre)[1 : self._bins + 1]
+            hidden = np.sqrt(hidden**2 + moved[:, cells:] ** 2 @ squares)
         return Estimate(
             value, np.hstack([influence, np.zeros((len(value), self._first - influence.shape[1])), hidden[:, None]])
         )

@@ -10,12 +10,12 @@ from operator import add
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer, Estimate, same_coordinates
 from dpsketch.learn.factors import Factor
-from dpsketch.learn.points import levels_to_try
+from dpsketch.learn.points import continuous
+from dpsketch.learn.sql.quantiles import level_influence, norm, quantile_between, quantile_of_levels
 from dpsketch.learn.sql.quantities import Numbers, Quantity, Terms, column_quantity, times
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.numerics.arrays import Floats
@@ -23,8 +23,6 @@ from dpsketch.schema.columns import HIGHEST, LOWEST, Column, as_moment, microsec
 from dpsketch.schema.schema import Schema
 
 _GRID = 128
-_TRIED = 97  # levels at a time
-_SURELY = 4.0  # standard errors of a share
 _LONGEST = 2.0**62  # microseconds
 
 
@@ -195,29 +193,14 @@ class Selection:
         return Estimate(np.concatenate([each.value for each in groups]), np.concatenate(influences))
 
     def _group_quantile(self, group: int, quantity: Quantity, cells: Cells, q: float) -> Estimate:
-        """The quantile of one group: on a coarse grid of levels first, then on a fine one where it may be."""
+        """The quantile of one group."""
         where = [factor.row(group) for factor in self._where]
-        column = cells.column
-        levels, jumps = levels_to_try(cells)
-        values = column.values_of(column.codes_of(levels))
-
-        def shares(some: NDArray[np.int64]) -> Estimate:
-            return self._estimator.expect([*where, _at_most(quantity.numbers, values[some])]) / whole
-
         whole = self._estimator.expect([*where, quantity.numbers.power(0)])
-        some = _thinned(np.arange(len(levels)))
-        cdf = shares(some)
-        if np.isnan(cdf.value).any():
-            return Estimate(np.full(1, np.nan), np.full((1, cdf.influence.shape[-1]), np.nan))
-        if len(some) < len(levels):
-            margin = _SURELY * cdf.stderr
-            below, above = np.flatnonzero(cdf.value + margin < q), np.flatnonzero(cdf.value - margin > q)
-            first = some[below[-1]] if len(below) else 0
-            last = some[above[0]] if len(above) else len(levels) - 1
-            some = _thinned(np.arange(min(first, last), max(first, last) + 1))
-            cdf = shares(some)
-        step = (column.values_of(column.codes_of(np.minimum(levels[some] + 1, column.levels - 1))) - values[some]) / 2
-        return _where_reached(cdf, values[some], jumps[some], step, q)
+
+        def shares(at: Floats, asked: tuple[float, ...] = ()) -> Estimate:
+            return self._estimator.expect([*where, _at_most(quantity.numbers, at, asked)]) / whole
+
+        return (quantile_between if continuous(cells) else quantile_of_levels)(shares, cells, q)
 
     def _quantile(self, quantity: Quantity, q: float, grid: Floats, exact: bool) -> Estimate:
         from scipy.optimize import isotonic_regression
@@ -234,15 +217,15 @@ class Selection:
             under = max(above - 1, 0)
             if exact or above == under:
                 values.append(grid[above])
-                influences.append(_level_influence(grid, rising, influence, q, above))
+                influences.append(level_influence(grid, rising, influence, q, above))
                 continue
             part = (q - rising[under]) / max(rising[above] - rising[under], 1e-12)
             values.append(grid[under] + np.clip(part, 0, 1) * (grid[above] - grid[under]))
             low, high = max(above - 2, 0), min(above + 1, len(grid) - 1)
             density = max(rising[high] - rising[low], 1e-9) / (grid[high] - grid[low])
-            near = influence[above if _norm(influence[above]) > _norm(influence[under]) else under] / density
-            far = _level_influence(grid, rising, influence, q, above)
-            straight = max(_norm(near), _norm(far)) <= grid[high] - grid[low]  # else the density is not the same
+            near = influence[above if norm(influence[above]) > norm(influence[under]) else under] / density
+            far = level_influence(grid, rising, influence, q, above)
+            straight = max(norm(near), norm(far)) <= grid[high] - grid[low]  # else the density is not the same
             influences.append(near if straight else far)
         return Estimate(np.array(values), np.stack(influences))
 
@@ -269,54 +252,6 @@ def power_of(column: Column, power: int, centre: Floats | float = 0.0) -> Factor
 
 def _quantity(column: Column | Quantity) -> Quantity:
     return column if isinstance(column, Quantity) else column_quantity(column)
-
-
-def _thinned(indices: NDArray[np.int64]) -> NDArray[np.int64]:
-    """About _TRIED of them, with the first and the last."""
-    return indices[np.unique(np.linspace(0, len(indices) - 1, _TRIED).round().astype(np.int64))]
-
-
-def _where_reached(cdf: Estimate, grid: Floats, jumps: NDArray[np.bool_], step: Floats, q: float) -> Estimate:
-    """Where a distribution function, given on a rising grid of values, reaches q: at the value itself where it jumps,
-    else between two values. `step` is half the distance to the next value that a record can have.
-    """
-    from scipy.optimize import isotonic_regression
-
-    rising = np.clip(isotonic_regression(cdf.value).x, 0, 1)
-    above = min(int(np.searchsorted(rising, q, side="left")), len(grid) - 1)
-    under = max(above - 1, 0)
-    value, width = grid[above], 0.0
-    if not jumps[above] and above > under:
-        width = grid[above] - grid[under]
-        value = grid[under] + np.clip((q - rising[under]) / max(rising[above] - rising[under], 1e-12), 0, 1) * width
-    influence = _level_influence(grid, rising, cdf.influence, q, above)
-    norm = _norm(influence)
-    if norm == 0:
-        influence = np.zeros_like(influence)
-        influence[-1] = norm = 1e-300
-    least = np.sqrt(norm**2 + width**2 / 12 + step[above] ** 2 / 3)
-    return Estimate(np.array([value]), (influence * (least / norm))[None])
-
-
-def _level_influence(grid: Floats, shares: Floats, influence: Floats, q: float, level: int) -> Floats:
-    """The quantile of a discrete column jumps between levels: its standard error is the spread of the level that
-    noise would choose, P(quantile <= level k) = P(noisy share of k >= q); the direction is that of the share's noise,
-    or of the level's before, as the last one's share has none.
-    """
-    from scipy.special import ndtr
-
-    stderr = np.sqrt((influence**2).sum(axis=1))
-    reached = ndtr((shares - q) / np.maximum(stderr, 1e-300))
-    reached[-1] = 1.0
-    chance = np.diff(np.maximum.accumulate(reached), prepend=0.0)
-    distance = grid - grid[level]
-    spread = float(np.sqrt(max(float(chance @ distance**2 - (chance @ distance) ** 2), 0.0)))
-    noisy = level if stderr[level] >= stderr[max(level - 1, 0)] else max(level - 1, 0)
-    return influence[noisy] * (spread / max(stderr[noisy], 1e-300))
-
-
-def _norm(influence: Floats) -> float:
-    return float(np.sqrt((influence**2).sum()))
 
 
 def answer_in_units(value: float, stderr: float, column: Column | None) -> Answer:
