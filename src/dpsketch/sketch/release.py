@@ -75,7 +75,7 @@ def release(
         if ledger is not None:
             raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
         parts = noisy_in_stages(bound, exact, None, lambda place, own, sums: _exact(sums), agreed)
-        return _released(raw, (), parts)
+        return released_sketch(raw, (), parts)
     event = bound.calibrated(budget, mechanism)
     _check_room(bound, types, event)
     if ledger is None or not dataset:
@@ -95,7 +95,7 @@ def release(
             parts = noisy_in_stages(bound, exact, event, add_noise, agreed)
         if not bound.settled([part.map for part in parts]).promised(event):
             raise RuntimeError("a bug: the noise is not that of what would be released")
-    return _released(raw, (event,), parts)
+    return released_sketch(raw, (event,), parts)
 
 
 @contextmanager
@@ -234,7 +234,8 @@ def _exact(sums: Sums) -> Sums:
     return view
 
 
-def _released(raw: RawSketch, releases: tuple[Release, ...], parts: Sequence[NoisyPart]) -> ReleasedSketch:
+def released_sketch(raw: RawSketch, releases: tuple[Release, ...], parts: Sequence[NoisyPart]) -> ReleasedSketch:
+    """The noisy parts as a sketch that can be saved and viewed."""
     maps = tuple(part.map for part in parts)
     return ReleasedSketch(
         raw.schema,
