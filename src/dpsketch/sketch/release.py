@@ -76,7 +76,7 @@ def release(
             raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
         parts = noisy_in_stages(bound, exact, None, lambda place, own, sums: _exact(sums), agreed)
         return released_sketch(raw, (), parts)
-    event = bound.calibrated(budget, mechanism)
+    event = bound.calibrated(budget, mechanism, agreed)
     _check_room(bound, types, event)
     if ledger is None or not dataset:
         raise BudgetError(

@@ -79,7 +79,9 @@ class BoundLevels(CellCounter):
             )
 
     def settle_as(self, other: BoundMap) -> DroppedLevels:
-        """Cells are agreed upon, so that nothing is left to choose: no level is counted, and the share is unused."""
+        """Cells are agreed upon, so that nothing is left to choose: no level is counted, and other parts get the
+        share.
+        """
         if not isinstance(other, DroppedLevels):
             raise RecipeError("Levels: the other release has no such part")
         return self.published()
