@@ -64,7 +64,7 @@ def test_predicted_standard_errors_are_those_that_a_release_states(seeded: None,
     budget = dps.Budget(epsilon)
     stated = stated_by_releases(CLINIC, budget, 3)
     found, more = (dps.plan(CLINIC, QUESTIONS, [dps.Budget(times * epsilon)], simulations=3) for times in (1, 3))
-    factors, others = (np.array([each.stderr for each in plan.predictions]) / stated for plan in (found, more))
+    factors, others = (np.array([each.error for each in plan.predictions]) / stated for plan in (found, more))
     assert np.all((factors > 1 / 2) & (factors < 2)), factors
     assert 1 / 1.2 < np.median(factors) < 1.2, factors
     assert np.median(others) < 1 / 1.5, others
