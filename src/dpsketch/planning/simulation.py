@@ -26,19 +26,19 @@ RARE, SOME = 0.01, 0.3  # the share of missing cells and of unlisted values; the
 _CHUNK = 1 << 14
 _LARGEST_SET = 20
 # What the columns of the tables that constants are chosen on look like, as far as they were looked at.
-_LIKE_TABLES = Tuned("adult, occupancy, california_housing, covtype and kdd", by=BY_HAND, decision=28)
-HEAVY: Annotated[float, _LIKE_TABLES] = 0.35  # the share of number columns in which many records share one value
+_LIKE_TABLES = Tuned("adult, occupancy, california_housing, covtype and kdd", by=BY_HAND, decision=22)
+HEAVY: Annotated[float, _LIKE_TABLES] = 0.31  # the share of number columns in which many records share one value
 HEAVY_SHARE: Annotated[tuple[float, float], _LIKE_TABLES] = (0.3, 0.97)  # of these records
 AT_BOUNDS: Annotated[tuple[float, float], _LIKE_TABLES] = (0.55, 0.2)  # how often that value is the lower, upper bound
 COARSE: Annotated[float, _LIKE_TABLES] = 0.5  # the share of number columns with few distinct values
 DISTINCT: Annotated[tuple[float, float], _LIKE_TABLES] = (50, 3000)
 # Positions between the bounds, in logits: middle and deviation of the centre, range of the width.
 CENTRE: Annotated[tuple[float, float], _LIKE_TABLES] = (-0.8, 1.2)
-WIDTH: Annotated[tuple[float, float], _LIKE_TABLES] = (0.3, 1.6)
+WIDTH: Annotated[tuple[float, float], _LIKE_TABLES] = (0.6, 1.8)
 DECLINE: Annotated[tuple[float, float], _LIKE_TABLES] = (0.3, 3.0)  # shares of labels are rank to the power of −this
 FEW_LABELS: Annotated[int, _LIKE_TABLES] = 10  # above, shares decline less
 # Columns follow the latent variables by a uniform number to this power: weakly and strongly dependent tables.
-LOOSE: Annotated[tuple[float, float], _LIKE_TABLES] = (2.0, 0.4)
+LOOSE: Annotated[tuple[float, float], _LIKE_TABLES] = (1.2, 0.1)
 
 
 def simulated_table(

@@ -83,7 +83,8 @@ def release(
             "a private release needs a ledger and the dataset's name",
             "pass ledger=Ledger('ledger.db') and dataset='name'",
         )
-    if not keeps_budget(event):
+    noised = tuple(agreed.get(index, each) for index, each in enumerate(bound.noised))
+    if not keeps_budget(event) or not replace(bound, maps=noised).promised(event):
         raise RuntimeError("a bug: the noise does not keep the budget")
     _try_noises(event)
     with _spent(ledger, dataset, raw, event, plan):

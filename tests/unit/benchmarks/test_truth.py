@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from benchmarks.truth import plans
 from benchmarks.truth.measure import Measured, Outcome, Task
 from benchmarks.truth.questions import questions
 from benchmarks.truth.report import _mean, lines
@@ -73,3 +74,24 @@ def test_truths_are_those_of_the_rows() -> None:
 
 def test_declared_rows_have_two_digits() -> None:
     assert [rounded(rows) for rows in (40_000, 14_454, 2_000, 123)] == [40_000, 14_000, 2_000, 120]
+
+
+def planned(planned: float, released: float, again: float = 1.0) -> plans.Compared:
+    return plans.Compared("adult", (1.0, 0.0), "1-way", planned, planned / 2, planned * 2, released, again)
+
+
+def test_plans_are_near_within_a_factor() -> None:
+    assert [planned(*both).near for both in ((1.0, 1.4), (1.4, 1.0), (1.0, 1.6), (1.6, 1.0))] == [True] * 2 + [
+        False
+    ] * 2
+    assert [planned(*both).in_range for both in ((1.0, 1.9), (1.0, 2.5), (1.0, 0.4))] == [True, False, False]
+    assert planned(np.inf, np.inf).near
+    assert not planned(1.0, np.inf).near
+    assert not planned(np.inf, 1.0).near
+    assert planned(0.0, 0.0).ratio == 1
+    found = [planned(1.0, 1.0), planned(2.0, 1.0, 3.0), planned(4.0, 1.0), planned(1.2, 1.0)]
+    head, *rest = plans.lines(found)
+    assert "in 1.5" in head
+    assert rest[0].split()[:3] == ["adult", "ε=1", "all"]
+    assert rest[0].split()[3:] == ["50%", "75%", "75%", "2", "1", "4", "4"]
+    assert {line.split()[0] for line in rest} == {"adult", "chosen"}

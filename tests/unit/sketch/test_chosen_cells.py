@@ -18,7 +18,9 @@ from dpsketch.errors import FileError, MergeError, RecipeError
 from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.maps.tables.adaptive_marginals import BoundCellCounts
 from dpsketch.maps.tables.level_counts import DroppedLevels
+from dpsketch.privacy.events import Release
 from dpsketch.privacy.mechanisms import Mechanism
+from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.schema.relation import Relation
 from dpsketch.sketch.adaptive import noisy_in_stages
 
@@ -149,6 +151,18 @@ def test_agreed_cells_leave_the_share_of_levels_to_other_parts(schema: dps.Schem
         assert noises[2].sensitivity == 0 < others[2].sensitivity
         assert all(noises[index].scale < others[index].scale for index in (0, 1, 3))
         assert keeps_budget(found.releases[0])
+
+
+def test_levels_without_noise_are_not_released(schema: dps.Schema, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells chosen from exact levels would not be private, though a file would not show it."""
+    honest = BoundRecipe.calibrated
+
+    def quiet(self: BoundRecipe, budget: dps.Budget, mechanism: str = "auto", agreed: Any = None) -> Release:
+        return honest(self, budget, mechanism, {2: DroppedLevels(dps.Levels(bins=16, dropped=True), schema)})
+
+    monkeypatch.setattr(BoundRecipe, "calibrated", quiet)
+    with pytest.raises(RuntimeError, match="a bug: the noise does not keep the budget"):
+        released(sketch(schema))
 
 
 @pytest.mark.parametrize(
