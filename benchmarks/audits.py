@@ -95,6 +95,9 @@ def schema(columns: dict[str, Any] = COLUMNS, **privacy: object) -> dps.Schema:
 
 
 def alone(map_: Any, **options: Any) -> dps.Recipe:
+    if isinstance(map_, dps.Levels):  # which come with what is chosen from them
+        chosen = dps.AdaptiveMarginals(map_.columns, map_.bins)
+        return dps.Recipe([dps.Part(map_, 0.9), dps.Part(chosen, 0.1)], **options)
     return dps.Recipe([dps.Part(map_, 1.0)], **options)
 
 

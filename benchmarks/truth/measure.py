@@ -72,28 +72,35 @@ def _questions(name: str, rows: int | None, seed: int, each: int) -> list[Questi
     return questions(load(name, rows, seed if rows else 0), seed, each)
 
 
-def measure(task: Task) -> Measured:
+def released_view(task: Task) -> tuple[dps.View, dict[str, float], int]:
+    """The view of a fresh release, processor seconds, and the bytes of its file."""
     drawn = task.seed if task.rows else 0
     table = load(task.table, task.rows, drawn)
     recipe = dps.Recipe.general(table.schema, rows=table.schema.rows, budget=task.budget)
     raw, seconds = _accumulated(task.table, task.rows, drawn, recipe)
-    times = {"pass": seconds}
     with tempfile.TemporaryDirectory() as folder:
         start = time.process_time()
         released = dps.release(raw, task.budget, ledger=dps.Ledger(Path(folder) / "ledger.db"), dataset=task.table)
-        times["release"] = time.process_time() - start
+        times = {"pass": seconds, "release": time.process_time() - start}
         path = Path(folder) / "a.sketch"
         released.save(path)
-        size = path.stat().st_size
-    view = dps.View(released)
-    asked = _questions(task.table, task.rows, task.seed, task.questions)
+        return dps.View(released), times, path.stat().st_size
+
+
+def asked_of(task: Task) -> list[Question]:
+    return _questions(task.table, task.rows, task.seed, task.questions)
+
+
+def measure(task: Task) -> Measured:
+    view, times, size = released_view(task)
+    asked = asked_of(task)
     start = time.process_time()
     first = next((question for question in asked if question.kind == "2-way"), asked[0])
     view.sql(first.sql)
     times["first answer"] = time.process_time() - start
     outcomes = [outcome for question in asked for outcome in _asked(view, question)]
     times["all answers"] = time.process_time() - start
-    outcomes += coefficients(table, view)
+    outcomes += coefficients(load(task.table, task.rows, task.seed if task.rows else 0), view)
     return Measured(task, outcomes, times, size)
 
 

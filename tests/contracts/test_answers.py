@@ -65,9 +65,11 @@ def entry(answer: dps.Answer) -> dps.Answer:
 
 
 def view_of(example: FeatureMap, budget: dps.Budget, method: str = "auto") -> dps.View:
-    """Of a release of this map alone, with a count if it cannot tell the number of rows, or marginals to pool by."""
+    """Of a release of this map with a count if it cannot tell the number of rows, or the marginals that it is for."""
     if isinstance(example, dps.AdaptivePairs):
         parts = [dps.Part(example, 0.5), dps.Part(dps.Marginals(bins=example.bins), 0.5)]
+    elif isinstance(example, dps.Levels):
+        parts = [dps.Part(example, 0.5), dps.Part(dps.AdaptiveMarginals(example.columns, example.bins), 0.5)]
     else:
         parts = [dps.Part(example, 1.0)]
 

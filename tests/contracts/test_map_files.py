@@ -28,6 +28,8 @@ def test_a_map_is_sketched_merged_saved_and_released(example: FeatureMap, tmp_pa
     parts = [dps.Part(example, 0.5), dps.Part(dps.Count(), 0.1)]
     if isinstance(example, dps.AdaptivePairs):
         parts.append(dps.Part(dps.Marginals(bins=example.bins), 0.4))
+    if isinstance(example, dps.Levels):
+        parts.append(dps.Part(dps.AdaptiveMarginals(bins=example.bins), 0.4))
     recipe = dps.Recipe.from_dict(dps.Recipe(parts).to_dict())
     assert recipe.parts[0].map == example
     table = people()

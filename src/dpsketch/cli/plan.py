@@ -175,19 +175,27 @@ def _print_forecast(forecast: Forecast) -> None:
             out.print(f"Below 10 % of a typical answer {least}: {label}")
     one = forecast.simulations == 1
     tables = "1 simulated table that obeys" if one else f"{forecast.simulations} simulated tables that obey"
-    out.print(f"Predicted from {tables} the schema. Nothing was read or spent.")
+    out.print(f"Predicted from {tables} the schema: the middle and the range of their standard errors.")
+    out.print("Nothing was read or spent.")
 
 
 def _plan_table(plan: Forecast) -> RichTable:
     """A table with one line for each answer and budget. The query is printed in its first line only."""
     shown = RichTable("query")
-    for name in ("epsilon", "typical answer", "predicted error", "relative"):
+    for name in ("epsilon", "typical answer", "predicted error", "from – to", "relative"):
         shown.add_column(name, justify="right", no_wrap=True)
     for label, predictions in plan.answers().items():
         for index, each in enumerate(predictions):
             relative = f"{100 * each.relative:.2g} %" if math.isfinite(each.relative) else "-"
             name = "" if index else label
-            shown.add_row(name, f"{each.budget.epsilon:g}", *each.texts, relative, end_section=each is predictions[-1])
+            shown.add_row(
+                name,
+                f"{each.budget.epsilon:g}",
+                *each.texts,
+                each.range_text,
+                relative,
+                end_section=each is predictions[-1],
+            )
     return shown
 
 

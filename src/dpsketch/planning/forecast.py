@@ -19,6 +19,7 @@ from dpsketch.learn.queries import Table
 from dpsketch.learn.sql.statement import parse_select
 from dpsketch.maps.base import check_whole
 from dpsketch.numerics.arrays import Floats
+from dpsketch.planning.compared import compared_levels
 from dpsketch.planning.simulated_release import (
     SimulatedView,
     affordable_simulations,
@@ -33,7 +34,6 @@ from dpsketch.schema.schema import Schema
 from dpsketch.sketch.raw import RawSketch
 
 MOST_ROWS = 100_000  # in a simulated table; more declared rows are simulated as copies of these
-STATED = 4  # weight of the stated standard error, in simulated errors: decision 022
 GOOD = 0.1
 _SMALL = 64  # rows
 
@@ -46,22 +46,32 @@ class Prediction:
     answer: str  # the entry of the select list
     budget: Budget
     typical: float | np.datetime64  # median size of the true answers; nan if the simulated tables have none
-    error: float  # in seconds for dates; infinite if most simulations give no answer
-    stderr: float  # root mean square of the standard errors that the simulated releases state
+    error: float  # the median standard error that simulated releases state, in seconds for dates; infinite if unknown
+    low: float  # the least and the largest of the simulated tables
+    high: float
     how: str
 
     @property
     def texts(self) -> tuple[str, str]:
         """The typical answer and the error as texts; the error of a date is a duration."""
-        if isinstance(self.typical, np.datetime64):
-            known = np.isfinite(self.error)
-            span = np.timedelta64(int(min(self.error * 1e6, 2.0**62)), "us") if known else np.timedelta64("NaT", "us")
-            typical, error = str(Answer(self.typical, span)).split(" ± ")
-        else:
-            typical, error = str(Answer(self.typical, self.error)).split(" ± ")
         if np.isnan(self.error):
             return "no such rows", "-"
-        return typical, error if np.isfinite(self.error) else "no answer"
+        return str(Answer(self.typical, self._as_error(self.error))).split(" ± ")[0], self._text(self.error)
+
+    @property
+    def range_text(self) -> str:
+        return "-" if np.isnan(self.error) else f"{self._text(self.low)} – {self._text(self.high)}"
+
+    def _text(self, error: float) -> str:
+        if not np.isfinite(error):
+            return "no answer"
+        return str(Answer(self.typical, self._as_error(error))).split(" ± ")[1]
+
+    def _as_error(self, error: float) -> float | np.timedelta64:
+        if not isinstance(self.typical, np.datetime64):
+            return error
+        known = np.isfinite(error)
+        return np.timedelta64(int(min(error * 1e6, 2.0**62)), "us") if known else np.timedelta64("NaT", "us")
 
     @property
     def relative(self) -> float:
@@ -73,7 +83,7 @@ class Prediction:
     def to_dict(self) -> dict[str, Any]:
         budget = {"epsilon": self.budget.epsilon, "delta": self.budget.delta}
         typical = str(self.typical) if isinstance(self.typical, np.datetime64) else _plain(self.typical)
-        numbers = {name: _plain(getattr(self, name)) for name in ("error", "relative", "stderr")}
+        numbers = {name: _plain(getattr(self, name)) for name in ("error", "low", "high", "relative")}
         spent = budget if self.budget.rho is None else {"rho": self.budget.rho}
         return {"query": self.query, "answer": self.answer} | spent | {"typical": typical} | numbers | {"how": self.how}
 
@@ -149,11 +159,13 @@ def plan(
     releases = [planned_release(schema, *each, names) for each in zip(recipes, budgets, strict=True)]
     facts = schema if names is None else _with_columns(schema, names, only)
     simulations = simulations or affordable_simulations(facts, [each.recipe for each in releases])
+    compared = compared_levels(facts, queries)
     errors_of_queries = [[_Errors() for _ in budgets] for _ in queries]
     steps = simulations * len(budgets) * len(queries)
     done = 0
     for simulation in range(simulations):
-        table = simulated_table(facts, rows // copies, np.random.default_rng([seed, simulation]))
+        place = (simulation + 0.5) / simulations  # of the tables, some are weakly and some strongly dependent
+        table = simulated_table(facts, rows // copies, np.random.default_rng([seed, simulation]), compared, place)
         simulated = SimulatedTable(facts, table, only, copies)
         truths = [simulated.sql(query) for query in queries]
         for index, each in enumerate(releases):
@@ -189,47 +201,40 @@ def usual_queries(schema: Schema) -> list[str]:
 
 
 class _Errors:
-    """Answers to one query at one budget in all simulations, with the true answers.
-
-    The predicted error is the root mean square of answer − truth, in which the stated standard error counts as STATED
-    more errors. The root mean square of a few errors varies widely; stated standard errors vary less.
-    """
+    """True answers to one query at one budget, and the standard errors that releases state, by simulation."""
 
     def __init__(self) -> None:
         self._table: Table | None = None
-        self._pairs: dict[int, list[tuple[Any, Answer | None]]] = {}
+        self._truths: dict[int, list[Any]] = {}
+        self._stated: dict[int, list[Floats]] = {}
 
     def add(self, truth: Table, noisy: Table) -> None:
         """Add the answers of one simulation. Groups are matched by their labels: either table may lack a rare one."""
         self._table = noisy
         answered = {_labels(row): row for row in noisy.rows}
-        for row in truth.rows:
-            other = answered.get(_labels(row))
-            for index, cell in enumerate(row):
-                if isinstance(cell, Answer):
-                    answer = None if other is None else other[index]
-                    self._pairs.setdefault(index, []).append((cell.value, answer))
+        for index in _answers(truth):
+            asked = [row for row in truth.rows if np.isfinite(_number(row[index].value))]
+            others = [answered.get(_labels(row)) for row in asked]
+            stated = [np.inf if row is None else _stated(row[index]) for row in others]
+            self._truths.setdefault(index, []).extend(row[index].value for row in asked)
+            self._stated.setdefault(index, []).append(np.array(stated))
 
     def predictions(self, query: str, budget: Budget) -> Iterator[Prediction]:
         assert self._table is not None
         how = iter(self._table.how)
-        for index, pairs in self._pairs.items():
+        for index, truths in self._truths.items():
             name = self._table.columns[index]
-            dates = any(isinstance(truth, np.datetime64) for truth, _ in pairs)
-            truth = np.array([_number(truth) for truth, _ in pairs])
-            value = np.array([np.nan if answer is None else _number(answer.value) for _, answer in pairs])
-            stderr = np.array([np.nan if answer is None else _number(answer.stderr) for _, answer in pairs])
-            asked, answered = np.isfinite(truth), np.isfinite(truth) & np.isfinite(value)
-            few = 2 * answered.sum() < asked.sum()
-            typical = _typical(truth[asked])
-            stated = _root_mean_square(stderr[answered & np.isfinite(stderr)])
+            typical = _typical(np.array([_number(truth) for truth in truths]))
+            dates = any(isinstance(truth, np.datetime64) for truth in truths)
+            errors = np.array([_median(stated) for stated in self._stated[index] if len(stated)])
             yield Prediction(
                 query,
                 name,
                 budget,
                 np.datetime64(int(typical * 1e6), "us") if dates else typical,
-                np.inf if few else _with_stated((value - truth)[answered], stated),
-                np.inf if few else stated,
+                _median(errors),
+                float(errors.min(initial=np.inf)) if len(errors) else np.nan,
+                float(errors.max(initial=0.0)) if len(errors) else np.nan,
                 next(how).removeprefix(f"{name}: "),
             )
 
@@ -292,6 +297,11 @@ def _batches(table: pa.Table, schema: Schema, copies: int) -> Iterator[pa.Record
         yield from table.to_batches()
 
 
+def _answers(table: Table) -> list[int]:
+    """The places of a row that are answers; the others are labels of groups."""
+    return [index for row in table.rows[:1] for index, cell in enumerate(row) if isinstance(cell, Answer)]
+
+
 def _labels(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(cell for cell in row if not isinstance(cell, Answer))
 
@@ -309,12 +319,19 @@ def _typical(truth: Floats) -> float:
     return float(np.median(np.abs(truth))) * (-1 if truth.max() < 0 else 1)
 
 
-def _root_mean_square(errors: Floats) -> float:
-    return float(np.sqrt(np.mean(errors**2))) if len(errors) else float("nan")
+def _stated(answer: Answer) -> float:
+    """The standard error of an answer, infinite if it has none."""
+    stderr = _number(answer.stderr)
+    return stderr if np.isfinite(_number(answer.value)) and np.isfinite(stderr) else np.inf
 
 
-def _with_stated(errors: Floats, stated: float) -> float:
-    return _root_mean_square(np.append(errors, np.full(STATED if np.isfinite(stated) and len(errors) else 0, stated)))
+def _median(errors: Floats) -> float:
+    """The middle error, of an even number the geometric mean of the two in the middle; NaN of none."""
+    if not len(errors):
+        return float("nan")
+    ordered = np.sort(errors)
+    low, high = float(ordered[(len(ordered) - 1) // 2]), float(ordered[len(ordered) // 2])
+    return high if np.isinf(high) else float(np.sqrt(low) * np.sqrt(high))
 
 
 def _differ(one: Prediction, other: Prediction) -> bool:

@@ -36,8 +36,8 @@ from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.adaptive import noisy_in_stages
 from dpsketch.sketch.raw import RawSketch
-from dpsketch.sketch.release import planned
-from dpsketch.sketch.released import ReleasedSketch, library_version
+from dpsketch.sketch.release import planned, released_sketch
+from dpsketch.sketch.released import ReleasedSketch
 
 MOST_SIMULATIONS = 5
 WORK = 500_000  # sum of squared cell counts whose fit takes about four seconds on one core of 2026
@@ -62,17 +62,7 @@ class PlannedRelease:
             return _noisy(self.event.noises[index], feature_map, sums, rng)
 
         parts = noisy_in_stages(raw.bound, [part.sums for part in raw.parts], self.event, add_noise, {})
-        maps = tuple(part.map for part in parts)
-        return ReleasedSketch(
-            raw.schema,
-            raw.recipe.settled(maps),
-            maps,
-            tuple(part.sums for part in parts),
-            (self.event,),
-            raw.lineage,
-            "",
-            library_version(),
-        )
+        return released_sketch(raw, (self.event,), parts)
 
 
 def planned_release(schema: Schema, recipe: Recipe, budget: Budget, names: Sequence[str] | None) -> PlannedRelease:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -54,12 +54,18 @@ class BoundRecipe:
         """The same with the maps that a release settled on, also in the recipe."""
         return BoundRecipe(self.schema, self.recipe.settled(maps), tuple(maps))
 
-    def calibrated(self, budget: Budget, mechanism: str = "auto") -> Release:
-        """The noise of every part, such that all parts together keep the budget: `calibration.calibrate`."""
-        parts = [
-            PartFacts(each.size // each.groups, self.sensitivity(each), self.body(each), part.exact_share)
-            for part, each in zip(self.recipe.parts, self.noised, strict=True)
-        ]
+    def calibrated(
+        self, budget: Budget, mechanism: str = "auto", agreed: Mapping[int, BoundMap] | None = None
+    ) -> Release:
+        """The noise of every part, such that all parts together keep the budget: `calibration.calibrate`.
+
+        A part without sums, such as levels beside `agreed` cells, leaves its share to the others.
+        """
+        parts = []
+        for index, (part, each) in enumerate(zip(self.recipe.parts, self.noised, strict=True)):
+            counts = (agreed or {}).get(index, each).size > 0
+            sensitivity = self.sensitivity(each) if counts else Sensitivity(0, 0)
+            parts.append(PartFacts(each.size // each.groups, sensitivity, self.body(each), part.exact_share))
         return calibrate(parts, budget, self.amplifying_rate, mechanism)
 
     @property
@@ -104,5 +110,6 @@ class BoundRecipe:
             return False
         return all(
             matches(noise, self.sensitivity(each), self.body(each), each.certified)
+            or (each.size == 0 and noise.sensitivity == 0)  # nothing was counted
             for noise, each in zip(release.noises, self.maps, strict=True)
         )

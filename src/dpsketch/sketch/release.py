@@ -75,15 +75,16 @@ def release(
         if ledger is not None:
             raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
         parts = noisy_in_stages(bound, exact, None, lambda place, own, sums: _exact(sums), agreed)
-        return _released(raw, (), parts)
-    event = bound.calibrated(budget, mechanism)
+        return released_sketch(raw, (), parts)
+    event = bound.calibrated(budget, mechanism, agreed)
     _check_room(bound, types, event)
     if ledger is None or not dataset:
         raise BudgetError(
             "a private release needs a ledger and the dataset's name",
             "pass ledger=Ledger('ledger.db') and dataset='name'",
         )
-    if not keeps_budget(event):
+    noised = tuple(agreed.get(index, each) for index, each in enumerate(bound.noised))
+    if not keeps_budget(event) or not replace(bound, maps=noised).promised(event):
         raise RuntimeError("a bug: the noise does not keep the budget")
     _try_noises(event)
     with _spent(ledger, dataset, raw, event, plan):
@@ -95,7 +96,7 @@ def release(
             parts = noisy_in_stages(bound, exact, event, add_noise, agreed)
         if not bound.settled([part.map for part in parts]).promised(event):
             raise RuntimeError("a bug: the noise is not that of what would be released")
-    return _released(raw, (event,), parts)
+    return released_sketch(raw, (event,), parts)
 
 
 @contextmanager
@@ -234,7 +235,8 @@ def _exact(sums: Sums) -> Sums:
     return view
 
 
-def _released(raw: RawSketch, releases: tuple[Release, ...], parts: Sequence[NoisyPart]) -> ReleasedSketch:
+def released_sketch(raw: RawSketch, releases: tuple[Release, ...], parts: Sequence[NoisyPart]) -> ReleasedSketch:
+    """The noisy parts as a sketch that can be saved and viewed."""
     maps = tuple(part.map for part in parts)
     return ReleasedSketch(
         raw.schema,

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from benchmarks.truth import plans
 from benchmarks.truth.flights import ROUTE, count_lines, delay_lines
 from benchmarks.truth.measure import Measured, Outcome, Task, coefficients
 from benchmarks.truth.models import linear, logistic
@@ -186,3 +187,24 @@ def test_truths_of_batches_are_those_of_all_rows() -> None:
     assert truths.at_most.tolist() == [(values <= at).sum() for at in truths.thresholds]
     found = [truths.quantile(index) for index in range(len(QUANTILES))]
     assert found == np.quantile(values, QUANTILES, method="inverted_cdf").tolist()
+
+
+def planned(planned: float, released: float, again: float = 1.0) -> plans.Compared:
+    return plans.Compared("adult", (1.0, 0.0), "1-way", planned, planned / 2, planned * 2, released, again)
+
+
+def test_plans_are_near_within_a_factor() -> None:
+    assert [planned(*both).near for both in ((1.0, 1.4), (1.4, 1.0), (1.0, 1.6), (1.6, 1.0))] == [True] * 2 + [
+        False
+    ] * 2
+    assert [planned(*both).in_range for both in ((1.0, 1.9), (1.0, 2.5), (1.0, 0.4))] == [True, False, False]
+    assert planned(np.inf, np.inf).near
+    assert not planned(1.0, np.inf).near
+    assert not planned(np.inf, 1.0).near
+    assert planned(0.0, 0.0).ratio == 1
+    found = [planned(1.0, 1.0), planned(2.0, 1.0, 3.0), planned(4.0, 1.0), planned(1.2, 1.0)]
+    head, *rest = plans.lines(found)
+    assert "in 1.5" in head
+    assert rest[0].split()[:3] == ["adult", "ε=1", "all"]
+    assert rest[0].split()[3:] == ["50%", "75%", "75%", "2", "1", "4", "4"]
+    assert {line.split()[0] for line in rest} == {"adult", "chosen"}

@@ -98,7 +98,7 @@ def test_more_rows_than_are_simulated(seeded: None, schema: dps.Schema, monkeypa
     assert many_count.typical == pytest.approx(50 * few_count.typical)  # type: ignore[operator]
     assert few_count.error / 2 < many_count.error < 2 * few_count.error
     assert many_mean.typical == pytest.approx(few_mean.typical)
-    assert few_mean.stderr / many_mean.stderr == pytest.approx(50, rel=0.1)
+    assert few_mean.error / many_mean.error == pytest.approx(50, rel=0.1)
 
 
 def actual_errors(
@@ -218,7 +218,7 @@ SINGLE = dps.Recipe(
 
 def test_the_least_budget_that_is_enough_and_the_plot(tmp_path: Path) -> None:
     def prediction(epsilon: float, error: float, query: str = "q") -> Prediction:
-        return Prediction(query, "a", dps.Budget(epsilon), -10.0, error, error, "")
+        return Prediction(query, "a", dps.Budget(epsilon), -10.0, error, error / 2, error * 2, "")
 
     found = Forecast((prediction(10, 0.1), prediction(1, 0.5), prediction(0.1, 3.0), prediction(1, 2.0, "r")))
     assert found.enough() == {"q": dps.Budget(1), "r": None}

@@ -13,11 +13,14 @@ import pytest
 
 import dpsketch as dps
 from conftest import mixed_table
+from dpsketch.calibration import keeps_budget
 from dpsketch.errors import FileError, MergeError, RecipeError
 from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.maps.tables.adaptive_marginals import BoundCellCounts
 from dpsketch.maps.tables.level_counts import DroppedLevels
+from dpsketch.privacy.events import Release
 from dpsketch.privacy.mechanisms import Mechanism
+from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.schema.relation import Relation
 from dpsketch.sketch.adaptive import noisy_in_stages
 
@@ -135,6 +138,31 @@ def test_releases_merge_in_the_cells_of_one_of_them(schema: dps.Schema, early: b
     other = dps.accumulate(mixed_table(100, 2), schema, dps.Recipe([PARTS[1], PARTS[3]]))
     with pytest.raises(MergeError, match="has another recipe"):
         dps.release(other, BUDGETS[0], dps.Ledger("sqlite://"), "b", groups_from=first)
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=str)
+def test_agreed_cells_leave_the_share_of_levels_to_other_parts(schema: dps.Schema, budget: dps.Budget) -> None:
+    first = released(sketch(schema))
+    others = RECIPE.bind(schema).calibrated(budget).noises
+    for recipe in (RECIPE, first.recipe):
+        raw = dps.accumulate(mixed_table(100, 2), schema, recipe)
+        found = dps.release(raw, budget, dps.Ledger("sqlite://"), "b", groups_from=first)
+        noises = found.releases[0].noises
+        assert noises[2].sensitivity == 0 < others[2].sensitivity
+        assert all(noises[index].scale < others[index].scale for index in (0, 1, 3))
+        assert keeps_budget(found.releases[0])
+
+
+def test_levels_without_noise_are_not_released(schema: dps.Schema, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells chosen from exact levels would not be private, though a file would not show it."""
+    honest = BoundRecipe.calibrated
+
+    def quiet(self: BoundRecipe, budget: dps.Budget, mechanism: str = "auto", agreed: Any = None) -> Release:
+        return honest(self, budget, mechanism, {2: DroppedLevels(dps.Levels(bins=16, dropped=True), schema)})
+
+    monkeypatch.setattr(BoundRecipe, "calibrated", quiet)
+    with pytest.raises(RuntimeError, match="a bug: the noise does not keep the budget"):
+        released(sketch(schema))
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,18 @@ class BoundLevels(CellCounter):
         names = description.names(schema)
         super().__init__(description, schema, names, [level_cells(schema.column(name)) for name in names])
 
+    def check_beside(self, maps: Sequence[BoundMap]) -> None:
+        if not any(each.depends_on(self) for each in maps):
+            raise RecipeError(
+                "Levels needs AdaptiveMarginals in the same recipe: a release drops the levels, so that they only "
+                "serve to choose the cells of these",
+                "add Part(AdaptiveMarginals(), share), or use Marginals instead of both",
+            )
+
     def settle_as(self, other: BoundMap) -> DroppedLevels:
-        """Cells are agreed upon, so that nothing is left to choose: no level is counted, and the share is unused."""
+        """Cells are agreed upon, so that nothing is left to choose: no level is counted, and other parts get the
+        share.
+        """
         if not isinstance(other, DroppedLevels):
             raise RecipeError("Levels: the other release has no such part")
         return self.published()

@@ -115,6 +115,15 @@ def test_bad_parameters_are_refused(make: Any, message: str) -> None:
         make()
 
 
+def test_levels_alone_are_refused(schema: dps.Schema) -> None:
+    """A release would spend their share on counts that it drops."""
+    for others in ([], [dps.Part(dps.Marginals(), 0.5)]):
+        recipe = dps.Recipe([dps.Part(dps.Levels(), 0.5), *others])
+        with pytest.raises(RecipeError, match="Levels needs AdaptiveMarginals in the same recipe"):
+            recipe.bind(schema)
+    assert dps.Recipe([dps.Part(dps.Levels(), 0.5), dps.Part(dps.AdaptiveMarginals(), 0.5)]).bind(schema)
+
+
 def test_levels_need_a_column_that_has_some() -> None:
     facts = MIXED | {"columns": {"sex": {"kind": "category", "values": ["a", "b"]}, "b": {"kind": "boolean"}}}
     with pytest.raises(RecipeError, match="Levels needs a column of numbers with more than 66 values"):
