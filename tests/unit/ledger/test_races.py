@@ -118,7 +118,7 @@ def die(*_): os.kill(os.getpid(), signal.SIGKILL)
 if point == "before the reservation": Ledger.reserve = die
 if point == "before the noise": module._noisy = die
 if point == "before the commit": Ledger.commit = die
-if point == "after the commit": module._released = die
+if point == "after the commit": module.released_sketch = die
 if point == "while the file is written": dps.ReleasedSketch.save = die
 schema = dps.Schema.from_dict({"privacy": {"rows": 10}, "columns": {"x": {"kind": "boolean"}}})
 raw = dps.accumulate(pa.table({"x": [True]}), schema, dps.Recipe([dps.Part(dps.Count(), 1.0)]))

@@ -75,13 +75,14 @@ def _key(released: ReleasedSketch) -> bytes:
 
 
 def _belong(released: ReleasedSketch, models: tuple[Products, ...]) -> bool:
-    """Whether what a file holds is a fit of this release's columns, by itself or with all refits: shapes, groups, and
-    shares of finite size.
+    """Whether what a file holds is a fit of this release's columns, by itself or with all refits: shapes, groups, pairs,
+    and shares of finite size.
     """
     if len(models) not in (1, 1 + REFITS):
         return False
-    cells = with_fit(released, models[0]).cells
-    return all(_valid(products, cells) for products in models)
+    fitted = with_fit(released, models[0])
+    pairs = frozenset() if fitted.halved else fitted.pairs
+    return all(products.left.keys() == pairs and _valid(products, fitted.cells) for products in models)
 
 
 def _valid(products: Products, cells: Sequence[Cells]) -> bool:
