@@ -75,8 +75,8 @@ def _key(released: ReleasedSketch) -> bytes:
 
 
 def _belong(released: ReleasedSketch, models: tuple[Products, ...]) -> bool:
-    """Whether what a file holds is a fit of this release's columns, by itself or with all refits: shapes, groups, pairs,
-    and shares of finite size.
+    """Whether what a file holds is a fit of this release's columns, by itself or with all refits: shapes, groups,
+    pairs, and shares of finite size.
     """
     if len(models) not in (1, 1 + REFITS):
         return False
