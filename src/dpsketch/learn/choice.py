@@ -26,7 +26,7 @@ from dpsketch.learn.shared import Memo, made_once
 from dpsketch.learn.sql.findings import nothing_known
 from dpsketch.learn.sql.ranges import ANYTHING, Range
 from dpsketch.learn.sql.selection import Estimator
-from dpsketch.maps.tables.cells import Cells
+from dpsketch.maps.tables.cells import Cells, RunCells
 from dpsketch.maps.tables.column_summaries import column_summaries, joint_cells
 from dpsketch.maps.tables.histogram import BoundHistogram
 from dpsketch.maps.tables.one_way import OneWayMap
@@ -170,6 +170,14 @@ class Sources:
 
     def _moments(self, block: Block) -> MomentEstimator:
         return MomentEstimator(self._released.schema, self._noise, block, self._tabulated, self._method)
+
+    def tells(self, column: str, value: float) -> bool:
+        """Whether a cell was chosen for this value of a column alone, because many records have it."""
+        for _, marginals in self._released.parts_with(OneWayMap, {column}):  # type: ignore[type-abstract]
+            cells = marginals.cells[marginals.columns.index(column)]
+            if isinstance(cells, RunCells) and cells.edges[0] <= value <= cells.edges[-1]:
+                return bool(cells.single[np.searchsorted(cells.edges[1:-1], value, side="right")])
+        return False
 
     @made_once
     def tables(self) -> list[TableEstimator]:

@@ -21,6 +21,7 @@ from dpsketch.learn.factors import Factor, columns_of, product_at
 from dpsketch.learn.points import Frame
 from dpsketch.learn.sql.aggregates import AGGREGATES, COUNT, formula_of, is_aggregate
 from dpsketch.learn.sql.clamped import clamped_columns, outside_conditions, with_clamped
+from dpsketch.learn.sql.equality import with_single_values
 from dpsketch.learn.sql.expressions import Mask, condition_factors, evaluate
 from dpsketch.learn.sql.findings import Finding, Rows, between, judged
 from dpsketch.learn.sql.formulas import Aggregate, Formula, straight, value_of
@@ -108,6 +109,10 @@ class Asked(Protocol):
         """Which entries have errors of the shape of Laplace noise."""
         ...
 
+    def tells(self, column: str, value: float) -> bool:
+        """Whether the release tells a value of a column from those around it."""
+        ...
+
     def estimators(self, columns: Sequence[str]) -> Sequence[Estimator]:
         """All estimators of the joint distribution of these columns; at least one."""
         ...
@@ -154,7 +159,9 @@ class _Query:
         if not any(item.asked for item in self._items):
             raise QueryError("the select list has no aggregate", f"use {AGGREGATES}: single records cannot be read")
         where = select.args.get("where")
-        self._condition: exp.Expr | None = where.this if where is not None else None
+        self._condition: exp.Expr | None = None
+        if where is not None:
+            self._condition = with_single_values(where.this, self._schema, view.tells)
         self._where = condition_factors(self._schema, self._condition)
         self._known: dict[exp.Expr, Finding] = {}
 

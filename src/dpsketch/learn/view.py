@@ -230,6 +230,10 @@ class View:
 
         return least_error(self.estimators(names), by, possible)
 
+    def tells(self, column: str, value: float) -> bool:
+        """Whether the release tells a value of a column from those around it."""
+        return self._sources.tells(column, value)
+
     def estimators(self, columns: Sequence[str]) -> list[Estimator]:
         """All estimators of the joint distribution of these columns; at least one."""
         return self._sources.of_columns(columns)
@@ -301,7 +305,7 @@ class View:
         bound, whatever lies between none and all of those at it.
         """
         schema = self.schema
-        condition = None if where is None else parse_condition(where, schema)
+        condition = None if where is None else parse_condition(where, schema, self.tells)
 
         def found(condition: exp.Expr | None) -> Finding:
             factors = condition_factors(schema, condition)

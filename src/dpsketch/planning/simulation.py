@@ -116,6 +116,10 @@ class SimulatedTable:
     def laplace(self, estimate: Estimate) -> NDArray[np.bool_]:
         return np.zeros(estimate.value.shape, bool)
 
+    def tells(self, column: str, value: float) -> bool:
+        """Which values many records have is not known beforehand."""
+        return False
+
     def estimators(self, columns: Sequence[str]) -> list[Estimator]:
         self.asked |= {*columns}
         return [self]

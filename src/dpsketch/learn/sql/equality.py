@@ -1,6 +1,8 @@
-"""Refuses questions about single values of columns with too many values to resolve."""
+"""Questions about single values of columns of many values: answered where a release tells these apart, else refused."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from sqlglot import exp
@@ -15,9 +17,10 @@ _PLAIN = (exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div)
 
 
 def check_equalities(schema: Schema, expression: exp.Expr) -> None:
-    """Refuse questions about the share of a single value: a release estimates shares of intervals only.
+    """Refuse questions about the share of a single value: a release estimates shares of intervals.
 
-    The bounds have cells of their own, so questions about them are allowed.
+    The bounds have cells of their own, so questions about them are allowed. Values that a release tells from others
+    are intervals here already.
     """
     for one, other in _equalities(expression):
         column = _many_valued(schema, one) or _many_valued(schema, other)
@@ -29,24 +32,50 @@ def check_equalities(schema: Schema, expression: exp.Expr) -> None:
         if direct and (value is None or not low < value < high):
             continue
         raise QueryError(
-            f"column '{column.name}' has too many values to tell the share of a single one",
+            f"column '{column.name}' has too many values to tell the share of a single one that few records have",
             _interval(column, value, float(high - low)),
         )
 
 
+def with_single_values(expression: exp.Expr, schema: Schema, told: Callable[[str, float], bool]) -> exp.Expr:
+    """The expression with equalities as intervals of a single value, where a release has `told` that value of a column
+    from those around it.
+    """
+
+    def interval(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.EQ | exp.NEQ | exp.In):
+            return node
+        sides = _sides(node)
+        if not sides or not all(_is_told(schema, one, other, told) for one, other in sides):
+            return node
+        parts = [exp.Between(this=one.copy(), low=other.copy(), high=other.copy()) for one, other in sides]
+        if isinstance(node, exp.NEQ):
+            return exp.Not(this=exp.Paren(this=parts[0]))
+        return parts[0] if len(parts) == 1 else exp.Paren(this=exp.or_(*parts))
+
+    return expression.transform(interval)
+
+
+def _is_told(schema: Schema, one: exp.Expr, other: exp.Expr, told: Callable[[str, float], bool]) -> bool:
+    column = _many_valued(schema, one) if isinstance(one, exp.Column) else None
+    if column is None or column.dates or not is_constant(other) or isinstance(other, exp.Null):
+        return False
+    return told(column.name, literal_value(column, other))
+
+
 def _equalities(expression: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]]:
-    sides = []
-    for node in expression.find_all(exp.EQ, exp.NEQ, exp.In, exp.Case):
-        others = (
-            node.expressions
-            if isinstance(node, exp.In)
-            else [node.args["expression"]]
-            if "expression" in node.args
-            else []
-        )
-        if isinstance(node, exp.Case):
-            others = [each.this for each in node.args["ifs"]] if node.this is not None else []
-        sides += [(node.this.unnest(), other.unnest()) for other in others]
+    nodes = expression.find_all(exp.EQ, exp.NEQ, exp.In, exp.Case)
+    return [both for node in nodes for both in _sides(node)]
+
+
+def _sides(node: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]]:
+    """What a node compares for equality, columns first."""
+    others = (
+        node.expressions if isinstance(node, exp.In) else [node.args["expression"]] if "expression" in node.args else []
+    )
+    if isinstance(node, exp.Case):
+        others = [each.this for each in node.args["ifs"]] if node.this is not None else []
+    sides = [(node.this.unnest(), other.unnest()) for other in others]
     return [(one, other) if isinstance(one, exp.Column) else (other, one) for one, other in sides]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -15,7 +16,7 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.factors import Factor
 from dpsketch.learn.points import Frame
 from dpsketch.learn.sql import arithmetic
-from dpsketch.learn.sql.equality import check_equalities
+from dpsketch.learn.sql.equality import check_equalities, with_single_values
 from dpsketch.learn.sql.literals import decimals, find_column, is_constant, literal_number, literal_value
 from dpsketch.learn.sql.names import with_schema_names
 from dpsketch.numerics.arrays import Floats
@@ -71,10 +72,11 @@ class Truth:
         return self.opposite().both(other.opposite()).opposite()
 
 
-def parse_condition(text: str, schema: Schema) -> exp.Expr:
-    """Parse a condition such as "age > 40 and sex = 'Female'"."""
+def parse_condition(text: str, schema: Schema, told: Callable[[str, float], bool] | None = None) -> exp.Expr:
+    """Parse a condition such as "age > 40 and sex = 'Female'", for a release that has `told` values of columns."""
     try:
-        return with_schema_names(checked(sqlglot.parse_one(text, dialect="duckdb")), schema)
+        condition = with_schema_names(checked(sqlglot.parse_one(text, dialect="duckdb")), schema)
+        return condition if told is None else with_single_values(condition, schema, told)
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
         raise QueryError(
             f"the condition cannot be read: {_first_line(error)}", f"conditions use {_SUPPORTED}"

@@ -1,7 +1,9 @@
-"""A release tells shares of intervals: a single value of a real column is refused, with what to ask instead."""
+"""A release tells shares of intervals, and of values that many records have: others are refused, with a hint."""
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import dpsketch as dps
@@ -58,3 +60,38 @@ def test_also_inside_an_expression(text: str) -> None:
 )
 def test_bounds_and_columns_of_few_values_may_be_asked_for(condition: str) -> None:
     assert condition_factors(SCHEMA, parse_condition(condition, SCHEMA))
+
+
+@pytest.fixture(scope="module")
+def view() -> dps.View:
+    """A third of the records has the value 50.5."""
+    rng = np.random.default_rng(4)
+    values = np.where(np.arange(30_000) % 3 == 0, 50.5, rng.uniform(0, 100, 30_000))
+    facts = {"x": {"kind": "number", "lower": 0, "upper": 100}, "c": {"kind": "category", "values": ["a", "b"]}}
+    schema = dps.Schema.from_dict({"privacy": {"rows": 30_000}, "columns": facts})
+    table = pa.table({"x": values, "c": np.where(np.arange(30_000) % 2, "a", "b")})
+    raw = dps.accumulate(table, schema, dps.Recipe.general(schema, budget=dps.Budget(1.0)))
+    return dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a"))
+
+
+@pytest.mark.parametrize(
+    ("condition", "truth"),
+    [
+        ("x = 50.5", 10_000),
+        ("50.5 = x and c = 'a'", 5_000),
+        ("x in (50.5, 50.5)", 10_000),
+        ("x <> 50.5", 20_000),
+        ("not (x = 50.5)", 20_000),
+    ],
+)
+def test_values_that_many_records_have_may_be_asked_for(view: dps.View, condition: str, truth: int) -> None:
+    for answer in (view.count(condition), view.sql(f"select count(*) from sketch where {condition}").rows[0][0]):
+        assert answer.value == pytest.approx(truth, abs=5 * answer.stderr)
+        assert answer.stderr < 300
+
+
+@pytest.mark.parametrize("condition", ["x = 51.5", "x in (50.5, 51.5)", "x <> 51.5 and c = 'a'"])
+def test_values_that_few_records_have_are_refused(view: dps.View, condition: str) -> None:
+    for ask in (view.count, lambda text: view.sql(f"select count(*) from sketch where {text}")):
+        with pytest.raises(QueryError, match="that few records have"):
+            ask(condition)
