@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpsketch.encoding.layouts import Cells, buffer_values, cells_of, filled, is_null, lists_of
-from dpsketch.encoding.levels import number_levels, spread
+from dpsketch.encoding.levels import levels_at
 from dpsketch.encoding.records import IdSets, Records, joined
 from dpsketch.errors import SourceError
 from dpsketch.numerics.arrays import Codes, Floats
@@ -186,14 +186,10 @@ def _is_text(array: pa.Array) -> bool:
 
 def _levels(column: Column, array: pa.Array) -> NDArray[np.int64]:
     match column:
-        case Number():
-            return number_levels(column, _with_missing(_numbers(array), column.missing))
-        case Integer():
-            numbers = _with_missing(_numbers(array), column.missing)
-            return spread(numbers, float(column.lower), float(column.upper), column.levels - 1)
+        case Number() | Integer():
+            return levels_at(column, _with_missing(_numbers(array), column.missing))
         case Datetime():
-            low, high = column.bounds
-            return spread(_moments(array), low, high, column.levels - 1)
+            return levels_at(column, _moments(array))
         case Category():
             text = texts(array)
             level = filled(pc.index_in(text, value_set=_text_array(column.labels)), column.labels.index(OTHER))

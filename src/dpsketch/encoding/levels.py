@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.precision import precise
-from dpsketch.schema.columns import SPAN, Number
+from dpsketch.schema.columns import SPAN, Datetime, Integer, Number
+
+
+def levels_at(column: Number | Integer | Datetime, numbers: Floats) -> NDArray[np.int64]:
+    """The level of each number (of dates: microseconds), −1 for NaN."""
+    if isinstance(column, Number):
+        return number_levels(column, numbers)
+    low, high = column.bounds if isinstance(column, Datetime) else (float(column.lower), float(column.upper))
+    return spread(numbers, low, high, column.levels - 1)
 
 
 def number_levels(column: Number, numbers: Floats) -> NDArray[np.int64]:

@@ -22,6 +22,7 @@ from dpsketch.learn.estimators.small_table import TableEstimator, small_tables
 from dpsketch.learn.estimators.sum_blocks import Block, blocks
 from dpsketch.learn.estimators.sum_regression import METHODS, MomentEstimator
 from dpsketch.learn.factors import Factor
+from dpsketch.learn.points import cells_at
 from dpsketch.learn.shared import Memo, made_once
 from dpsketch.learn.sql.findings import nothing_known
 from dpsketch.learn.sql.ranges import ANYTHING, Range
@@ -31,6 +32,7 @@ from dpsketch.maps.tables.column_summaries import column_summaries, joint_cells
 from dpsketch.maps.tables.histogram import BoundHistogram
 from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.numerics.tuned import BY_HAND, Tuned
+from dpsketch.schema.columns import Integer, Number
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 if TYPE_CHECKING:
@@ -175,8 +177,8 @@ class Sources:
         """Whether a cell was chosen for this value of a column alone, because many records have it."""
         for _, marginals in self._released.parts_with(OneWayMap, {column}):  # type: ignore[type-abstract]
             cells = marginals.cells[marginals.columns.index(column)]
-            if isinstance(cells, RunCells) and cells.edges[0] <= value <= cells.edges[-1]:
-                return bool(cells.single[np.searchsorted(cells.edges[1:-1], value, side="right")])
+            if isinstance(cells, RunCells) and isinstance(cells.column, Number | Integer):
+                return bool(cells.single[cells_at(cells, cells.column, np.array([value]))[0]])
         return False
 
     @made_once

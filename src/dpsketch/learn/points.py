@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from dpsketch.denoise.column_fit import POSITION_VARIANCE
 from dpsketch.denoise.heaping import CERTAIN, Lumps
 from dpsketch.encoding.frames import read_codes
+from dpsketch.encoding.levels import levels_at
 from dpsketch.maps.tables.cells import POSITION_GRID, Cells, RunCells
 from dpsketch.numerics.arrays import Codes, Floats
-from dpsketch.schema.columns import LOWEST, SPAN, Category, Column
+from dpsketch.schema.columns import LOWEST, SPAN, Category, Column, Datetime, Integer, Number
 from dpsketch.schema.schema import Schema
 
 COLUMN_POINTS = 1 << 14
@@ -135,10 +136,16 @@ class ColumnPoints:
         """The cells between the bounds that hold numbers asked about, and these numbers: of columns whose levels are
         finer than the values that people write, not of integers, each of which has a level of its own.
         """
-        if not asked or self.inside == 1 or self.cells.column.levels <= SPAN:
+        column = self.cells.column
+        if (
+            not asked
+            or self.inside == 1
+            or column.levels <= SPAN
+            or not isinstance(column, Number | Integer | Datetime)
+        ):
             return np.zeros(0, np.int64), np.zeros(0)
         numbers = np.array(asked)
-        cells = np.searchsorted(self.cells.edges[1:-1], numbers, side="right")
+        cells = cells_at(self.cells, column, numbers)
         inside = (cells >= 1) & (cells <= self.cells.bins)
         return cells[inside], numbers[inside]
 
@@ -325,6 +332,11 @@ def values_between(column: Column, levels: Floats) -> Floats:
     below = np.maximum(np.floor(levels), 0).astype(np.int64)
     low, high = (column.values_of(column.codes_of(np.minimum(each, column.levels - 1))) for each in (below, below + 1))
     return low + (levels - below) * (high - low)
+
+
+def cells_at(cells: Cells, column: Number | Integer | Datetime, numbers: Floats) -> NDArray[np.int64]:
+    """The cells of records with these numbers, also where a number lies half-way between two levels."""
+    return cells.cells(column.codes_of(levels_at(column, numbers)))
 
 
 def codes_in_cells(cells: Cells, places: NDArray[np.int64], steps: Floats) -> Codes:

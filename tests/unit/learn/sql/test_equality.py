@@ -95,3 +95,23 @@ def test_values_that_few_records_have_are_refused(view: dps.View, condition: str
     for ask in (view.count, lambda text: view.sql(f"select count(*) from sketch where {text}")):
         with pytest.raises(QueryError, match="that few records have"):
             ask(condition)
+
+
+def test_a_value_half_way_between_levels_is_where_its_records_are() -> None:
+    """The level of 120 between 60 and 140 is 49,150.5, rounded to an even one."""
+    values = np.where(np.arange(20_000) % 4 == 0, 120.0, np.random.default_rng(5).uniform(60, 140, 20_000))
+    schema = dps.Schema.from_dict(
+        {"privacy": {"rows": 20_000}, "columns": {"x": {"kind": "number", "lower": 60, "upper": 140}}}
+    )
+    raw = dps.accumulate(pa.table({"x": values}), schema, dps.Recipe.general(schema, budget=dps.Budget(1.0)))
+    view = dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a"))
+    for condition, truth in {
+        "x >= 120": (values >= 120).sum(),
+        "x > 120": (values > 120).sum(),
+        "x <= 120": (values <= 120).sum(),
+        "x < 120": (values < 120).sum(),
+        "x = 120": (values == 120).sum(),
+    }.items():
+        answer = view.count(condition)
+        assert answer.value == pytest.approx(truth, abs=5 * answer.stderr)
+        assert answer.stderr < 300
