@@ -54,7 +54,7 @@ def formula_of(schema: Schema, node: exp.Expr) -> Formula:
             return _applied(
                 schema,
                 [node.this],
-                lambda one: Estimate(arithmetic.rounded(one.value, digits), one.influence),
+                lambda one: replace(one, value=arithmetic.rounded(one.value, digits)),
                 lambda one: tuple(arithmetic.rounded(np.array(one), digits).tolist()),
             )
         case exp.Log():
@@ -92,18 +92,19 @@ def _applied(
 def _smooth(one: Estimate, kind: type[exp.Expr], slope: Callable[[Floats], Floats]) -> Estimate:
     with np.errstate(all="ignore"):
         value = arithmetic.ONE[kind](one.value)
-        return _where(~np.isnan(value), Estimate(value, one.influence * slope(one.value)[..., None]))
+        return _where(~np.isnan(value), Estimate(value, one.influence * slope(one.value)[..., None], one.rough))
 
 
 def _where(known: NDArray[np.bool_], one: Estimate) -> Estimate:
     """The estimate where `known`, and null elsewhere."""
-    return Estimate(np.where(known, one.value, np.nan), np.where(known[..., None], one.influence, np.nan))
+    influence = np.where(known[..., None], one.influence, np.nan)
+    return Estimate(np.where(known, one.value, np.nan), influence, one.rough)
 
 
 def _power(one: Estimate, exponent: float) -> Estimate:
     with np.errstate(all="ignore"):
         slope = exponent * one.value ** (exponent - 1) if exponent else np.zeros_like(one.value)
-        return Estimate(one.value**exponent, one.influence * slope[..., None])
+        return Estimate(one.value**exponent, one.influence * slope[..., None], one.rough)
 
 
 def _picked(first: Callable[[Floats, Floats], Floats]) -> Callable[..., Estimate]:
@@ -114,7 +115,9 @@ def _picked(first: Callable[[Floats, Floats], Floats]) -> Callable[..., Estimate
         for other in estimates[1:]:
             here = first(chosen.value, other.value) | np.isnan(other.value)
             chosen = Estimate(
-                np.where(here, chosen.value, other.value), np.where(here[:, None], chosen.influence, other.influence)
+                np.where(here, chosen.value, other.value),
+                np.where(here[:, None], chosen.influence, other.influence),
+                chosen.rough or other.rough,
             )
         return chosen
 

@@ -67,8 +67,8 @@ def quantile_between(shares: Callable[[Floats, tuple[float, ...]], Estimate], ce
         spread = np.sqrt(spread**2 + level**2 / 12)
     size = norm(here.influence)
     if size == 0:
-        return Estimate(np.array([value]), np.append(np.zeros(here.influence.shape[-1] - 1), spread)[None])
-    return Estimate(np.array([value]), here.influence * (spread / size))
+        return Estimate(np.array([value]), np.append(np.zeros(here.influence.shape[-1] - 1), spread)[None], here.rough)
+    return Estimate(np.array([value]), here.influence * (spread / size), here.rough)
 
 
 def _unknown(cdf: Estimate) -> Estimate:
@@ -106,7 +106,7 @@ def _where_reached(cdf: Estimate, grid: Floats, jumps: NDArray[np.bool_], step: 
         influence = np.zeros_like(influence)
         influence[-1] = size = 1e-300
     least = np.sqrt(size**2 + width**2 / 12 + step[above] ** 2 / 3)
-    return Estimate(np.array([value]), (influence * (least / size))[None])
+    return Estimate(np.array([value]), (influence * (least / size))[None], cdf.rough)
 
 
 def _reached(cdf: Estimate, grid: Floats, q: float) -> float:

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.answer import Answer, Estimate, same_coordinates
+from dpsketch.learn.answer import Answer, Estimate, same_coordinates, stacked
 from dpsketch.learn.factors import Factor
 from dpsketch.learn.points import continuous
 from dpsketch.learn.sql.quantiles import level_influence, norm, quantile_between, quantile_of_levels
@@ -131,8 +131,8 @@ class Selection:
         variance = self.total(times(x.value, x.value, y.present)) / share - mean_x * mean_x
         covariance = self.total(times(x.value, y.value)) / share - mean_x * mean_y
         return _Line(
-            Estimate(mean_x.value + middles[0], mean_x.influence),
-            Estimate(mean_y.value + middles[1], mean_y.influence),
+            replace(mean_x, value=mean_x.value + middles[0]),
+            replace(mean_y, value=mean_y.value + middles[1]),
             variance.clipped(0.0),
             covariance,
         )
@@ -148,7 +148,7 @@ class Selection:
         centre = np.nan_to_num(mean.value)[:, None]
         found, slope = (self.expectation(power_of(column, power, centre)) / present for power in (order, order - 1))
         mine, theirs = same_coordinates(found.influence, mean.influence)
-        return Estimate(found.value, mine - order * slope.value[:, None] * theirs)
+        return replace(found, influence=mine - order * slope.value[:, None] * theirs)
 
     def cdf(self, column: Column, at: Floats) -> Estimate:
         """Share of each group's present records with a value at or below each of `at`: entry [group, at]."""
@@ -170,7 +170,7 @@ class Selection:
             part, whole = (self._estimator.expect(*([*where, each] for each in some)) for some in (parts, wholes))
             found.append(part / whole)
         influences = same_coordinates(*(each.influence for each in found))
-        return Estimate(np.stack([each.value for each in found]), np.stack(influences))
+        return Estimate(np.stack([each.value for each in found]), np.stack(influences), found[0].rough)
 
     def quantile(self, column: Column | Quantity, schema: Schema, q: float) -> Estimate:
         """The value below which a share q of each group lies: where the estimated distribution function reaches q. Its
@@ -188,9 +188,7 @@ class Selection:
             exact = quantity.column.levels <= 2 * _GRID
             codes = np.linspace(LOWEST, HIGHEST, quantity.column.levels if exact else _GRID + 1)
             return self._quantile(quantity, q, quantity.column.values_of(np.rint(codes).astype(np.int16)), exact)
-        groups = [self._group_quantile(group, quantity, cells, q) for group in range(self._groups)]
-        influences = same_coordinates(*(each.influence for each in groups))
-        return Estimate(np.concatenate([each.value for each in groups]), np.concatenate(influences))
+        return stacked([self._group_quantile(group, quantity, cells, q) for group in range(self._groups)])
 
     def _group_quantile(self, group: int, quantity: Quantity, cells: Cells, q: float) -> Estimate:
         """The quantile of one group."""
@@ -227,7 +225,7 @@ class Selection:
             far = level_influence(grid, rising, influence, q, above)
             straight = max(norm(near), norm(far)) <= grid[high] - grid[low]  # else the density is not the same
             influences.append(near if straight else far)
-        return Estimate(np.array(values), np.stack(influences))
+        return Estimate(np.array(values), np.stack(influences), cdf.rough)
 
 
 @dataclass(frozen=True)

@@ -180,3 +180,12 @@ def test_noise_far_out_is_in_the_error_not_in_the_answer(far: dps.View, where: s
     assert 1e9 < total.stderr < 1e11
     assert spread.value < 1e5
     assert spread.stderr > 1e6
+
+
+def test_answers_about_several_columns_have_the_tails_of_laplace_noise(view: dps.View) -> None:
+    """Whatever is computed from the fit."""
+    asked = ("count(x)", "avg(x)", "median(x)", "quantile(x, 0.9)", "stddev(x)", "corr(x, y)", "round(sqrt(avg(x)), 3)")
+    for what in asked:
+        [[answer]] = view.sql(f"select {what} as v from sketch where z = 'a'").rows
+        assert answer.laplace, what
+    assert not view.sql("select avg(x) as v from sketch").rows[0][0].laplace
