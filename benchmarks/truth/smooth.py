@@ -1,6 +1,6 @@
 """`python -m benchmarks.truth.smooth`: whether ± holds for columns without shared values, and falls with rows and ε.
 
-Made-up columns (normal, log-normal, uniform, a narrow peak between wide bounds) of up to 50 million rows, drawn and
+Simulated columns (normal, log-normal, uniform, a narrow peak between wide bounds) of up to 50 million rows, drawn and
 read batch by batch. Errors are in records, that of a quantile as the records between it and the truth, times ε: what
 noise alone asks for is then the same for any number of rows. `level` is the standard deviation of where in its level,
 1/65,534 of the bounds, a record is, in the same units: no release shows more than that.
@@ -37,7 +37,7 @@ SURELY = 8.0  # standard deviations of a share
 
 @dataclass(frozen=True)
 class Made:
-    """A column that is made up: how its values are distributed, and how it is declared."""
+    """A simulated column: the distribution of its values, and how it is declared."""
 
     law: Any
     declared: dict[str, Any]
@@ -107,7 +107,7 @@ def drawn(rows: int, seed: int) -> Iterator[dict[str, Floats]]:
 
 
 def sketched(rows: int, budget: dps.Budget, seed: int, asked: int) -> tuple[dps.RawSketch, dict[str, Truths]]:
-    """A raw sketch of made-up rows, and the truth about them."""
+    """A raw sketch of simulated rows, and the true answers."""
     schema = dps.Schema.from_dict(
         {"privacy": {"rows": rows}, "columns": {name: made.declared for name, made in COLUMNS.items()}}
     )

@@ -27,7 +27,7 @@ from dpsketch.learn.shared import Memo, made_once
 from dpsketch.learn.sql.findings import nothing_known
 from dpsketch.learn.sql.ranges import ANYTHING, Range
 from dpsketch.learn.sql.selection import Estimator
-from dpsketch.maps.tables.cells import Cells, RunCells
+from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.column_summaries import column_summaries, joint_cells
 from dpsketch.maps.tables.histogram import BoundHistogram
 from dpsketch.maps.tables.one_way import OneWayMap
@@ -177,7 +177,7 @@ class Sources:
         """Whether a cell was chosen for this value of a column alone, because many records have it."""
         for _, marginals in self._released.parts_with(OneWayMap, {column}):  # type: ignore[type-abstract]
             cells = marginals.cells[marginals.columns.index(column)]
-            if isinstance(cells, RunCells) and isinstance(cells.column, Number | Integer):
+            if cells.chosen and isinstance(cells.column, Number | Integer):
                 return bool(cells.single[cells_at(cells, cells.column, np.array([value]))[0]])
         return False
 

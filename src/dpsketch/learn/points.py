@@ -14,7 +14,7 @@ from dpsketch.denoise.column_fit import POSITION_VARIANCE
 from dpsketch.denoise.heaping import CERTAIN, Lumps
 from dpsketch.encoding.frames import read_codes
 from dpsketch.encoding.levels import levels_at
-from dpsketch.maps.tables.cells import POSITION_GRID, Cells, RunCells
+from dpsketch.maps.tables.cells import POSITION_GRID, Cells
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.columns import LOWEST, SPAN, Category, Column, Datetime, Integer, Number
 from dpsketch.schema.schema import Schema
@@ -314,7 +314,7 @@ def places_to_try(cells: Cells) -> Floats:
 
 def continuous(cells: Cells) -> bool:
     """Whether a level stands for all values around it, and cells may be as small as a level."""
-    return isinstance(cells, RunCells) and cells.column.levels > SPAN
+    return cells.chosen and cells.column.levels > SPAN
 
 
 def levels_in_cells(cells: Cells, places: NDArray[np.int64], steps: Floats) -> Floats:

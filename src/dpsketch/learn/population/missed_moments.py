@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.learn.estimators.joint.bootstrap import released_groups
 from dpsketch.learn.estimators.joint.denoised_pairs import contrast_of
 from dpsketch.learn.estimators.joint.from_release import noisy_sums, product_parts
 from dpsketch.learn.estimators.joint.joint_fit import NoisySums
@@ -64,13 +65,9 @@ def _group_means(groups: NDArray[np.int64], count: int, weights: Floats, matrix:
 
 
 def _grouped(mixture: Mixture, sums: NoisySums, pair: tuple[int, int]) -> Floats:
-    """The fitted table of the release's groups, which a mixture's own groups are parts of."""
-    sides = []
-    for column in pair:
-        coarse = np.zeros((mixture.shares[column].shape[1], int(sums.groups[column].max()) + 1))
-        coarse[mixture.groups[column], sums.groups[column]] = 1.0
-        sides.append(coarse)
-    return sides[0].T @ mixture.grouped_pair(*pair) @ sides[1]
+    """The fitted table of the release's groups."""
+    one, two = (released_groups(mixture.shares[each], mixture.groups[each], sums.groups[each]) for each in pair)
+    return (one * mixture.weights[:, None]).T @ two
 
 
 def _beyond(sums: NoisySums, fit: Floats, pair: tuple[int, int], one: Floats, two: Floats) -> Floats:

@@ -60,7 +60,8 @@ def _is_told(schema: Schema, one: exp.Expr, other: exp.Expr, told: Callable[[str
     column = _many_valued(schema, one) if isinstance(one, exp.Column) else None
     if column is None or column.dates or not is_constant(other) or isinstance(other, exp.Null):
         return False
-    return told(column.name, literal_value(column, other))
+    value, (low, high) = literal_value(column, other), column.values_of(np.array([LOWEST, HIGHEST]))
+    return bool(low <= value <= high) and told(column.name, value)
 
 
 def _equalities(expression: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,8 @@ class Cells:
 
     column: Column
     bins: int
+
+    chosen: ClassVar[bool] = False  # by a release, where records are
 
     @property
     def ordered(self) -> bool:
@@ -167,6 +169,8 @@ class RunCells(HistogramCells):
 
     starts: tuple[int, ...]
     alone: tuple[int, ...] = ()
+
+    chosen: ClassVar[bool] = True
 
     @property
     def binned(self) -> bool:

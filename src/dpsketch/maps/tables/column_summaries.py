@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpsketch.denoise.column_fit import ColumnSummary, Finer
 from dpsketch.maps.base import BoundMap, Sums
-from dpsketch.maps.tables.cells import GRID, POSITION_GRID, Cells, RunCells, common_cells
+from dpsketch.maps.tables.cells import GRID, POSITION_GRID, Cells, common_cells
 from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.maps.tables.pair_map import PairMap
 from dpsketch.numerics.arrays import Floats
@@ -89,7 +89,7 @@ def column_summaries(marginals: OneWayMap, sums: Sums, variance: float, totals: 
     found = []
     for place, cells in enumerate(marginals.cells):
         counts = sums[marginals.table(place)] / marginals.grid
-        geometry = _geometry_of_levels if isinstance(cells, RunCells) else _geometry
+        geometry = _geometry_of_levels if cells.chosen else _geometry
         centres, widths = geometry(cells) if cells.ordered else (None, None)
         positions = None
         total = totals.get(marginals.columns[place])
@@ -128,7 +128,7 @@ def _geometry(cells: Cells) -> tuple[Floats, Floats]:
 def _geometry_of_levels(cells: Cells) -> tuple[Floats, Floats]:
     """The same by the levels in a cell instead of its codes: of integers some cells have one more than others."""
     centres, widths = _geometry(cells)
-    if not isinstance(cells, RunCells) and (not cells.binned or cells.column.levels > SPAN):
+    if not cells.chosen and (not cells.binned or cells.column.levels > SPAN):
         return centres, widths
     first = cells.first_levels
     codes = cells.column.codes_of(np.arange(cells.column.levels)).astype(np.float64)

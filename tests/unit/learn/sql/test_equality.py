@@ -82,6 +82,8 @@ def view() -> dps.View:
         ("x in (50.5, 50.5)", 10_000),
         ("x <> 50.5", 20_000),
         ("not (x = 50.5)", 20_000),
+        ("x in (0, 50.5)", 10_000),
+        ("x <> 500", 30_000),
     ],
 )
 def test_values_that_many_records_have_may_be_asked_for(view: dps.View, condition: str, truth: int) -> None:

@@ -37,7 +37,7 @@ def redrawn(sums: NoisySums, fitted: Products, generator: np.random.Generator) -
         for summary, marginal in zip(sums.summaries, fitted.marginals, strict=True)
     ]
     mixture = fitted.mixture
-    inside = [_released_groups(*column) for column in zip(mixture.shares, mixture.groups, sums.groups, strict=True)]
+    inside = [released_groups(*column) for column in zip(mixture.shares, mixture.groups, sums.groups, strict=True)]
     tables = {}
     for (i, j), table in sums.tables.items():
         exact = sums.rows * (inside[i] * mixture.weights[:, None]).T @ inside[j]
@@ -48,7 +48,7 @@ def redrawn(sums: NoisySums, fitted: Products, generator: np.random.Generator) -
     return replace(sums, summaries=summaries, rows=rows, tables=tables)
 
 
-def _released_groups(shares: Floats, fine: NDArray[np.int64], groups: NDArray[np.int64]) -> Floats:
+def released_groups(shares: Floats, fine: NDArray[np.int64], groups: NDArray[np.int64]) -> Floats:
     """Components' shares of the release's groups; a mixture's own groups are parts of them."""
     coarse = np.empty(shares.shape[1], np.int64)
     coarse[fine] = groups

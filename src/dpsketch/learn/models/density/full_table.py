@@ -11,7 +11,7 @@ import numpy as np
 
 from dpsketch.learn.estimators.small_table import SmallTable, small_tables
 from dpsketch.learn.points import Frame
-from dpsketch.maps.tables.cells import Cells, HistogramCells, RunCells
+from dpsketch.maps.tables.cells import Cells, HistogramCells
 from dpsketch.maps.tables.column_summaries import parents
 from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.numerics.arrays import Floats
@@ -108,7 +108,7 @@ def _even(table: SmallTable) -> tuple[tuple[Cells, ...], Floats, Floats]:
     divide such bins.
     """
     (own, *others), part = table.cells, table.part.map
-    if others or not isinstance(own, RunCells) or not isinstance(part, OneWayMap):
+    if others or not own.chosen or not isinstance(part, OneWayMap):
         return table.cells, table.counts, np.ones(table.shape)
     even = HistogramCells(own.column, part.bins)
     into = parents(even, own)
