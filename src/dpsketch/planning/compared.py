@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from sqlglot import exp
 
+from dpsketch.encoding.levels import levels_at
 from dpsketch.learn.sql.literals import is_constant, literal_value
 from dpsketch.learn.sql.names import with_schema_names
 from dpsketch.learn.sql.statement import parse_select
-from dpsketch.schema.columns import Boolean, Column
+from dpsketch.schema.columns import Boolean, Column, Datetime, Integer, Number
 from dpsketch.schema.schema import Schema
 
 Compared = Mapping[str, Sequence[int]]
@@ -42,7 +43,7 @@ def _levels(select: exp.Expr, columns: Mapping[str, Column]) -> Iterator[tuple[s
 
 
 def _level(column: Column, value: float) -> int:
-    """The level closest to a value, or that of the bound that it lies beyond."""
-    ends = column.values_of(column.codes_of(np.array([0, column.levels - 1])))
-    low, at, high = column.scaled(np.clip([ends[0], value, ends[1]], *ends))
-    return int(np.rint((at - low) / (high - low) * (column.levels - 1))) if high > low else 0
+    """The level of a value, or that of the bound that it lies beyond; labels are given by theirs."""
+    if isinstance(column, Number | Integer | Datetime):
+        return int(levels_at(column, np.array([value]))[0])
+    return int(value)
