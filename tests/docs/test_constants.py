@@ -29,6 +29,7 @@ NOT_TUNED = {
         recipe._MOST_LETTERS release_noise._BLOCK sampling.MOST_ROWS sum_blocks.MOST_ENTRIES
         sum_blocks.MOST_FREQUENCIES sum_blocks.MOST_ROWS sum_blocks.MOST_SUMS sum_regression.MOST_DENSE
         surrogate._BLOCK synthetic_task.MOST_WIDTH table.MOST_DRAWN task.MOST_TABLE_BINS weighted_rows.REFIT_ROWS
+        latent_factors.COMPONENTS triples.LARGEST triples.MOST_KEPT
         weighted_rows.ROWS weighted_rows._BLOCK_CELLS wrapped.MOST_ROWS
     """,
     "numerical safeguards: tolerances, floors against zero, steps and iterations of solvers": """
@@ -40,6 +41,8 @@ NOT_TUNED = {
         quadratic_fit._ROUNDS quadratic_fit._STEPS ratio._HALVINGS reduction._LEAST refine.CLOSEST refine.RIDGE
         regression._LEAST_PENALTY regression._MOST_STEPS search._RANGE solver.DAMPING solver.LEAST_DAMPING
         solver.LEAST_VARIANCE solver.LOGIT_STEP solver.MOST_LOGIT solver.MOST_VARIANCE solver.SPREAD_STEP solver.STEPS
+        latent_factors.BISECTIONS latent_factors.LEAST latent_factors.MOST_COMMON latent_factors.SMALLEST
+        latent_factors.STEPS triples.CLOSE triples.SMALLEST triples.SWEEPS
         unseen.LEAST weights.STAGES weights.STEPS
     """,
     "quantiles of known distributions": """
@@ -51,7 +54,7 @@ NOT_TUNED = {
         joint_estimator.PER_COLUMN level_counters._NORMAL_MEDIAN linear_moments._SEED losses._NO_DESCENT
         coefficient_errors._ONE_DEVIATION coefficient_errors._SEED
         moment_matrix._SEED plot._LEAST_DEVIATION plot._STEPS product_mixture.SAMPLE_SEED solver.EDGE
-        spectrum._SEED sums.TURN surrogate._SEED
+        latent_factors.SEED spectrum._SEED sums.TURN surrogate._SEED
     """,
 }
 

@@ -143,7 +143,7 @@ class BoundAdaptivePairs(BoundPairs):
                 threshold = pooling_threshold(summary.count_sd / rows, pair_sd)
                 shares = coarse_shares(fit_marginal(summary, rows).shares, fine, own)
                 if self.description.contrasts:
-                    chosen = choose_halves(shares, summary.ordered)
+                    chosen = choose_halves(shares)
                 else:
                     chosen = choose_groups(shares, widths_of(own), wanted, threshold)
                 groups.append(chosen.tolist())

@@ -25,6 +25,7 @@ from dpsketch.schema.columns import Column, Integer
 from dpsketch.schema.schema import Schema
 
 _ORIGIN = Tuned(STUDY_TABLES, by=BY_HAND, decision=12)
+_WIDE = Tuned("covtype, nomao and simulated tables of 30 and 100 columns", by=BY_HAND, decision=30)
 # Tables without numbers; the number of bins follows from it.
 MARGINALS_SHARE: Annotated[float, Tuned(STUDY_TABLES, by=PROTOTYPE, decision=7)] = 0.42
 PAIRS_SHARE: Annotated[float, Tuned(STUDY_TABLES, by=PROTOTYPE, decision=7)] = 0.55  # tables without numbers
@@ -38,7 +39,7 @@ LEVELS_PART: Annotated[float, Tuned("fare, payroll, kdd and flights of the truth
 PURE_SHARES: Annotated[tuple[float, float], _ORIGIN] = (0.275, 0.575)
 GAUSSIAN_SHARES: Annotated[tuple[float, float], _ORIGIN] = (0.33, 0.52)  # the same with δ or ρ
 # The same where a release has contrasts instead of pair tables.
-CONTRAST_SHARES: Annotated[tuple[float, float], _ORIGIN] = (0.43, 0.42)
+CONTRAST_SHARES: Annotated[tuple[float, float], _WIDE] = (0.56, 0.29)
 # Standard deviation of a pair table's cell, as a share of the rows, above which contrasts are more accurate.
 CONTRAST_SD: Annotated[float, Tuned(STUDY_TABLES, by=BY_HAND, decision=9)] = 0.025
 # Up to this number of columns, releasing all pairs is most accurate.
@@ -82,7 +83,8 @@ class General(Task):
         if most is not None and most >= comb(len(paired), 2):
             most = None
         named = None if len(paired) == len(columns) else paired
-        halved = not frequencies and suits_contrasts(schema, rows, budget, most or comb(len(paired), 2))
+        halved = not frequencies and suits_contrasts(schema, rows, budget, len(paired), most)
+        most = None if halved else most
         pairs = AdaptivePairs(named, finer, most=most, contrasts=halved)
         if frequencies:
             both: Shares = [(pairs, 1 - FOURIER_SHARE), (Fourier(size=frequencies), FOURIER_SHARE)]
@@ -138,7 +140,8 @@ def pair_sizes(rows: int, budget: Budget, columns: int) -> tuple[int, int | None
 
     All from public numbers. Up to FEW_COLUMNS columns, all pairs answer best, even with little budget. Beyond, their
     number is such that the cells of their tables have a predicted standard deviation of at most PAIR_SD of the rows,
-    which gives columns four groups (`denoise.groups`), but never fewer than connect all columns.
+    which gives columns four groups (`denoise.groups`), but never fewer than connect all columns. Under pure ε contrasts
+    of all pairs answer better than tables of some: `suits_contrasts`.
 
     Source: RESEARCH "Statistics and models from one general sketch"; docs/decisions/007-pairs-in-the-general-recipe.md.
     """
@@ -151,16 +154,17 @@ def pair_sizes(rows: int, budget: Budget, columns: int) -> tuple[int, int | None
     return bins, None if supported >= every else supported
 
 
-def suits_contrasts(schema: Schema, rows: int, budget: Budget, pairs: int) -> bool:
-    """Whether contrasts of this number of pairs are more accurate than their tables.
+def suits_contrasts(schema: Schema, rows: int, budget: Budget, columns: int, most: int | None) -> bool:
+    """Whether contrasts of all pairs of columns are more accurate than their tables, or `most` of them.
 
-    They are under pure ε where the predicted standard deviation of a cell is above CONTRAST_SD of the rows, so that
-    noise dominates a table. Gaussian noise of a contrast equals that of a cell. Source:
-    docs/decisions/009-contrasts-where-tables-drown.md.
+    They are under pure ε where noise allows not all tables, or its predicted standard deviation is above CONTRAST_SD of
+    the rows, so that it dominates a table. Gaussian noise of a contrast equals that of a cell. Source:
+    docs/decisions/009-contrasts-where-tables-drown.md, 030-hidden-causes-behind-contrasts.md.
     """
     if not budget.pure:
         return False
-    return schema_counter_noise(schema, budget, pairs, PURE_SHARES[1]) > CONTRAST_SD * rows
+    noise = schema_counter_noise(schema, budget, comb(columns, 2), PURE_SHARES[1])
+    return most is not None or noise > CONTRAST_SD * rows
 
 
 def whole_number_bins(schema: Schema) -> int:

@@ -42,11 +42,6 @@ def find_dependence(
     return turn @ ((smooth + common + rest) / 2) @ turn.T
 
 
-def table_of(contrast: Floats, one: Floats, two: Floats) -> Floats:
-    """The joint shares of two halved columns that have these marginals and this contrast: the one table there is."""
-    return np.outer(one, two) + (contrast - contrast_of(np.outer(one, two))) / 4 * _SIGNS
-
-
 def contrast_of(table: Floats) -> Floats:
     """How much more of a table of two by two is on its diagonal than off it, as a table of a single cell."""
     return (table * _SIGNS).sum(keepdims=True)

@@ -87,7 +87,7 @@ def fit_mixture(
         adam.move(logits, pull, rate)
         adam_top.move(tops, (top * (by_top - (top * by_top).sum())).T, rate)
     weights = _weights(tops.astype(np.float64)).ravel()
-    exact = _fit_margins(weights, np.exp(logits.astype(np.float64)), margin, lengths)
+    exact = fit_margins(weights, np.exp(logits.astype(np.float64)), margin, lengths)
     return weights, [np.ascontiguousarray(part.T) for part in np.split(exact, np.cumsum(lengths)[:-1])]
 
 
@@ -109,7 +109,7 @@ def _weights(tops: Any) -> Any:
     return result / result.sum()
 
 
-def _fit_margins(top: Floats, inside: Floats, shares: Floats, lengths: NDArray[np.int64]) -> Floats:
+def fit_margins(top: Floats, inside: Floats, shares: Floats, lengths: NDArray[np.int64]) -> Floats:
     """Components' shares scaled until the mixture has the given marginals exactly."""
     starts = np.cumsum(lengths) - lengths
     for _ in range(200):

@@ -9,6 +9,7 @@ from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsketch.denoise.column_fit import ColumnSummary
 from dpsketch.denoise.cuts import UNKNOWN, Sharing
@@ -30,8 +31,9 @@ class ReleasedProducts:
     """The distribution fitted over the cells of `columns`, in their order: `products`. Fits to new noise tell how far
     off it is; they take several times as long, so that `refit` makes them when they are first asked for.
 
-    `pairs` are the places i < j of columns with a table, or with a contrast if `halved`. Shares of single cells are
-    known up to `cell_sd` from the marginals; `lumps` is each column's `lumpiness`.
+    `pairs` are the places i < j of columns with a table, or with a contrast if columns have `halves`: the half of each
+    of their cells. Shares of single cells are known up to `cell_sd` from the marginals, those of pairs up to `pair_sd`;
+    `lumps` is each column's `lumpiness`, and `parents` the counted cells that cells are parts of, where they are.
     """
 
     columns: tuple[str, ...]
@@ -41,7 +43,13 @@ class ReleasedProducts:
     refit: Callable[[], tuple[Products, ...]]
     cell_sd: float
     lumps: tuple[Lumps, ...]
-    halved: bool = False
+    parents: tuple[NDArray[np.int64] | None, ...]
+    halves: tuple[NDArray[np.int64], ...] = ()
+    pair_sd: float = 0.0
+
+    @property
+    def halved(self) -> bool:
+        return bool(self.halves)
 
     @made_once
     def models(self) -> tuple[Products, ...]:
@@ -81,6 +89,11 @@ def column_lumps(marginals: OneWayMap, column: int, summary: ColumnSummary) -> L
     return SharedValues(sharing.expected)
 
 
+def parents_in(summary: ColumnSummary) -> NDArray[np.int64] | None:
+    """The counted cells that the cells of a fit are parts of, where they are."""
+    return None if summary.finer is None else summary.finer.parent
+
+
 def fit_released(released: ReleasedSketch) -> ReleasedProducts:
     """Post-processing of the released sums: deterministic, and free of cost."""
     parts = product_parts(released)
@@ -100,13 +113,17 @@ def with_fit(
     marginals = parts.marginal_map
     sd = sqrt(parts.marginals.noise_variance) / marginals.grid / float(ReleaseNoise(released).rows().value)
     cells = tuple(joint_cells(bound, marginals))
+    summaries = _summaries(released, parts)
     lumps = tuple(
         column_lumps(marginals, marginals.columns.index(name), summary)
-        for name, summary in zip(bound.columns, _summaries(released, parts), strict=True)
+        for name, summary in zip(bound.columns, summaries, strict=True)
     )
+    whole = tuple(map(parents_in, summaries))
     refit = refit or partial(_refits, released, fitted)
     places = frozenset(_places(bound))
-    return ReleasedProducts(bound.columns, cells, places, fitted, refit, sd, lumps, bound.halved)
+    halves = tuple(_groups_of(bound, marginals)) if bound.halved else ()
+    pair_sd = sqrt(parts.pairs.noise_variance) / float(ReleaseNoise(released).rows().value)
+    return ReleasedProducts(bound.columns, cells, places, fitted, refit, sd, lumps, whole, halves, pair_sd)
 
 
 def _refits(released: ReleasedSketch, fitted: Products) -> tuple[Products, ...]:
@@ -124,14 +141,15 @@ def noisy_sums(released: ReleasedSketch, parts: ProductParts) -> NoisySums:
         tables[places] = table if bound.columns.index(one) < bound.columns.index(two) else table.T
     rows = ReleaseNoise(released).rows()
     sd = max(sqrt(pairs.noise_variance), 1.0)
-    groups = [
-        np.array(own)[parents(coarse, cells)]
-        for own, coarse, cells in zip(
-            bound.groups_of_cells, bound.cells, joint_cells(bound, parts.marginal_map), strict=True
-        )
-    ]
+    groups = _groups_of(bound, parts.marginal_map)
     summaries = _summaries(released, parts)
     return NoisySums(summaries, float(rows.value), float(rows.stderr), groups, tables, sd, bound.halved)
+
+
+def _groups_of(pairs: PairMap, marginals: OneWayMap) -> list[NDArray[np.int64]]:
+    """The group, or half, of each cell of the columns."""
+    columns = zip(pairs.groups_of_cells, pairs.cells, joint_cells(pairs, marginals), strict=True)
+    return [np.array(own)[parents(coarse, cells)] for own, coarse, cells in columns]
 
 
 def _places(pairs: PairMap) -> list[tuple[int, int]]:

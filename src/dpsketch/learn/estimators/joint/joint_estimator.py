@@ -14,9 +14,10 @@ import numpy as np
 from dpsketch.displays import listed
 from dpsketch.learn.answer import Estimate, stacked
 from dpsketch.learn.estimators.joint import unseen
-from dpsketch.learn.estimators.joint.bootstrap import REFITS
+from dpsketch.learn.estimators.joint.bootstrap import REFITS, released_groups
 from dpsketch.learn.estimators.joint.draws import drawn_frame, shares_in_cells
 from dpsketch.learn.estimators.joint.from_release import ReleasedProducts
+from dpsketch.learn.estimators.joint.refine import shares_inside
 from dpsketch.learn.estimators.joint.triples import Triples
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, columns_of, merged, product_at
@@ -112,7 +113,7 @@ class ProductEstimator:
         found = reduce(np.multiply, [single.means for single in singles], self._weights).sum(2)
         third = self._towards_pairs_only(factors, singles, means)
         found = found + self._left(factors, singles) + third
-        changes = (unseen.HALVED if self.fitted.halved and len(factors) > 1 else 1.0) * _refit_changes(found)
+        changes = _refit_changes(found)
         variances = [single.variances for single in singles]
         apart = unseen.unmeasured(means, variances, self._without_table([factor.columns for factor in factors]))
         hidden = self._hidden_pairs(factors, singles, means) + third**2
@@ -163,17 +164,24 @@ class ProductEstimator:
         named = [index for index, factor in enumerate(factors) if factor.columns]
         for one, two in combinations(named, 2):
             others = _product([mean for index, mean in enumerate(means) if index not in (one, two)])
+            first, second = (self.columns.index(factors[index].columns[0]) for index in (one, two))
+            joint, least = self._joint((first, second)), unseen.USUAL * self.fitted.halved
+            variance = unseen.inside_groups(joint, singles[one].groups, singles[two].groups, least)
             if self.fitted.halved:
-                variance = unseen.HALVES**2 * singles[one].variances * singles[two].variances
-            else:
-                first, second = (self.columns.index(factors[index].columns[0]) for index in (one, two))
-                joint = self._joint((first, second))
-                variance = unseen.inside_groups(joint, singles[one].groups, singles[two].groups)
+                variance = variance + self._undetected**2 * singles[one].variances * singles[two].variances
             hidden = hidden + variance * others**2
         return hidden
 
     def _grouped_pair(self, columns: tuple[int, int]) -> Floats:
-        return self.fitted.products.mixture.grouped_pair(*columns)
+        mixture = self.fitted.products.mixture
+        if not self.fitted.halved:
+            return mixture.grouped_pair(*columns)
+        one, two = (released_groups(mixture.shares[j], mixture.groups[j], self.fitted.halves[j]) for j in columns)
+        return (one * mixture.weights[:, None]).T @ two
+
+    @made_once
+    def _undetected(self) -> float:
+        return unseen.undetected(self.fitted.pair_sd, len(self.columns))
 
     @made_once
     def _dependence(self) -> float:
@@ -229,6 +237,9 @@ class ProductEstimator:
         """Functions, given by their means in a column's cells, in the groups of its cells."""
         mixture = self.fitted.products.mixture
         inside = mixture.members(column) * mixture.within[column][:, None]
+        if self.fitted.halved:
+            halves, shares = self.fitted.halves[column], self.fitted.products.marginals[column].shares
+            inside = np.eye(2)[halves] * shares_inside(shares, halves, 2)[:, None]
         first = means @ inside
         spread = np.maximum(means**2 @ inside - first**2, 0.0)
         return unseen.GroupValues(first, spread, not self.fitted.cells[column].ordered)
@@ -311,8 +322,7 @@ class ProductEstimator:
             )
             means = np.stack([np.bincount(place, row) / count for row in values])
             left -= (means - values.mean(1)[:, None]) ** 2 @ (count / count.sum())
-        pairs = unseen.HALVES if self.fitted.halved else unseen.PAIRS
-        share = pairs if len(columns) == 2 else unseen.MORE * self._dependence
+        share = max(unseen.PAIRS, self._undetected) if len(columns) == 2 else unseen.MORE * self._dependence
         if self._without_table([(name,) for name in columns]):
             share = self._usual
         return share * np.sqrt(np.maximum(left, 0.0))
@@ -340,7 +350,7 @@ class ProductEstimator:
 
     def _points_of(self, column: int) -> tuple[ColumnPoints, list[Floats]]:
         """Points of a column and, if it has several in a cell, their shares in the cell for each model."""
-        points = ColumnPoints(self._schema, self.fitted.cells[column])
+        points = ColumnPoints(self._schema, self.fitted.cells[column], self.fitted.parents[column])
         marginals = [model.marginals[column] for model in self.fitted.models if points.inside > 1]
         return points, [shares_in_cells(marginal, points.inside) for marginal in marginals]
 

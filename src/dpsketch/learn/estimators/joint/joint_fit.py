@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.denoise.column_fit import ColumnSummary, GroupTotals, Marginal, fit_marginal
-from dpsketch.learn.estimators.joint.denoised_pairs import find_dependence, table_of
+from dpsketch.learn.estimators.joint.denoised_pairs import find_dependence
 from dpsketch.learn.estimators.joint.descent import fit_mixture
+from dpsketch.learn.estimators.joint.latent_factors import factor_mixture
 from dpsketch.learn.estimators.joint.product_mixture import Mixture
 from dpsketch.learn.estimators.joint.refine import refine, refined_joint, shares_inside
 from dpsketch.learn.estimators.joint.table_matrix import Blocks
@@ -84,8 +85,6 @@ def fit_products(sums: NoisySums, components: int = COMPONENTS, start: Products 
     sums. `start`, fitted to similar sums of the same groups, makes the fit several times faster.
     """
     groups, sd = sums.groups, sums.pair_sd / sums.rows
-    if sums.halved:
-        sd = sd / 2  # of the contrast of orthonormal vectors
     sizes = [int(group.max()) + 1 for group in groups]
     pairs = {pair: table / sums.rows for pair, table in sums.tables.items()}
     before = [None] * len(sizes) if start is None else start.marginals
@@ -93,12 +92,17 @@ def fit_products(sums: NoisySums, components: int = COMPONENTS, start: Products 
         fit_marginal(summary, sums.rows, total, first)
         for summary, total, first in zip(sums.summaries, sums.totals(), before, strict=True)
     ]
+    if sums.halved:
+        contrasts = {pair: float(contrast[0, 0]) for pair, contrast in pairs.items()}
+        return _agreed(
+            factor_mixture(contrasts, sd, marginals, groups, None if start is None else start.mixture.groups),
+            marginals,
+            {},
+        )
     shares = []
     for marginal, group, size in zip(marginals, groups, sizes, strict=True):
         share = np.maximum(np.bincount(group, marginal.shares, size), SMALLEST_SHARE)
         shares.append(share / share.sum())
-    if sums.halved:
-        pairs = {(i, j): table_of(contrast, shares[i], shares[j]) for (i, j), contrast in pairs.items()}
     found = find_dependence(pairs, sd, shares, [summary.ordered for summary in sums.summaries])
     given = [None] * len(sizes) if start is None else start.mixture.groups
     parts = [refine(*column) for column in zip(marginals, groups, shares, given, strict=True)]
@@ -110,6 +114,11 @@ def fit_products(sums: NoisySums, components: int = COMPONENTS, start: Products 
     weights, inside = fit_mixture(joint, known, [part.shares for part in parts], components, close, first)
     within = [shares_inside(m.shares, part.groups, len(part.shares)) for m, part in zip(marginals, parts, strict=True)]
     mixture = Mixture(weights, tuple(inside), tuple(part.groups for part in parts), tuple(within))
-    agreed = (replace(marginal, shares=mixture.marginal(j)) for j, marginal in enumerate(marginals))
-    left = {(i, j): joint[blocks.of(i), blocks.of(j)] - mixture.grouped_pair(i, j) for i, j in pairs if not sums.halved}
+    left = {(i, j): joint[blocks.of(i), blocks.of(j)] - mixture.grouped_pair(i, j) for i, j in pairs}
+    return _agreed(mixture, marginals, left)
+
+
+def _agreed(mixture: Mixture, marginals: Sequence[Marginal], left: Mapping[tuple[int, int], Floats]) -> Products:
+    shares = (mixture.marginal(column) for column in range(len(marginals)))
+    agreed = (replace(marginal, shares=share) for marginal, share in zip(marginals, shares, strict=True))
     return Products(mixture, tuple(agreed), left)

@@ -46,7 +46,7 @@ def refine(
     """
     if parts is None:
         coarse = marginal.ordered and len(shares) <= COARSE
-        parts = _split(marginal.shares, groups, PARTS if coarse else 1)
+        parts = split_groups(marginal.shares, groups, PARTS if coarse else 1)
     parent = groups[np.unique(parts, return_index=True)[1]]
     held = np.bincount(parts, marginal.shares, len(parent)).astype(np.float64)
     own = shares_inside(held, parent, len(shares)) * shares[parent]
@@ -76,7 +76,7 @@ def refined_joint(found: Floats, parts: Sequence[Refinement]) -> Floats:
     return joint + np.repeat(np.repeat(least, counts, axis=0), counts, axis=1) * change
 
 
-def _split(shares: Floats, groups: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:
+def split_groups(shares: Floats, groups: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:
     """The part of each cell, numbered group by group."""
     parts, count = np.empty(len(groups), np.int64), 0
     for group in range(int(groups.max()) + 1):

@@ -9,7 +9,7 @@ import numpy as np
 from dpsketch.denoise.column_fit import ColumnSummary, GroupTotals, Marginal, fit_marginal
 from dpsketch.denoise.heaping import Lumps
 from dpsketch.learn.estimators.joint.bootstrap import REFITS, SEED, redrawn_summary
-from dpsketch.learn.estimators.joint.from_release import ReleasedProducts
+from dpsketch.learn.estimators.joint.from_release import ReleasedProducts, parents_in
 from dpsketch.learn.estimators.joint.joint_fit import Products
 from dpsketch.learn.estimators.joint.product_mixture import Mixture
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
@@ -34,8 +34,8 @@ def fit_column(
             totals_again = None if totals is None else _redrawn_totals(totals, fitted, generator)
             rows_again = max(rows + rows_sd * generator.normal(), 1.0)
             models.append(independent((fit_marginal(again, rows_again, totals_again, fitted.marginals[0]),)))
-    column, sd = (cells.column.name,), summary.count_sd / rows
-    return ReleasedProducts(column, (cells,), frozenset(), fitted, lambda: tuple(models), sd, (lumps,))
+    column, sd, parents = (cells.column.name,), summary.count_sd / rows, (parents_in(summary),)
+    return ReleasedProducts(column, (cells,), frozenset(), fitted, lambda: tuple(models), sd, (lumps,), parents)
 
 
 def independent(marginals: tuple[Marginal, ...]) -> Products:
