@@ -54,7 +54,7 @@ NOT_TUNED = {
         joint_estimator.PER_COLUMN level_counters._NORMAL_MEDIAN linear_moments._SEED losses._NO_DESCENT
         coefficient_errors._ONE_DEVIATION coefficient_errors._SEED
         moment_matrix._SEED plot._LEAST_DEVIATION plot._STEPS product_mixture.SAMPLE_SEED solver.EDGE
-        latent_factors.SEED spectrum._SEED sums.TURN surrogate._SEED
+        latent_factors.SEED spectrum._SEED sums.TURN surrogate._SEED triples._PAIRS
     """,
 }
 
