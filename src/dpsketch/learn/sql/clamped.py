@@ -22,7 +22,7 @@ def clamped_columns(schema: Schema, node: exp.Expr | None) -> dict[str, str]:
     """
     if node is None:
         return {}
-    conditions = _without_negations(node).find_all(*_COMPARED, exp.Between)
+    conditions = _plain(schema, node).find_all(*_COMPARED, exp.Between)
     beyond = (_beyond(schema, condition) for condition in conditions)
     return {column.name: _reason(column, upper) for column, upper in filter(None, beyond)}
 
@@ -41,15 +41,35 @@ def with_clamped(schema: Schema, node: exp.Expr, at_bound: bool) -> exp.Expr:
         kind = exp.GTE if upper else exp.LTE
         return kind(this=name, expression=_literal(column, HIGHEST if upper else LOWEST))
 
-    return _without_negations(node).transform(replaced)
+    return _plain(schema, node).transform(replaced)
 
 
 def outside_conditions(schema: Schema, node: exp.Expr) -> Iterator[str]:
     """Columns that a node uses otherwise than in a condition beyond their bounds."""
-    kept = _without_negations(node).transform(
+    kept = _plain(schema, node).transform(
         lambda each: exp.true() if isinstance(each, (*_COMPARED, exp.Between)) and _beyond(schema, each) else each
     )
     return (column.name for column in kept.find_all(exp.Column))
+
+
+def _plain(schema: Schema, node: exp.Expr) -> exp.Expr:
+    """Without negations of single comparisons, and with `x <> 500` beyond a bound as `x < bound`, or a condition
+    beyond the bound: how many of the records at the bound have another value than 500, nobody knows.
+    """
+
+    def parted(each: exp.Expr) -> exp.Expr:
+        if not isinstance(each, exp.NEQ):
+            return each
+        found = _beyond(schema, exp.EQ(this=each.this.copy(), expression=each.expression.copy()))
+        if found is None:
+            return each
+        column, upper = found
+        name, bound = exp.column(exp.to_identifier(column.name, quoted=True)), HIGHEST if upper else LOWEST
+        inside = (exp.LT if upper else exp.GT)(this=name, expression=_literal(column, bound))
+        same = exp.EQ(this=each.this.copy(), expression=each.expression.copy())
+        return exp.paren(exp.or_(inside, same))
+
+    return _without_negations(node).transform(parted)
 
 
 def _without_negations(node: exp.Expr) -> exp.Expr:
@@ -62,6 +82,8 @@ def _without_negations(node: exp.Expr) -> exp.Expr:
         if isinstance(inner, exp.Between):
             below = exp.LT(this=inner.this.copy(), expression=inner.args["low"].copy())
             return exp.paren(exp.or_(below, exp.GT(this=inner.this.copy(), expression=inner.args["high"].copy())))
+        if isinstance(inner, exp.EQ):
+            return exp.NEQ(this=inner.this.copy(), expression=inner.expression.copy())
         if type(inner) in _OPPOSITE:
             return _OPPOSITE[type(inner)](this=inner.this.copy(), expression=inner.expression.copy())
         return each

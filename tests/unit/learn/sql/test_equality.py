@@ -83,13 +83,22 @@ def view() -> dps.View:
         ("x <> 50.5", 20_000),
         ("not (x = 50.5)", 20_000),
         ("x in (0, 50.5)", 10_000),
-        ("x <> 500", 30_000),
     ],
 )
 def test_values_that_many_records_have_may_be_asked_for(view: dps.View, condition: str, truth: int) -> None:
     for answer in (view.count(condition), view.sql(f"select count(*) from sketch where {condition}").rows[0][0]):
         assert answer.value == pytest.approx(truth, abs=5 * answer.stderr)
         assert answer.stderr < 300
+
+
+def test_values_beyond_a_bound_are_unknown_among_the_records_at_it(view: dps.View) -> None:
+    """How many were clamped to the bound, and from what, nobody knows."""
+    answer = view.count("x <> 500")
+    assert not answer.known
+    assert "clamped to 100" in answer.reason
+    low, high = answer.interval()
+    assert low <= 30_000 <= high
+    assert high - low < 1000
 
 
 @pytest.mark.parametrize("condition", ["x = 51.5", "x in (50.5, 51.5)", "x <> 51.5 and c = 'a'"])
