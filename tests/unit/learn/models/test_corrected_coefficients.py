@@ -63,7 +63,7 @@ def test_intervals_and_what_is_not_known(view: dps.View) -> None:
     assert answer.known.tolist() == [True, *(level in drawn for level in range(4))]
     low, high = answer.interval(0.95)
     assert low[0] < 1 < high[0]
-    assert high[0] - low[0] == pytest.approx(2 * 1.96 * answer.stderr[0], rel=1e-3)
+    assert high[0] - low[0] == pytest.approx(2 * 2.118 * answer.stderr[0], rel=1e-3)
     model.coef_stderr_[4] = np.nan
     assert not model.coefficients.known[4]
     assert "one value" in model.coefficients.reason
