@@ -18,7 +18,7 @@ ROOMS = ("recipe", "denoise", "learn/estimators", "learn/models", "learn/populat
 # Numbers of these rooms that were not chosen by looking at results, by module and name.
 NOT_TUNED = {
     "limits of size, memory and time": """
-        classifier._BLOCK coefficient_errors._DRAWS column_fit.MANY_CELLS control_variate.MOST_COUNTERS
+        classifier._BLOCK column_fit.MANY_CELLS control_variate.MOST_COUNTERS
         control_variate._AT_ONCE cuts.MOST_CELLS descent.WORK fit_cache.KEPT fitting.MOST_CLUSTERS
         general_task.MOST_FINE_CELLS groups.MOST_LABELS
         grid_density.MOST_SUMMED grid_density._BLOCK grid_population.REDRAWN_ROWS
@@ -49,7 +49,6 @@ NOT_TUNED = {
         bootstrap.SEED clompr.POINT convolved._HIGH convolved._INNER convolved._LOW density_plot._STEPS descent.SEED
         fit_cache._DIGEST joint_estimator.ATOMS joint_estimator.ERRORS
         joint_estimator.PER_COLUMN level_counters._NORMAL_MEDIAN linear_moments._SEED losses._NO_DESCENT
-        coefficient_errors._ONE_DEVIATION coefficient_errors._SEED
         moment_matrix._SEED plot._LEAST_DEVIATION plot._STEPS product_mixture.SAMPLE_SEED solver.EDGE
         spectrum._SEED sums.TURN surrogate._SEED
     """,

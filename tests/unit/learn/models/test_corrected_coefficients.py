@@ -1,6 +1,8 @@
-"""Standard errors of coefficients where columns nearly determine each other, and where nothing is known."""
+"""Coefficients beyond the fitted mixture, and their errors where columns nearly determine each other."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -73,3 +75,26 @@ def test_without_refits_no_coefficient_is_known(view: dps.View) -> None:
     answer = dps.LinearRegression("y", ["apart"]).fit(view, uncertainty=False).coefficients
     assert not answer.known.any()
     assert "without standard errors" in answer.reason
+
+
+def test_coefficients_follow_the_pair_tables(tmp_path: Path) -> None:
+    """The mixture that is fitted to all pair tables smooths opposite effects of correlated columns away."""
+    rng = np.random.default_rng(8)
+    a, other, c = rng.normal(size=(3, ROWS))
+    b = 0.85 * a + np.sqrt(1 - 0.85**2) * other
+    score = 3 * a - 3 * b + c
+    found = {"a": a.clip(-5, 5), "b": b.clip(-5, 5), "c": c.clip(-5, 5)}
+    found["y"] = (score + rng.normal(size=ROWS)).clip(-9, 9)
+    found["member"] = rng.random(ROWS) < 1 / (1 + np.exp(-score))
+    columns = {name: {"kind": "number", "lower": -5, "upper": 5} for name in "abc"}
+    columns |= {"y": {"kind": "number", "lower": -9, "upper": 9}, "member": {"kind": "boolean"}}
+    schema, budget = dps.Schema.from_dict({"privacy": {"rows": ROWS}, "columns": columns}), dps.Budget(10.0)
+    raw = dps.accumulate(pa.table(found), schema, dps.Recipe.general(schema, rows=ROWS, budget=budget))
+    view = dps.View(dps.release(raw, budget, ledger=dps.Ledger(tmp_path / "ledger.db"), dataset="opposite"))
+    for model in (dps.LinearRegression("y", list("abc")), dps.LogisticRegression("member", list("abc"))):
+        smoothed = np.ravel(model.fit(view, uncertainty=False).coef_)
+        assert np.abs(smoothed - [3, -3, 1]).max() > 0.8
+        model.fit(view)
+        assert np.abs(np.ravel(model.coef_) - [3, -3, 1]).max() < 0.5
+        assert (np.abs(np.ravel(model.coef_) - [3, -3, 1]) < 4 * np.ravel(model.coef_stderr_)).all()
+        assert np.isfinite(model.intercept_stderr_).all()
