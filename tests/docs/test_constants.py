@@ -38,7 +38,8 @@ NOT_TUNED = {
         denoised_pairs.SMALLEST denoised_pairs.SMOOTH_STEPS descent.CHECK descent.LEAST descent.LOWEST
         joint_fit.SMALLEST_SHARE lloyd.STEPS modes._ROUNDS moment_matrix._ROUNDING quadratic_fit._LEAST_CONDITION
         quadratic_fit._ROUNDS quadratic_fit._STEPS ratio._HALVINGS reduction._LEAST refine.CLOSEST refine.RIDGE
-        regression._LEAST_PENALTY regression._MOST_STEPS search._RANGE solver.DAMPING solver.LEAST_DAMPING
+        regression._INTERCEPT_STEPS regression._LEAST_PENALTY regression._MOST_STEPS
+        corrected_coefficients._LEAST_SHARE corrected_coefficients._RIDGE search._RANGE solver.DAMPING solver.LEAST_DAMPING
         solver.LEAST_VARIANCE solver.LOGIT_STEP solver.MOST_LOGIT solver.MOST_VARIANCE solver.SPREAD_STEP solver.STEPS
         unseen.LEAST weights.STAGES weights.STEPS
     """,
