@@ -76,16 +76,19 @@ def measure(name: str, budget: tuple[float, float], seed: int) -> Errors:
 
 
 def _row(estimator: ProductEstimator, schema: dps.Schema, condition: str) -> list[float]:
-    """The answer, the variances that constants scale, and that of what cells hide."""
+    """The answer, the variances that constants scale, and the rest: what cells hide, and in what two estimates
+    of the dependence of three columns differ.
+    """
     factors = merged(condition_factors(schema, parse_condition(condition, schema)))
     singles = [estimator._single(factor) for factor in factors]
     weights = estimator._weights
     values = (np.prod([single.means[:, 0] for single in singles], axis=0) * weights[:, 0]).sum(1)
-    values = values + estimator._left(factors, singles)[:, 0]
     means = [single.means[0] @ weights[0, 0] for single in singles]
+    third = float(estimator._towards_pairs_only(factors, singles, means)[0])
+    values = values + estimator._left(factors, singles)[:, 0] + third
     more = unseen.of_several(means, [single.variances for single in singles])
     inside = float(estimator._hidden_pairs(factors, singles, means)[0]) / unseen.INSIDE**2
-    hidden = 0.0
+    hidden = third**2
     for index, single in enumerate(singles):
         others = float(np.prod([mean[0] for mean in means[:index] + means[index + 1 :]]))
         hidden += float((single.unsure[0] ** 2).sum()) * others**2

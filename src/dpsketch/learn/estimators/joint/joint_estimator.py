@@ -17,6 +17,7 @@ from dpsketch.learn.estimators.joint import unseen
 from dpsketch.learn.estimators.joint.bootstrap import REFITS
 from dpsketch.learn.estimators.joint.draws import drawn_frame, shares_in_cells
 from dpsketch.learn.estimators.joint.from_release import ReleasedProducts
+from dpsketch.learn.estimators.joint.triples import Triples
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, columns_of, merged, product_at
 from dpsketch.learn.points import ColumnPoints, Frame, codes_in_cells
@@ -70,6 +71,7 @@ class ProductEstimator:
         self._schema, self._noise = schema, noise
         self._column = Memo(self._points_of)
         self._joint = Memo(self._grouped_pair)
+        self._triples = Triples(fitted.products)
         self.draws = Memo(self._drawn)
         self._known: Latest[Factor, _Single] = Latest(MOST_KNOWN)
         self._first = noise.reserve(ERRORS + PER_COLUMN * len(self.columns))
@@ -108,11 +110,12 @@ class ProductEstimator:
         singles = [self._single(factor) for factor in factors]
         means = [single.means[0] @ self._weights[0, 0] for single in singles]
         found = reduce(np.multiply, [single.means for single in singles], self._weights).sum(2)
-        found = found + self._left(factors, singles)
+        third = self._towards_pairs_only(factors, singles, means)
+        found = found + self._left(factors, singles) + third
         changes = (unseen.HALVED if self.fitted.halved and len(factors) > 1 else 1.0) * _refit_changes(found)
         variances = [single.variances for single in singles]
         apart = unseen.unmeasured(means, variances, self._without_table([factor.columns for factor in factors]))
-        hidden = self._hidden_pairs(factors, singles, means)
+        hidden = self._hidden_pairs(factors, singles, means) + third**2
         if len(factors) > 2:
             hidden = hidden + (unseen.MORE * self._dependence) ** 2 * unseen.of_several(means, variances)
         changes[:, -1] = np.sqrt(hidden + self._usual**2 * apart)
@@ -140,6 +143,19 @@ class ProductEstimator:
                 others = _product([mean for index, mean in enumerate(means) if index not in (one, two)])
                 left = left + (rows * singles[second].values).sum(2) * others
         return left
+
+    def _towards_pairs_only(
+        self, factors: Sequence[Factor], singles: Sequence[_Single], means: Sequence[Floats]
+    ) -> Floats:
+        """What halving the mixture's own dependence of three columns adds, times the means of the other functions."""
+        added = np.zeros(1)
+        single = [(at, factor.columns[0]) for at, factor in enumerate(factors) if factor.columns]
+        named = sorted((self.columns.index(column), at) for at, column in single)
+        for (i, one), (j, two), (k, three) in combinations(named, 3):
+            values = [singles[place].values[0] for place in (one, two, three)]
+            others = _product([mean for place, mean in enumerate(means) if place not in (one, two, three)])
+            added = added + self._triples.expected((i, j, k), values) * others
+        return added
 
     def _hidden_pairs(self, factors: Sequence[Factor], singles: Sequence[_Single], means: Sequence[Floats]) -> Floats:
         """What groups of cells may hide of each pair of columns, times the means of the other functions."""

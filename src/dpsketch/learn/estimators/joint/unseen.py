@@ -19,6 +19,11 @@ from dpsketch.numerics.tuned import BY_HAND, STUDY_TABLES, Tuned
 _ORIGIN = Tuned(
     "adult, occupancy, california, kdd", by="hand, from what python -m benchmarks.truth.errors prints", decision=27
 )
+_MORE = Tuned(
+    "the same and flights, fare, payroll, htru2",
+    by="hand, from what python -m benchmarks.truth.errors prints",
+    decision=28,
+)
 # Factors of the refits' spread where it shows only a part of the error: contrasts, most of whose dependence noise hides
 # from the fit that refits start from; and draws, which follow the mixture even where it does not meet the pair tables.
 HALVED: Annotated[float, _ORIGIN] = 2.0
@@ -30,7 +35,7 @@ PAIRS: Annotated[float, Tuned(STUDY_TABLES, by=BY_HAND)] = 0.01  # of a pair's d
 HALVES: Annotated[float, Tuned(STUDY_TABLES, by=BY_HAND)] = 0.02  # of a pair's deviation, where columns are halved
 # Unexplained part of a dependence on three columns or more, relative to the usual dependence of two and the deviation
 # under independence: pair tables do not show it.
-MORE: Annotated[float, _ORIGIN] = 0.18
+MORE: Annotated[float, _MORE] = 0.14
 LEAST = 1e-9  # share of a cell
 
 
