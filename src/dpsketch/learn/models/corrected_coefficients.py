@@ -3,7 +3,8 @@
 The fitted distribution smooths, so that its coefficients do not meet the equations that they solve on the records:
 E[x·(y − p)] = penalty · coefficients. Pair tables say how far off these equations are: E[x·y] is a moment of pairs, and
 E[x·p] nearly one, as far as the prediction p is a sum of functions of single columns. One step of Newton's method from
-the distribution's coefficients solves the equations of the tables; it is shrunk where noise outweighs them.
+the distribution's coefficients solves the equations of the tables; it is shrunk where noise outweighs them. Errors
+include two that the equations do not show: that of the step itself, and of smoothing within the noise.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsketch.learn.estimators.joint.unseen import HALVED, INSIDE, MORE, POOLED
 from dpsketch.learn.models.design import Design
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.estimators.weights import WeightedPoints
 
 _ORIGIN = Tuned("adult, occupancy, california_housing, kdd and five simulated tables", by=BY_HAND, decision=29)
+_ORIGIN_LATER = Tuned("adult, occupancy, california_housing, kdd and nine simulated tables", by=BY_HAND, decision=29)
 # Factor of what refits change: they start from a smooth distribution.
 REFITTED: Annotated[float, _ORIGIN] = 1.5
 # Expected size of a correction of standardised coefficients: of any, relative to their root mean square, to its own.
@@ -41,6 +44,13 @@ OF_LABELS: Annotated[float, _ORIGIN] = 4.0
 OF_SCORE: Annotated[float, _ORIGIN] = 0.15
 # Noise of an eigenvalue of the curvature, relative to that of the equations along its vector.
 CURVED: Annotated[float, _ORIGIN] = 0.5
+# Standard error of a correction, relative to it: the equations are straight lines only near the start.
+SHIFT: Annotated[float, _ORIGIN_LATER] = 0.5
+# Deviation of what smoothing hides from the equations, in standard errors of them, and relative to the coefficients.
+SMOOTHED: Annotated[float, _ORIGIN_LATER] = 1.0
+MOST_SMOOTHED: Annotated[float, _ORIGIN_LATER] = 2.0
+# Least error of the equation of a label, in that of a sum over the target's cells with the noise of a cell each.
+ONE_ROW: Annotated[float, _ORIGIN_LATER] = 2.0
 _RIDGE, _LEAST_SHARE = 1e-4, 1e-6  # of the shares of groups, where predictions are decomposed into functions of groups
 
 
@@ -92,11 +102,11 @@ def corrected(population: Population, design: Design, penalty: float, lines: Seq
     every = [Scaling.of(design.features(each.frame), each.weights) for each in points]
     halved = isinstance(population, ProductPopulation) and population.fitted.halved
     labels = np.array([isinstance(design.schema.column(name), Category) for name in _owners(design)])
-    most = np.where(labels, OF_LABELS * every[0].deviation, np.inf)
+    rare = np.where(labels, ONE_ROW * population.noise / every[0].deviation, 0.0)
     found = []
     for line in lines:
-        own = [_equations(design, every[0], line, penalty, *each) for each in zip(points, groups, strict=True)]
-        found.append(_solved(own, every, line, penalty, most, REFITTED * (HALVED if halved else 1.0)))
+        own = [_equations(design, every[0], line, penalty, rare, *each) for each in zip(points, groups, strict=True)]
+        found.append(_solved(own, every, line, penalty, labels, REFITTED * (HALVED if halved else 1.0)))
     return found
 
 
@@ -110,28 +120,21 @@ def _solved(
     scalings: Sequence[Scaling],
     line: Line,
     penalty: float,
-    most: Floats,
+    labels: NDArray[np.bool_],
     factor: float,
 ) -> Corrected:
-    """The posterior mean and covariance of a linear model with normal noise and a normal prior: corrections are taken
-    to be about as large as coefficients are, those of labels at most `most`, and those of numbers larger where they
-    hardly change the score.
-    """
+    """Coefficients and errors from the equations of the fit and of refits to new noise, whose values are errors."""
     scaling, fit = scalings[0], equations[0]
     known = np.isfinite(scaling.deviation)
     deviation = np.where(known, scaling.deviation, 1.0)
     start = (line.coefficients * deviation / line.unit)[known]
     slope = fit.curvature[1:, 0] / fit.curvature[0, 0]
     value, curvature = fit.without_intercept(slope)
-    value, curvature = value[known], curvature[np.ix_(known, known)]
     others = np.array([each.without_intercept(slope)[0][known] for each in equations[1:]])
     noise = factor**2 * np.mean(others**2, axis=0) + fit.hidden[1:][known] + 1e-300
-    curvature = _possible(curvature, penalty, CURVED * np.sqrt(noise))
-    usual = USUAL**2 + OF_ALL**2 * np.mean(start**2) + (OF_OWN * start) ** 2
-    reach = np.where(np.isfinite(most), 0.0, OF_SCORE)[known]
-    prior = np.diag(np.minimum(usual, most[known] ** 2)) + reach[:, None] * np.linalg.inv(curvature) * reach
-    covariance = np.linalg.inv(curvature @ (curvature / noise[:, None]) + np.linalg.inv(prior))
-    change = covariance @ curvature @ (value / noise)
+    curvature = _possible(curvature[np.ix_(known, known)], penalty, CURVED * np.sqrt(noise))
+    most = np.where(labels, OF_LABELS * deviation, np.inf)[known]
+    change, covariance = _step(value[known], curvature, noise, start, most)
     # Features are standardised by deviations that are off themselves.
     scale = [np.where(np.isfinite(each.deviation), deviation / each.deviation - 1, 0.0)[known] for each in scalings[1:]]
     total = np.diag(covariance) + np.mean(np.square(scale), axis=0) * start**2
@@ -144,6 +147,39 @@ def _solved(
     return Corrected(coefficients, stderr, float(np.sqrt(level + through @ covariance @ through)))
 
 
+def _step(value: Floats, curvature: Floats, noise: Floats, start: Floats, most: Floats) -> tuple[Floats, Floats]:
+    """The change of standardised coefficients and the covariance of its error.
+
+    The change is the posterior mean of a linear model with normal noise and a normal prior: corrections are taken to be
+    about as large as coefficients are, those of labels at most `most`, and those of numbers larger where they hardly
+    change the score, or where smoothing makes coefficients small.
+    """
+    numbers = np.isinf(most)
+    inverse = np.asarray(np.linalg.inv(curvature), np.float64)
+    smoothed = SMOOTHED * _smoothed(curvature, inverse, noise, start, numbers)
+    usual = USUAL**2 + OF_ALL**2 * np.mean(start**2) + (OF_OWN * start) ** 2
+    reach = OF_SCORE * numbers
+    prior = np.diag(np.minimum(usual, most**2)) + reach[:, None] * inverse * reach + np.outer(smoothed, smoothed)
+    covariance = np.linalg.inv(curvature @ (curvature / noise[:, None]) + np.linalg.inv(prior))
+    change = covariance @ curvature @ (value / noise)
+    return change, covariance + np.outer(smoothed, smoothed) + np.diag((SHIFT * change) ** 2)
+
+
+def _smoothed(curvature: Floats, inverse: Floats, noise: Floats, start: Floats, numbers: NDArray[np.bool_]) -> Floats:
+    """The change of coefficients of numbers that undoes smoothing as strong as the noise can hide.
+
+    Smoothing acts as errors in the features do: the diagonal of the curvature grows by a share, and coefficients fall,
+    most of all opposite ones of correlated features. The share is the one that changes equations by their noise.
+    """
+    grown = np.where(numbers, np.diag(curvature) * start, 0.0)
+    if not np.any(grown):
+        return np.zeros_like(start)
+    share = np.sqrt(np.mean(noise[numbers]) / np.mean(grown[numbers] ** 2))
+    change = np.where(numbers, share * inverse @ grown, 0.0)
+    relative = np.mean(change[numbers] ** 2) / np.mean(start[numbers] ** 2)
+    return np.asarray(change / np.sqrt(1 + relative / MOST_SMOOTHED**2))
+
+
 def _possible(curvature: Floats, penalty: float, noise: Floats) -> Floats:
     """The curvature with eigenvalues above the penalty: smoothly, as noise lets tell."""
     values, vectors = np.linalg.eigh(curvature)
@@ -153,8 +189,15 @@ def _possible(curvature: Floats, penalty: float, noise: Floats) -> Floats:
 
 
 def _equations(
-    design: Design, scaling: Scaling, line: Line, penalty: float, points: WeightedPoints, groups: GroupedPoints | None
+    design: Design,
+    scaling: Scaling,
+    line: Line,
+    penalty: float,
+    rare: Floats,
+    points: WeightedPoints,
+    groups: GroupedPoints | None,
 ) -> _Equations:
+    """`rare` is the least error of each feature's equation, for a target of deviation one in one cell."""
     features, known = design.features(points.frame), line.target(points.frame)
     present = ~np.isnan(known)
     share = max(float(points.weights[present].sum()), 1e-300)
@@ -184,6 +227,7 @@ def _equations(
     part = [INSIDE if groups.ordered[groups.columns.index(name)] else POOLED for name in owners]
     hidden = np.append(0.0, (np.array(part) ** 2) * (weights * (target - predicted) ** 2 @ inside**2))
     hidden = groups.strength**2 * (hidden + MORE**2 * ((weights * rest**2) @ inputs**2))
+    hidden[1:] += rare**2 * (targets @ targets)
     return _Equations(value, curvature, hidden)
 
 
