@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
+from dpsketch.learn.models.corrected_coefficients import SHIFT, _step
 
 ROWS = 20_000
 COLUMNS = {
@@ -98,3 +99,27 @@ def test_coefficients_follow_the_pair_tables(tmp_path: Path) -> None:
         assert np.abs(np.ravel(model.coef_) - [3, -3, 1]).max() < 0.5
         assert (np.abs(np.ravel(model.coef_) - [3, -3, 1]) < 4 * np.ravel(model.coef_stderr_)).all()
         assert np.isfinite(model.intercept_stderr_).all()
+
+
+def test_labels_with_almost_no_records_keep_the_coefficient_of_the_fit() -> None:
+    """Noise of one row of cells is all that their equation holds."""
+    value, curvature, start = np.array([0.3, 0.3]), np.eye(2), np.array([0.5, 0.01])
+    most = np.array([np.inf, 4 * 0.01])
+    noise = np.array([0.01, 0.01]) ** 2
+    change, _ = _step(value, curvature, noise, start, most)
+    hidden, covariance = _step(value, curvature, noise + np.array([0.0, 0.5**2]), start, most)
+    assert hidden[1] < 0.1 * change[1]
+    assert hidden[0] == pytest.approx(change[0], rel=0.01)
+    assert covariance[1, 1] > 0.9 * most[1] ** 2
+
+
+def test_errors_of_opposite_effects_include_smoothing() -> None:
+    noise = np.full(2, 0.02**2)
+    most, start = np.full(2, np.inf), np.array([1.0, -1.0])
+    apart, near = (np.array([[1.0, shared], [shared, 1.0]]) for shared in (0.0, 0.95))
+    errors = [np.sqrt(np.diag(_step(np.zeros(2), each, noise, start, most)[1])) for each in (apart, near)]
+    assert (errors[1] > 5 * errors[0]).all()
+    same = np.sqrt(np.diag(_step(np.zeros(2), near, noise, np.ones(2), most)[1]))
+    assert (same < errors[1]).all(), "effects of one sign stay"
+    moved, covariance = _step(np.array([0.4, 0.0]), apart, noise, start, most)
+    assert covariance[0, 0] > (SHIFT * moved[0]) ** 2
