@@ -10,7 +10,7 @@ import numpy as np
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.estimators.weights import WeightedPoints
-from dpsketch.learn.models.coefficient_errors import Line, coefficient_errors
+from dpsketch.learn.models.corrected_coefficients import Line, corrected
 from dpsketch.learn.models.design import (
     STANDS_OUT,
     Classes,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _LEAST_PENALTY = 1e-8
 _MOST_STEPS = 1000
+_INTERCEPT_STEPS = 30
 _ARRAYS = ("coef", "coef_stderr", "intercept", "intercept_stderr")
 _JOINT, _MOMENTS = "joint distribution", "second moments"
 Coefficients = tuple[Floats, Floats]
@@ -74,19 +75,21 @@ class _Regression(Model):
         penalty = population.noise if self.penalty is None else self.penalty
         return column, population, found, max(penalty, _LEAST_PENALTY)
 
-    def _finish(self, found: Design, means: Floats, fits: Sequence[Coefficients]) -> None:
+    def _finish(self, found: Design, means: Floats, fit: Coefficients) -> None:
         self._design, self._means = found, means
-        (self.coef_, self.intercept_), *refits = fits
-        self.coef_stderr_ = spread(self.coef_, [coefficients for coefficients, _ in refits])
-        self.intercept_stderr_ = spread(self.intercept_, [intercept for _, intercept in refits])
+        self.coef_, self.intercept_ = fit
+        self.coef_stderr_ = np.full_like(self.coef_, np.nan)
+        self.intercept_stderr_ = np.full_like(self.intercept_, np.nan)
         self._set_features(found.schema, found.columns, found.names)
 
-    def _set_errors(self, view: View, penalty: float, lines: Sequence[Line]) -> None:
-        """Standard errors of a model that was fitted to the joint distribution: at least those that refits show."""
-        found = [coefficient_errors(view, self._design, self.target, penalty, line) for line in lines]
-        shifts = np.array([shift for _, shift in found])
-        self.coef_stderr_ = np.maximum(self.coef_stderr_, np.reshape([each for each, _ in found], self.coef_.shape))
-        self.intercept_stderr_ = np.maximum(self.intercept_stderr_, np.reshape(shifts, np.shape(self.intercept_)))
+    def _correct(self, population: Population, penalty: float, lines: Sequence[Line]) -> None:
+        """Correct a model that was fitted to the joint distribution by what its pair tables hold beyond it."""
+        found = corrected(population, self._design, penalty, lines)
+        before, shape = self.coef_, np.shape(self.intercept_)
+        self.coef_ = np.reshape([each.coefficients for each in found], before.shape)
+        self.coef_stderr_ = np.reshape([each.stderr for each in found], before.shape)
+        self.intercept_ = self.intercept_ + np.reshape((before - self.coef_) @ self._means, shape)
+        self.intercept_stderr_ = np.reshape([each.intercept_stderr for each in found], shape)
 
     @property
     def coefficients(self) -> Answer:
@@ -100,7 +103,13 @@ class _Regression(Model):
         reason = "" if known.all() else "as far as the release shows, all records have one value of the feature"
         if not known.any():
             reason = "the model was fitted without standard errors"
-        return Answer(np.where(known, value, np.nan), stderr, "coefficients", names, raw=value, reason=reason)
+        shown = np.where(known, value, np.nan)
+        return Answer(shown, stderr, "coefficients", names, raw=value, reason=reason, laplace=self._roughly_known)
+
+    @property
+    def _roughly_known(self) -> bool:
+        """Whether the size of errors is itself an estimate."""
+        return True
 
     def _scores(self, X: Any) -> Floats:
         frame = self._frame(X)
@@ -142,9 +151,9 @@ class LinearRegression(_Regression):
     """Ridge regression of a numeric column on others, with scikit-learn's interface, fitted to a release: `fit(view)`.
 
     `coef_` and `intercept_` are in the user's units (of the logarithm or asinh where the schema transforms a column;
-    dates in days). `coef_stderr_` and `intercept_stderr_` come from refits to new noise and from what the fit misses
-    (docs/models.md), which take most of the time: `fit(view, uncertainty=False)` omits them. The loss is half the mean
-    squared error.
+    dates in days). Coefficients of the joint distribution are corrected by what its pair tables hold beyond it. This,
+    `coef_stderr_` and `intercept_stderr_` need refits to new noise (docs/models.md), which take most of the time:
+    `fit(view, uncertainty=False)` omits all of it. The loss is half the mean squared error.
 
     A release with second moments of the target (`Recipe.linear`) is fitted from these, any other from its joint
     distribution. Second moments are of the logarithm or asinh of a transformed target: so are the coefficients then,
@@ -165,15 +174,10 @@ class LinearRegression(_Regression):
         check_arithmetic(column, "regression")
         _check_present(column, population)
         means = Scaling.of(found.features(population.points(0).frame), population.points(0).weights).mean
-        fits = [
-            _least_squares(column, found, population.points(model), penalty)
-            for model in _models(population, uncertainty)
-        ]
-        assert fits[0] is not None
         self._column, self.how_ = column, _JOINT
-        self._finish(found, means, [fit for fit in fits if fit is not None])
+        self._finish(found, means, _least_squares(column, found, population.points(0), penalty))
         if uncertainty and population.refits:
-            self._set_errors(view, penalty, [self._line(population.points(0))])
+            self._correct(population, penalty, [self._line(population.points(0))])
         return self
 
     def _line(self, points: WeightedPoints) -> Line:
@@ -181,6 +185,7 @@ class LinearRegression(_Regression):
         deviation = float(Scaling.of(target[:, None], points.weights).deviation[0])
         return Line(
             self.coef_,
+            self.target,
             lambda frame: numbers_of(self._column, frame),
             lambda features: (features @ self.coef_ + self.intercept_, np.ones(len(features))),
             deviation if np.isfinite(deviation) else 1.0,
@@ -191,9 +196,13 @@ class LinearRegression(_Regression):
         fit = fit_moments(view, self.target, chosen, self.penalty, uncertainty)
         self._column, self.how_ = column, _MOMENTS
         self.statement_ = view.statement
-        self._finish(fit.design, fit.means, [(fit.coefficients, fit.intercept)])
+        self._finish(fit.design, fit.means, (fit.coefficients, fit.intercept))
         self.coef_stderr_, self.intercept_stderr_ = fit.coefficients_stderr, fit.intercept_stderr
         return self
+
+    @property
+    def _roughly_known(self) -> bool:
+        return self.how_ == _JOINT
 
     def to_saved(self) -> Saved:
         facts, arrays = super().to_saved()
@@ -231,19 +240,31 @@ class LogisticRegression(_Regression):
         column, population, found, penalty = self._start(view)
         classes = Classes(column, population)
         means = Scaling.of(found.features(population.points(0).frame), population.points(0).weights).mean
-        fits = [
-            _logistic(classes, found, population.points(model), penalty) for model in _models(population, uncertainty)
-        ]
-        assert fits[0] is not None
         self.classes_ = classes.labels
-        self._finish(found, means, [fit for fit in fits if fit is not None])
+        self._finish(found, means, _logistic(classes, found, population.points(0), penalty))
         if uncertainty and population.refits:
-            self._set_errors(view, penalty, [self._line(classes, each) for each in range(len(self.coef_))])
+            self._correct(population, penalty, [self._line(classes, each) for each in range(len(self.coef_))])
+            self._set_intercepts(classes, population.points(0))
         return self
+
+    def _set_intercepts(self, classes: Classes, points: WeightedPoints) -> None:
+        """Intercepts with which classes are predicted as often as the points have them."""
+        target = classes.of(points.frame)
+        known, count = target >= 0, len(classes.labels)
+        weights = points.weights[known] / points.weights[known].sum()
+        shares = np.bincount(target[known], weights, count)
+        features = self._design.features(points.frame)[known]
+        scores = np.where(np.isnan(features), self._means, features) @ self.coef_.T
+        for _ in range(_INTERCEPT_STEPS):
+            ratio = np.log(shares / (weights @ self._shares(scores + self.intercept_)))
+            self.intercept_ = self.intercept_ + (ratio[1:] - ratio[0] if count == 2 else ratio)
 
     def _line(self, classes: Classes, number: int) -> Line:
         """One of the coefficient vectors; that of two classes is of the second one."""
-        own = number if len(classes.labels) > 2 else 1
+        count = len(classes.labels)
+        own = number if count > 2 else 1
+        # Of several classes every vector moves: along such changes the curvature is larger, by this for equal shares.
+        together = count / (count - 1) if count > 2 else 1.0
 
         def target(frame: Frame) -> Floats:
             found = classes.of(frame)
@@ -251,9 +272,9 @@ class LogisticRegression(_Regression):
 
         def predicted(features: Floats) -> tuple[Floats, Floats]:
             share = self._shares(features @ self.coef_.T + self.intercept_)[:, own]
-            return share, share * (1 - share)
+            return share, together * share * (1 - share)
 
-        return Line(self.coef_[number], target, predicted, 1.0)
+        return Line(self.coef_[number], self.target, target, predicted, 1.0)
 
     def to_saved(self) -> Saved:
         facts, arrays = super().to_saved()
@@ -296,11 +317,6 @@ class LogisticRegression(_Regression):
         return {"prediction": label_texts(self.classes_[shares.argmax(1)])} | each
 
 
-def _models(population: Population, uncertainty: bool) -> range:
-    """The fit and, if standard errors are wanted, its refits."""
-    return range(1 + population.refits if uncertainty else 1)
-
-
 def _check_present(column: Column, population: Population) -> None:
     points = [population.points(model) for model in range(population.refits + 1)]
     shares = [np.array(each.weights @ ~np.isnan(each.frame.values(column.name)), np.float64) for each in points]
@@ -313,12 +329,9 @@ def _check_present(column: Column, population: Population) -> None:
         )
 
 
-def _least_squares(column: Column, found: Design, points: WeightedPoints, penalty: float) -> Coefficients | None:
-    """Coefficients by least squares; None if the points lack the target."""
+def _least_squares(column: Column, found: Design, points: WeightedPoints, penalty: float) -> Coefficients:
     target = numbers_of(column, points.frame)
     known = ~np.isnan(target)
-    if not points.weights[known].sum() > 0:
-        return None
     weights = points.weights[known] / points.weights[known].sum()
     features = found.features(points.frame)[known]
     scaling = Scaling.of(features, weights)
@@ -327,14 +340,11 @@ def _least_squares(column: Column, found: Design, points: WeightedPoints, penalt
     return scaling.in_units(np.linalg.solve(moments, scaled.T @ (weights * (target[known] - centre))), centre)
 
 
-def _logistic(classes: Classes, found: Design, points: WeightedPoints, penalty: float) -> Coefficients | None:
-    """Coefficients by logistic regression; None if the points lack a class."""
+def _logistic(classes: Classes, found: Design, points: WeightedPoints, penalty: float) -> Coefficients:
     from sklearn.linear_model import LogisticRegression as Solver
 
     target = classes.of(points.frame)
     known = target >= 0
-    if len(np.unique(target[known])) < len(classes.labels):
-        return None
     weights = points.weights[known] / points.weights[known].sum()
     features = found.features(points.frame)[known]
     scaling = Scaling.of(features, weights)

@@ -19,7 +19,7 @@ from dpsketch.numerics.tuned import BY_HAND, STUDY_TABLES, Tuned
 _ORIGIN = Tuned(
     "adult, occupancy, california, kdd", by="hand, from what python -m benchmarks.truth.errors prints", decision=27
 )
-_MORE = Tuned(
+_EIGHT = Tuned(
     "the same and flights, fare, payroll, htru2",
     by="hand, from what python -m benchmarks.truth.errors prints",
     decision=28,
@@ -27,14 +27,14 @@ _MORE = Tuned(
 # Factor of the refits' spread for draws, which follow the mixture even where it does not meet the pair tables.
 DRAWN: Annotated[float, _ORIGIN] = 1.6
 # Unexplained part of the dependence that groups of cells may hide: relative to that between groups.
-INSIDE: Annotated[float, _ORIGIN] = 0.15
+INSIDE: Annotated[float, _EIGHT] = 0.15
 POOLED: Annotated[float, Tuned("no table: labels of a group may differ as groups do", by=BY_HAND, decision=26)] = 1.0
 PAIRS: Annotated[float, Tuned(STUDY_TABLES, by=BY_HAND)] = 0.01  # of a pair's deviation, for functions of both columns
 # What two columns of a table may correlate where noise hides it: that of halved columns was .14, .40, .36 and .08.
 USUAL: Annotated[float, Tuned("adult, occupancy, california_housing, covtype", by=BY_HAND, decision=30)] = 0.25
 # Unexplained part of a dependence on three columns or more, relative to the usual dependence of two and the deviation
 # under independence: pair tables do not show it.
-MORE: Annotated[float, _MORE] = 0.14
+MORE: Annotated[float, _EIGHT] = 0.14
 LEAST = 1e-9  # share of a cell
 
 

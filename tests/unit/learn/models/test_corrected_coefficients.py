@@ -1,12 +1,15 @@
-"""Standard errors of coefficients where columns nearly determine each other, and where nothing is known."""
+"""Coefficients beyond the fitted mixture, and their errors where columns nearly determine each other."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import dpsketch as dps
+from dpsketch.learn.models.corrected_coefficients import SHIFT, _step
 
 ROWS = 20_000
 COLUMNS = {
@@ -63,7 +66,7 @@ def test_intervals_and_what_is_not_known(view: dps.View) -> None:
     assert answer.known.tolist() == [True, *(level in drawn for level in range(4))]
     low, high = answer.interval(0.95)
     assert low[0] < 1 < high[0]
-    assert high[0] - low[0] == pytest.approx(2 * 1.96 * answer.stderr[0], rel=1e-3)
+    assert high[0] - low[0] == pytest.approx(2 * 2.118 * answer.stderr[0], rel=1e-3)
     model.coef_stderr_[4] = np.nan
     assert not model.coefficients.known[4]
     assert "one value" in model.coefficients.reason
@@ -73,3 +76,50 @@ def test_without_refits_no_coefficient_is_known(view: dps.View) -> None:
     answer = dps.LinearRegression("y", ["apart"]).fit(view, uncertainty=False).coefficients
     assert not answer.known.any()
     assert "without standard errors" in answer.reason
+
+
+def test_coefficients_follow_the_pair_tables(tmp_path: Path) -> None:
+    """The mixture that is fitted to all pair tables smooths opposite effects of correlated columns away."""
+    rng = np.random.default_rng(8)
+    a, other, c = rng.normal(size=(3, ROWS))
+    b = 0.85 * a + np.sqrt(1 - 0.85**2) * other
+    score = 3 * a - 3 * b + c
+    found = {"a": a.clip(-5, 5), "b": b.clip(-5, 5), "c": c.clip(-5, 5)}
+    found["y"] = (score + rng.normal(size=ROWS)).clip(-9, 9)
+    found["member"] = rng.random(ROWS) < 1 / (1 + np.exp(-score))
+    columns = {name: {"kind": "number", "lower": -5, "upper": 5} for name in "abc"}
+    columns |= {"y": {"kind": "number", "lower": -9, "upper": 9}, "member": {"kind": "boolean"}}
+    schema, budget = dps.Schema.from_dict({"privacy": {"rows": ROWS}, "columns": columns}), dps.Budget(10.0)
+    raw = dps.accumulate(pa.table(found), schema, dps.Recipe.general(schema, rows=ROWS, budget=budget))
+    view = dps.View(dps.release(raw, budget, ledger=dps.Ledger(tmp_path / "ledger.db"), dataset="opposite"))
+    for model in (dps.LinearRegression("y", list("abc")), dps.LogisticRegression("member", list("abc"))):
+        smoothed = np.ravel(model.fit(view, uncertainty=False).coef_)
+        assert np.abs(smoothed - [3, -3, 1]).max() > 0.8
+        model.fit(view)
+        assert np.abs(np.ravel(model.coef_) - [3, -3, 1]).max() < 0.5
+        assert (np.abs(np.ravel(model.coef_) - [3, -3, 1]) < 4 * np.ravel(model.coef_stderr_)).all()
+        assert np.isfinite(model.intercept_stderr_).all()
+
+
+def test_labels_with_almost_no_records_keep_the_coefficient_of_the_fit() -> None:
+    """Noise of one row of cells is all that their equation holds."""
+    value, curvature, start = np.array([0.3, 0.3]), np.eye(2), np.array([0.5, 0.01])
+    most = np.array([np.inf, 4 * 0.01])
+    noise = np.array([0.01, 0.01]) ** 2
+    change, _ = _step(value, curvature, noise, start, most)
+    hidden, covariance = _step(value, curvature, noise + np.array([0.0, 0.5**2]), start, most)
+    assert hidden[1] < 0.1 * change[1]
+    assert hidden[0] == pytest.approx(change[0], rel=0.01)
+    assert covariance[1, 1] > 0.9 * most[1] ** 2
+
+
+def test_errors_of_opposite_effects_include_smoothing() -> None:
+    noise = np.full(2, 0.02**2)
+    most, start = np.full(2, np.inf), np.array([1.0, -1.0])
+    apart, near = (np.array([[1.0, shared], [shared, 1.0]]) for shared in (0.0, 0.95))
+    errors = [np.sqrt(np.diag(_step(np.zeros(2), each, noise, start, most)[1])) for each in (apart, near)]
+    assert (errors[1] > 5 * errors[0]).all()
+    same = np.sqrt(np.diag(_step(np.zeros(2), near, noise, np.ones(2), most)[1]))
+    assert (same < errors[1]).all(), "effects of one sign stay"
+    moved, covariance = _step(np.array([0.4, 0.0]), apart, noise, start, most)
+    assert covariance[0, 0] > (SHIFT * moved[0]) ** 2
