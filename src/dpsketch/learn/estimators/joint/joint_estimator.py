@@ -125,6 +125,7 @@ class ProductEstimator:
             if factor.columns:
                 others = np.broadcast_to(_product(means[:place] + means[place + 1 :]), len(changes))
                 unsure[:, self.columns.index(factor.columns[0])] = single.unsure * others[:, None]
+        changes[:, -1] = np.sqrt(changes[:, -1] ** 2 + both_unsure(means, [single.unsure for single in singles]))
         if len(factors) > 1:
             self._raise(changes, _product([single.sizes for single in singles]))
         return self._estimate(found[0], np.hstack([changes, unsure.reshape(len(changes), -1)]), len(factors) > 1)
@@ -357,6 +358,16 @@ class ProductEstimator:
 
 def _product(singles: Sequence[Floats]) -> Floats:
     return reduce(np.multiply, singles, np.ones(1))
+
+
+def both_unsure(means: Sequence[Floats], unsure: Sequence[Floats]) -> Floats:
+    """The variance of a product of independent factors, less those of each factor times the means of the others."""
+    variances = [(each**2).sum(1) for each in unsure]
+    whole = _product([mean**2 + variance for mean, variance in zip(means, variances, strict=True)])
+    single = _product([mean**2 for mean in means])
+    for place, variance in enumerate(variances):
+        single = single + variance * _product([mean**2 for mean in (*means[:place], *means[place + 1 :])])
+    return np.maximum(whole - single, 0.0)
 
 
 def _refit_changes(found: Floats) -> Floats:

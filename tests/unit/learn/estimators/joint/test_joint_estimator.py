@@ -8,6 +8,7 @@ import pytest
 
 import dpsketch as dps
 from conftest import SEED, seeded_noise
+from dpsketch.learn.estimators.joint.joint_estimator import both_unsure
 from dpsketch.learn.sql.expressions import condition_factors, parse_condition
 from dpsketch.learn.sql.selection import Selection
 from dpsketch.maps.tables.cells import GRID
@@ -189,3 +190,11 @@ def test_answers_about_several_columns_have_the_tails_of_laplace_noise(view: dps
         [[answer]] = view.sql(f"select {what} as v from sketch where z = 'a'").rows
         assert answer.laplace, what
     assert not view.sql("select avg(x) as v from sketch").rows[0][0].laplace
+
+
+def test_two_factors_may_be_off_at_once() -> None:
+    """Var(XY) of independent X and Y is σ²τ² more than σ²E[Y]² + τ²E[X]²: all there is where both means are 0."""
+    unsure = [np.array([[0.3, 0.4]]), np.array([[0.2, 0.0]])]
+    assert both_unsure([np.zeros(1), np.zeros(1)], unsure)[0] == pytest.approx(0.25 * 0.04)
+    assert both_unsure([np.array([0.7]), np.array([0.1])], unsure)[0] == pytest.approx(0.25 * 0.04)
+    assert both_unsure([np.array([0.7])], unsure[:1])[0] == pytest.approx(0)
