@@ -208,9 +208,9 @@ class ColumnPoints:
         return np.minimum(moved, MOST_MOVED)
 
     def peaked(self, shares: Floats) -> Floats:
-        """How far each counted cell rises above the cells beside it, from 0, where one of them holds a part 1/STEEP of
-        its records a level or more, to 1. Nothing then tells where in the cell records are: bounds are often set far
-        beyond all values, and 95 % of records between 0 and 20,000 may be below 30.
+        """How far each counted cell rises above the cells beside it: 1 where these are empty, 0 where one of them has
+        at least 1/STEEP of its density. Nothing tells where in such a cell records are. Bounds are often set far beyond
+        all values: 95 % of the records between 0 and 20,000 may be below 30.
         """
         levels = np.append(np.diff(self.cells.first_levels), 1)
         counted, widths = np.bincount(self.parents, shares), np.bincount(self.parents, levels)

@@ -168,8 +168,7 @@ class ProductEstimator:
             first, second = (self.columns.index(factors[index].columns[0]) for index in (one, two))
             joint, least = self._joint((first, second)), unseen.USUAL * self.fitted.halved
             variance = unseen.inside_groups(joint, singles[one].groups, singles[two].groups, least)
-            if self.fitted.halved:
-                variance = variance + self._undetected**2 * singles[one].variances * singles[two].variances
+            variance = variance + self._undetected**2 * singles[one].variances * singles[two].variances
             hidden = hidden + variance * others**2
         return hidden
 
@@ -182,7 +181,8 @@ class ProductEstimator:
 
     @made_once
     def _undetected(self) -> float:
-        return unseen.undetected(self.fitted.pair_sd, len(self.columns))
+        """0 for pair tables, whose refits show what noise hides."""
+        return unseen.undetected(self.fitted.pair_sd, len(self.columns)) if self.fitted.halved else 0.0
 
     @made_once
     def _dependence(self) -> float:
@@ -236,11 +236,12 @@ class ProductEstimator:
 
     def _group_values(self, column: int, means: Floats) -> unseen.GroupValues:
         """Functions, given by their means in a column's cells, in the groups of its cells."""
-        mixture = self.fitted.products.mixture
-        inside = mixture.members(column) * mixture.within[column][:, None]
         if self.fitted.halved:
             halves, shares = self.fitted.halves[column], self.fitted.products.marginals[column].shares
             inside = np.eye(2)[halves] * shares_inside(shares, halves, 2)[:, None]
+        else:
+            mixture = self.fitted.products.mixture
+            inside = mixture.members(column) * mixture.within[column][:, None]
         first = means @ inside
         spread = np.maximum(means**2 @ inside - first**2, 0.0)
         return unseen.GroupValues(first, spread, not self.fitted.cells[column].ordered)

@@ -8,7 +8,6 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
-from scipy.stats import qmc
 
 from dpsketch.denoise.column_fit import Marginal
 from dpsketch.learn.estimators.joint.denoised_pairs import common_dependence
@@ -49,7 +48,7 @@ def factor_mixture(
         excess[i, j] = excess[j, i] = contrast - (1 - 2 * low[i]) * (1 - 2 * low[j])
         known[i, j] = known[j, i] = True
     loadings = _loadings(low, common_dependence(excess, known, sd))
-    points = ndtri(qmc.Sobol(loadings.shape[1], seed=SEED).random(COMPONENTS))
+    points = _factor_points(loadings.shape[1])
     if parts is None:
         parts = [split_groups(own.shares, half, PARTS) for own, half in zip(marginals, halves, strict=True)]
     held = [_held(own.shares, part) for own, part in zip(marginals, parts, strict=True)]
@@ -59,6 +58,12 @@ def factor_mixture(
     shares = [np.ascontiguousarray(part.T) for part in np.split(exact, np.cumsum(lengths)[:-1])]
     within = [shares_inside(own.shares, *each) for own, *each in zip(marginals, parts, lengths, strict=True)]
     return Mixture(weights, tuple(shares), tuple(parts), tuple(within))
+
+
+def _factor_points(factors: int) -> Floats:
+    from scipy.stats import qmc  # takes longer to import than most questions take to answer
+
+    return np.asarray(ndtri(qmc.Sobol(factors, seed=SEED).random(COMPONENTS)))
 
 
 def _held(shares: Floats, parts: NDArray[np.int64]) -> Floats:
