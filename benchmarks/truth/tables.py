@@ -278,13 +278,13 @@ def rounded(rows: int) -> int:
 
 @lru_cache(2)
 def load(name: str, rows: int | None = None, seed: int = 0) -> Table:
-    """A table, or `rows` of its rows at random."""
+    """A table, or `rows` of its rows at random, all where it has fewer."""
     frame, facts = COMMON_SENSE[name]() if name in COMMON_SENSE else _with_schema(name)
     frame = frame[list(facts)].reset_index(drop=True)
     order, held_out = np.random.default_rng(HELD_OUT_SEED).permutation(len(frame)), len(frame) // 5
     chosen = order[held_out:]
     if rows is not None:
-        chosen = np.random.default_rng([HELD_OUT_SEED, seed]).choice(chosen, rows, replace=False)
+        chosen = np.random.default_rng([HELD_OUT_SEED, seed]).choice(chosen, min(rows, len(chosen)), replace=False)
     schema = dps.Schema.from_dict({"privacy": {"rows": rounded(len(chosen))}, "columns": facts})
     for column in schema.columns:
         frame[column.name] = _as_released(column, frame[column.name])
