@@ -238,7 +238,7 @@ def _smoothed(
         first = _nonnegative(hessian, linear, sd)
     else:
         first = _projected(summary, rows)
-    smooth, tails = _smooth_cells(widths), _tails(summary)
+    smooth, tails = smooth_cells(widths), _tails(summary)
     tail = tails[parent]
     live = smooth | (observed[parent] > STANDS_OUT * sd) & (tail == 0)
     first = np.maximum(first[live], sd * len(observed) / len(parent) / 10)
@@ -256,6 +256,8 @@ def _smoothed(
         if counts.chi_squared(shares) <= len(counts.values):
             break
     fallen = falling(rows * shares, widths, tail) / rows
+    if not fallen.any():  # fewer records are expected in all cells than would be seen
+        fallen = shares
     if fallen.sum() < shares.sum():
         # What the noise of tails took from other cells goes back to them: tails are fitted to what is expected there.
         held = np.where(tails, np.bincount(parent, fallen, len(tails)) - observed, 0.0) / sd**2
@@ -309,7 +311,7 @@ def _logarithms_of_widths(widths: Floats, smooth: NDArray[np.bool_]) -> Floats:
     return found
 
 
-def _smooth_cells(widths: Floats) -> NDArray[np.bool_]:
+def smooth_cells(widths: Floats) -> NDArray[np.bool_]:
     """Cells that are like their neighbours: not missing, and not atoms at the bounds of binned columns."""
     smooth = widths > 0 if widths.any() else np.ones(len(widths), bool)
     smooth[-1] = False

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpsketch.denoise.column_fit import ColumnSummary, fit_marginal
+from dpsketch.denoise.column_fit import ColumnSummary, Finer, fit_marginal
 from dpsketch.denoise.tails import falling, unseen_tails
 
 BINS, SD = 64, 20.0
@@ -88,3 +88,19 @@ def test_only_compressed_columns_have_tails() -> None:
     noisy = summary(1.5 * SD)
     plain = fit_marginal(replace(noisy, compressed=False), 50_000.0)
     assert plain.shares[-8:-3].sum() * 50_000 > 10 * fit_marginal(noisy, 50_000.0).shares[-8:-3].sum() * 50_000
+
+
+def test_a_column_that_is_all_tails_is_still_a_distribution() -> None:
+    """Two cells are significant together, and noise has left 20 rows: less than one is expected in each finer cell."""
+    narrow = 40
+    inner = np.repeat(np.arange(1, BINS + 1), narrow)[: 15 * narrow]
+    parent = np.concatenate([[0], inner, [16, 17]])
+    widths = np.concatenate([[0.0], np.full(15 * narrow, 1 / 15 / narrow), [0.0, 0.0]])
+    centres = np.concatenate([[0.0], (np.arange(15 * narrow) + 0.5) / 15 / narrow, [1.0, 0.5]])
+    coarse = np.concatenate([[0.0], (np.arange(15) + 0.5) / 15, [1.0, 0.5]])
+    counts = np.zeros(18)
+    counts[7:9] = 400.0
+    own = np.where((coarse > 0) & (coarse < 1) & (np.arange(18) < 16), 1 / 15, 0.0)
+    column = ColumnSummary(counts, 100.0, coarse, own, finer=Finer(parent, centres, widths), compressed=True)
+    assert unseen_tails(counts[1:-2], 100.0).all()
+    assert fit_marginal(column, 20.0).shares.sum() == pytest.approx(1)

@@ -1,8 +1,11 @@
-"""Parametric bootstrap: sums that the fitted distribution would release with new noise, to refit and measure errors."""
+"""Parametric bootstrap: sums that the fitted distribution, and what noise may hide of it, would release with new noise,
+to refit and measure errors.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Annotated
@@ -11,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.denoise.column_fit import ColumnSummary, Marginal, places_in_parents
-from dpsketch.learn.estimators.joint.denoised_pairs import contrast_of
-from dpsketch.learn.estimators.joint.joint_fit import NoisySums, Products
+from dpsketch.learn.estimators.joint.denoised_pairs import contrast_of, draw_missed
+from dpsketch.learn.estimators.joint.joint_fit import Groups, NoisySums, Products, group_shares
+from dpsketch.learn.estimators.joint.refine import shares_inside
+from dpsketch.learn.estimators.joint.table_matrix import Blocks
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import UNRECORDED
 
@@ -21,10 +26,18 @@ SEED = 7
 
 
 def refits(sums: NoisySums, fitted: Products, count: int = REFITS) -> tuple[Products, ...]:
-    """Fits to redrawn sums, on all cores. Generators are seeded: the same file gives the same answers everywhere."""
+    """Fits to redrawn sums, each less what `missed_tables` added to them, on all cores. Generators are seeded: the same
+    file gives the same answers everywhere.
+    """
 
     def refit(number: int) -> Products:
-        return redrawn(sums, fitted, np.random.default_rng([SEED, number])).fit(fitted)
+        generator = np.random.default_rng([SEED, number])
+        again = redrawn(sums, fitted, generator)
+        if sums.halved or not sums.tables:
+            return again.fit(fitted)
+        missed = missed_tables(sums, fitted, generator)
+        tables = {pair: table + sums.rows * missed[pair] for pair, table in again.tables.items()}
+        return _less(replace(again, tables=tables).fit(fitted), missed, sums.groups)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return tuple(pool.map(refit, range(count)))
@@ -46,6 +59,30 @@ def redrawn(sums: NoisySums, fitted: Products, generator: np.random.Generator) -
         tables[i, j] = exact + sums.pair_sd * generator.normal(size=table.shape)
     rows = max(sums.rows + sums.rows_sd * generator.normal(), 1.0)
     return replace(sums, summaries=summaries, rows=rows, tables=tables)
+
+
+def missed_tables(sums: NoisySums, fitted: Products, generator: np.random.Generator) -> dict[tuple[int, int], Floats]:
+    """Joint shares that the fit may have missed because noise hides them, in the release's groups.
+
+    A fit that shrinks what noise hides finds a weaker dependence than there is, and refits of its own sums find the
+    same again: where noise dominates, their spread is far below the error.
+    """
+    shares, ordered = group_shares(fitted.marginals, sums.groups), [summary.ordered for summary in sums.summaries]
+    tables = {pair: table / sums.rows for pair, table in sums.tables.items()}
+    missed = draw_missed(tables, sums.pair_sd / sums.rows, shares, ordered, generator)
+    blocks = Blocks([len(share) for share in shares])
+    return {(i, j): missed[blocks.of(i), blocks.of(j)] for i, j in sums.tables}
+
+
+def _less(refit: Products, missed: Mapping[tuple[int, int], Floats], groups: Groups) -> Products:
+    """A refit less what was added to the fit's tables, so that its change from the fit is its error."""
+    inside = []
+    for parts, marginal, group in zip(refit.mixture.groups, refit.marginals, groups, strict=True):
+        parent, size = group[np.unique(parts, return_index=True)[1]], int(group.max()) + 1
+        held = shares_inside(np.bincount(parts, marginal.shares).astype(np.float64), parent, size)
+        inside.append(np.eye(size)[parent] * held[:, None])
+    left = {(i, j): table - inside[i] @ missed[i, j] @ inside[j].T for (i, j), table in refit.left.items()}
+    return replace(refit, left=left)
 
 
 def released_groups(shares: Floats, fine: NDArray[np.int64], groups: NDArray[np.int64]) -> Floats:

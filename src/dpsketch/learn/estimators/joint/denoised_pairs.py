@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -27,6 +28,44 @@ def find_dependence(
     `contrasts` noise is as before, and truth is mostly in the smooth ones. Two estimates are averaged, as they err
     in different ways: `shrink_smooth` alone, and `common_dependence` with `shrink_smooth` on the rest.
     """
+    turned = _turned(tables, shares, ordered)
+    noisy, known = turned.noisy, turned.known
+    common = np.where(known, common_dependence(noisy, known, sd), 0.0)
+    smooth = shrink_smooth(noisy, known, turned.blocks, turned.classes, sd)
+    rest = shrink_smooth(noisy - common, known, turned.blocks, turned.classes, sd)
+    return turned.turn @ ((smooth + common + rest) / 2) @ turned.turn.T
+
+
+def draw_missed(
+    tables: Mapping[tuple[int, int], Floats],
+    sd: float,
+    shares: Sequence[Floats],
+    ordered: Sequence[bool],
+    generator: np.random.Generator,
+) -> Floats:
+    """What `find_dependence` may have missed, drawn from the posterior distribution of `shrink_smooth` around its mean:
+    a matrix of the same blocks.
+    """
+    turned = _turned(tables, shares, ordered)
+    kept = kept_smooth(turned.noisy, turned.known, turned.blocks, turned.classes, sd)
+    drawn = np.triu(sd * np.sqrt(kept) * generator.normal(size=kept.shape))
+    return turned.turn @ (drawn + drawn.T) @ turned.turn.T
+
+
+@dataclass(frozen=True)
+class _Turned:
+    """Noisy tables less those of independent columns in coordinates of `contrasts`, where `known`; `turn` leads back,
+    `classes` are those of contrasts that are alike.
+    """
+
+    turn: Floats
+    noisy: Floats
+    known: NDArray[np.bool_]
+    blocks: Blocks
+    classes: NDArray[np.int64]
+
+
+def _turned(tables: Mapping[tuple[int, int], Floats], shares: Sequence[Floats], ordered: Sequence[bool]) -> _Turned:
     blocks = Blocks([len(share) for share in shares])
     every = np.concatenate(shares)
     axes = [contrasts(share, scored) for share, scored in zip(shares, ordered, strict=True)]
@@ -35,11 +74,7 @@ def find_dependence(
     degrees = [_degrees(axis.shape[1], scored) for axis, scored in zip(axes, ordered, strict=True)]
     known = turned.known(tables)
     noisy = np.where(known, turn.T @ (blocks.matrix(tables) - np.outer(every, every)) @ turn, 0.0)
-    classes = np.concatenate(degrees)
-    common = np.where(known, common_dependence(noisy, known, sd), 0.0)
-    smooth = shrink_smooth(noisy, known, turned, classes, sd)
-    rest = shrink_smooth(noisy - common, known, turned, classes, sd)
-    return turn @ ((smooth + common + rest) / 2) @ turn.T
+    return _Turned(turn, noisy, known, turned, np.concatenate(degrees))
 
 
 def contrast_of(table: Floats) -> Floats:
@@ -62,7 +97,15 @@ def _degrees(count: int, ordered: bool) -> NDArray[np.int64]:
 def shrink_smooth(
     noisy: Floats, known: NDArray[np.bool_], blocks: Blocks, classes: NDArray[np.int64], sd: float
 ) -> Floats:
-    """Posterior means of coefficients of variance (pair's size) · (class's size) · (other class's size).
+    """Posterior means of coefficients."""
+    return noisy * kept_smooth(noisy, known, blocks, classes, sd)
+
+
+def kept_smooth(
+    noisy: Floats, known: NDArray[np.bool_], blocks: Blocks, classes: NDArray[np.int64], sd: float
+) -> Floats:
+    """The part of each noisy coefficient that is kept, if coefficients have variances (pair's size) · (class's size) ·
+    (other class's size). Their posterior variances are this times that of the noise.
 
     The sizes are those under which the noisy coefficients are most likely (EM); a pair's is drawn towards the
     geometric mean of all pairs', which matters where noise hides most of them.
@@ -91,7 +134,7 @@ def shrink_smooth(
         pair = np.where(there, np.maximum((sums + BORROWED * usual) / (in_pair + BORROWED), SMALLEST * noise), 1.0)
         relative = (squares / pair[np.ix_(blocks.owner, blocks.owner)]) @ (1 / size)
         size = np.maximum((np.bincount(kind, relative, len(kinds)) / np.maximum(in_kind, 1))[kind], SMALLEST)
-    return noisy * kept
+    return kept
 
 
 def common_dependence(noisy: Floats, known: NDArray[np.bool_], sd: float) -> Floats:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpsketch.denoise.column_fit import ColumnSummary
 from dpsketch.denoise.cuts import UNKNOWN, Sharing
+from dpsketch.denoise.dropped_cells import dropped_shares
 from dpsketch.denoise.heaping import Lumps, SharedValues, lumpiness
 from dpsketch.learn.estimators.joint.bootstrap import refits
 from dpsketch.learn.estimators.joint.joint_fit import NoisySums, Products
@@ -22,6 +23,7 @@ from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.column_summaries import joint_cells, pair_summaries, parents
 from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.maps.tables.pair_map import PairMap
+from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.threads import one_thread
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
@@ -32,8 +34,8 @@ class ReleasedProducts:
     off it is; they take several times as long, so that `refit` makes them when they are first asked for.
 
     `pairs` are the places i < j of columns with a table, or with a contrast if columns have `halves`: the half of each
-    of their cells. Shares of single cells are known up to `cell_sd` from the marginals, those of pairs up to `pair_sd`;
-    `lumps` is each column's `lumpiness`, and `parents` the counted cells that cells are parts of, where they are.
+    of their cells. Shares of pairs are known up to `pair_sd`; `dropped` are the `dropped_shares` of each column,
+    `lumps` its `lumpiness`, and `parents` the counted cells that cells are parts of, where they are.
     """
 
     columns: tuple[str, ...]
@@ -41,7 +43,7 @@ class ReleasedProducts:
     pairs: frozenset[tuple[int, int]]
     products: Products
     refit: Callable[[], tuple[Products, ...]]
-    cell_sd: float
+    dropped: tuple[Floats, ...]
     lumps: tuple[Lumps, ...]
     parents: tuple[NDArray[np.int64] | None, ...]
     halves: tuple[NDArray[np.int64], ...] = ()
@@ -111,7 +113,7 @@ def with_fit(
     assert parts is not None
     bound = parts.pair_map
     marginals = parts.marginal_map
-    sd = sqrt(parts.marginals.noise_variance) / marginals.grid / float(ReleaseNoise(released).rows().value)
+    rows = float(ReleaseNoise(released).rows().value)
     cells = tuple(joint_cells(bound, marginals))
     summaries = _summaries(released, parts)
     lumps = tuple(
@@ -119,11 +121,15 @@ def with_fit(
         for name, summary in zip(bound.columns, summaries, strict=True)
     )
     whole = tuple(map(parents_in, summaries))
+    dropped = tuple(
+        dropped_shares(summary, rows, marginal.shares)
+        for summary, marginal in zip(summaries, fitted.marginals, strict=True)
+    )
     refit = refit or partial(_refits, released, fitted)
     places = frozenset(_places(bound))
     halves = tuple(_groups_of(bound, marginals)) if bound.halved else ()
-    pair_sd = sqrt(parts.pairs.noise_variance) / float(ReleaseNoise(released).rows().value)
-    return ReleasedProducts(bound.columns, cells, places, fitted, refit, sd, lumps, whole, halves, pair_sd)
+    pair_sd = sqrt(parts.pairs.noise_variance) / rows
+    return ReleasedProducts(bound.columns, cells, places, fitted, refit, dropped, lumps, whole, halves, pair_sd)
 
 
 def _refits(released: ReleasedSketch, fitted: Products) -> tuple[Products, ...]:

@@ -227,7 +227,8 @@ class ProductEstimator:
         means = np.stack([values @ m.mixture.shares[column].T for values, m in zip(inside, models, strict=True)])
         variances = np.maximum(cells[0] ** 2 @ shares - (cells[0] @ shares) ** 2, 0.0)
         hidden = values.hidden(shares, rows, self._lines(column, cells[0]))
-        unsure = np.column_stack([self._dropped(column, cells[0]), hidden])
+        unsure = self._dropped(column, cells[0])
+        unsure[:, -1] = np.hypot(unsure[:, -1], hidden)
         groups = self._group_values(column, cells[0])
         found = _Single(means, inside, variances, np.abs(by_cell).max((1, 2)), unsure, groups)
         if len(by_cell) == 1:
@@ -256,22 +257,27 @@ class ProductEstimator:
         return (means * marginal.shares) @ codes / max(float(marginal.shares @ codes**2), 1e-12)
 
     def _dropped(self, column: int, means: Floats) -> Floats:
-        """What functions, given by their means in a column's cells, would gain if its atoms (the bounds,
-        missing) that the fit dropped held one standard deviation of a cell's noise: entry [function, atom].
+        """What functions, given by their means in a column's cells, would gain if cells that the fit dropped held
+        their `dropped_shares`: entry [function, atom] for the bounds and missing, and in the last place the root of the
+        sum of squares for all other cells.
 
         Refits drop them again, so their spread does not show it. The sum of codes is known better and stays: only what
         is not linear in codes changes.
         """
         cells, marginal = self.fitted.cells[column], self.fitted.products.marginals[column]
-        if not cells.ordered:
-            return np.zeros((len(means), ATOMS))
-        atoms = np.array([0, cells.missing - 1, cells.missing])
-        codes = marginal.means() - 0.5
-        codes -= marginal.shares @ codes
-        centred = means - (means @ marginal.shares)[:, None]
-        slope = centred @ (marginal.shares * codes) / max(float(marginal.shares @ codes**2), 1e-12)
-        gained = centred[:, atoms] - slope[:, None] * codes[atoms]
-        return self.fitted.cell_sd * (marginal.shares[atoms] < self.fitted.cell_sd) * gained
+        gained = means - (means @ marginal.shares)[:, None]
+        atoms = np.zeros(0, np.int64)
+        if cells.ordered:
+            atoms = np.array([0, cells.missing - 1, cells.missing])
+            codes = marginal.means() - 0.5
+            codes -= marginal.shares @ codes
+            slope = gained @ (marginal.shares * codes) / max(float(marginal.shares @ codes**2), 1e-12)
+            gained = gained - slope[:, None] * codes
+        gained = gained * self.fitted.dropped[column]
+        found = np.zeros((len(means), PER_COLUMN))
+        found[:, : len(atoms)] = gained[:, atoms]
+        found[:, -1] = np.sqrt((np.delete(gained, atoms, axis=1) ** 2).sum(1))
+        return found
 
     def _by_draws(self, factors: Sequence[Factor]) -> Estimate:
         each = [factor.at(self.draws(0)) for factor in factors]

@@ -99,10 +99,7 @@ def fit_products(sums: NoisySums, components: int = COMPONENTS, start: Products 
             marginals,
             {},
         )
-    shares = []
-    for marginal, group, size in zip(marginals, groups, sizes, strict=True):
-        share = np.maximum(np.bincount(group, marginal.shares, size), SMALLEST_SHARE)
-        shares.append(share / share.sum())
+    shares = group_shares(marginals, groups)
     found = find_dependence(pairs, sd, shares, [summary.ordered for summary in sums.summaries])
     given = [None] * len(sizes) if start is None else start.mixture.groups
     parts = [refine(*column) for column in zip(marginals, groups, shares, given, strict=True)]
@@ -116,6 +113,13 @@ def fit_products(sums: NoisySums, components: int = COMPONENTS, start: Products 
     mixture = Mixture(weights, tuple(inside), tuple(part.groups for part in parts), tuple(within))
     left = {(i, j): joint[blocks.of(i), blocks.of(j)] - mixture.grouped_pair(i, j) for i, j in pairs}
     return _agreed(mixture, marginals, left)
+
+
+def group_shares(marginals: Sequence[Marginal], groups: Groups) -> list[Floats]:
+    """Shares of the groups of each column's cells, none of them zero."""
+    held = (np.bincount(group, marginal.shares) for marginal, group in zip(marginals, groups, strict=True))
+    shares = [np.maximum(share, SMALLEST_SHARE) for share in held]
+    return [share / share.sum() for share in shares]
 
 
 def _agreed(mixture: Mixture, marginals: Sequence[Marginal], left: Mapping[tuple[int, int], Floats]) -> Products:

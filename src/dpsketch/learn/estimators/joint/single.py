@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dpsketch.denoise.column_fit import ColumnSummary, GroupTotals, Marginal, fit_marginal
+from dpsketch.denoise.dropped_cells import dropped_shares
 from dpsketch.denoise.heaping import Lumps
 from dpsketch.learn.estimators.joint.bootstrap import REFITS, SEED, redrawn_summary
 from dpsketch.learn.estimators.joint.from_release import ReleasedProducts, parents_in
@@ -34,8 +35,9 @@ def fit_column(
             totals_again = None if totals is None else _redrawn_totals(totals, fitted, generator)
             rows_again = max(rows + rows_sd * generator.normal(), 1.0)
             models.append(independent((fit_marginal(again, rows_again, totals_again, fitted.marginals[0]),)))
-    column, sd, parents = (cells.column.name,), summary.count_sd / rows, (parents_in(summary),)
-    return ReleasedProducts(column, (cells,), frozenset(), fitted, lambda: tuple(models), sd, (lumps,), parents)
+    column, parents = (cells.column.name,), (parents_in(summary),)
+    dropped = (dropped_shares(summary, rows, fitted.marginals[0].shares),)
+    return ReleasedProducts(column, (cells,), frozenset(), fitted, lambda: tuple(models), dropped, (lumps,), parents)
 
 
 def independent(marginals: tuple[Marginal, ...]) -> Products:

@@ -5,6 +5,7 @@ from dpsketch.learn.estimators.joint.denoised_pairs import (
     common_dependence,
     contrast_of,
     contrasts,
+    draw_missed,
     find_dependence,
     shrink_smooth,
 )
@@ -113,3 +114,41 @@ def test_shrinking_keeps_what_stands_out_and_drops_the_rest():
 
 def test_a_contrast_is_the_diagonal_less_the_rest():
     assert contrast_of(np.array([[0.4, 0.1], [0.2, 0.3]])) == pytest.approx(np.array([[0.4]]))
+
+
+def _bayes_errors(sd: float, seeds: range, drawn: bool) -> np.ndarray:
+    """Squared errors of denoised tables over those that refits would state, with and without what noise may hide."""
+    ratios = []
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        axes = [contrasts(shares, True) for shares in SHARES]
+        truth = {(i, j): axes[i] @ rng.normal(0, sd / 2, (SIZE - 1, SIZE - 1)) @ axes[j].T for i, j in PAIRS}
+        noisy = joint(truth, sd, seed)
+        found = find_dependence(noisy, sd, SHARES, [True] * 6)
+        missed = draw_missed(noisy, sd, SHARES, [True] * 6, rng) if drawn else np.zeros_like(found)
+        again = {
+            (i, j): np.outer(SHARES[i], SHARES[j])
+            + (found + missed)[BLOCKS.of(i), BLOCKS.of(j)]
+            + rng.laplace(0, sd / 2**0.5, (SIZE, SIZE))
+            for i, j in PAIRS
+        }
+        refit = find_dependence(again, sd, SHARES, [True] * 6) - missed
+        stated = error(refit, {(i, j): found[BLOCKS.of(i), BLOCKS.of(j)] for i, j in PAIRS})
+        ratios.append(error(found, truth) / stated)
+    return np.array(ratios)
+
+
+def test_refits_show_what_noise_hides():
+    """Noise twice as large as a dependence of its own in every pair: refits of the fit alone state too small errors."""
+    without, now = (np.median(_bayes_errors(0.01, range(20), drawn)) for drawn in (False, True))
+    assert without > 1.5
+    assert 0.5 < now < 1.5
+
+
+def test_what_noise_hides_adds_up_to_zero_and_vanishes_with_the_noise():
+    truth = one_cause(0.6)
+    for sd in (1e-2, 1e-7):
+        missed = draw_missed(joint(truth, sd, 4), sd, SHARES, [True] * 6, np.random.default_rng(1))
+        assert missed @ BLOCKS.member == pytest.approx(0.0, abs=1e-12)
+        assert missed == pytest.approx(missed.T)
+        assert np.abs(missed).max() < 5 * sd
