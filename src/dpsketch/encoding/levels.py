@@ -22,7 +22,7 @@ def levels_at(column: Number | Integer | Datetime, numbers: Floats) -> NDArray[n
 
 
 def number_levels(column: Number, numbers: Floats) -> NDArray[np.int64]:
-    """Nearest level of each number, clamped to the bounds; −1 for NaN."""
+    """Nearest level of each number, clamped to the bounds; −1 for NaN. Numbers between the bounds are never at one."""
     if column.transform is None:
         return spread(numbers, column.lower, column.upper, SPAN)
     levels = np.searchsorted(thresholds(column.transform, column.lower, column.upper), numbers, side="right")
@@ -30,10 +30,14 @@ def number_levels(column: Number, numbers: Floats) -> NDArray[np.int64]:
 
 
 def spread(numbers: Floats, low: float, high: float, steps: int) -> NDArray[np.int64]:
-    """Nearest of steps+1 levels. Only correctly rounded operations, so the result is the same on every machine."""
+    """Nearest of steps+1 levels. Of SPAN steps, which round numbers, those between the bounds take neither of theirs.
+    Only correctly rounded operations, so the result is the same on every machine.
+    """
     missing = np.isnan(numbers)
     clamped = np.where(missing, low, np.minimum(np.maximum(numbers, low), high))
     levels = np.rint((clamped - low) / (high - low) * steps).astype(np.int64)
+    if steps == SPAN:
+        levels = np.minimum(np.maximum(levels, clamped > low), steps - (clamped < high))
     return np.where(missing, -1, np.minimum(np.maximum(levels, 0), steps))
 
 
@@ -54,12 +58,12 @@ def thresholds(transform: str, lower: float, upper: float) -> Floats:
         grow, up, shrink, down = (int(exact.ldexp(exact.exp(power), bits)) for power in (first, step, -first, -step))
     unit = 1 << bits
     bounds = np.empty(SPAN)
-    if transform == "log":
-        for level in range(SPAN):
+    for level in range(SPAN):
+        if transform == "log":
             bounds[level] = grow / unit
             grow = grow * up >> bits
-        return bounds
-    for level in range(SPAN):
-        bounds[level] = (grow - shrink) / (2 * unit)
-        grow, shrink = grow * up >> bits, shrink * down >> bits
+        else:
+            bounds[level] = (grow - shrink) / (2 * unit)
+            grow, shrink = grow * up >> bits, shrink * down >> bits
+    bounds[0], bounds[-1] = min(np.nextafter(lower, np.inf), bounds[1]), upper  # numbers in between are at neither
     return bounds

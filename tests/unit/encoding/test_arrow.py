@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsketch.encoding.arrow import encode_column, encode_sets, texts
-from dpsketch.encoding.levels import thresholds
+from dpsketch.encoding.levels import levels_at, thresholds
 from dpsketch.errors import SourceError
 from dpsketch.schema.columns import MISSING, Boolean, Category, Column, Datetime, IdSet, Integer, Number
 
@@ -143,9 +143,28 @@ def test_thresholds_are_the_rounded_boundaries(transform: str, lower: float, upp
     there, back = (mpmath.log, mpmath.exp) if transform == "log" else (mpmath.asinh, mpmath.sinh)
     with mpmath.workprec(3000):
         low, high = there(mpmath.mpf(lower)), there(mpmath.mpf(upper))
-        for level in [0, 1, 77, 30_000, 65_533]:
+        for level in [1, 77, 30_000, 65_532]:
             exact = back(low + (high - low) * (level + mpmath.mpf(1) / 2) / 65534)
             assert bounds[level] == float(exact)
+    assert bounds[-1] == upper
+
+
+@pytest.mark.parametrize(
+    "column",
+    [Number("x", 0, 400_000), Number("x", 1, 1e6, "log"), Number("x", -5, 1e6, "asinh"), Integer("x", 0, 10**6)],
+)
+def test_numbers_between_the_bounds_are_at_neither(column: Number | Integer) -> None:
+    """A release counts the records at a bound: those at 0 dollars, without those that earn a few."""
+    near = (1e-9, 1.0) if isinstance(column, Number) else (1, 1)
+    low, high = float(column.lower), float(column.upper)
+    levels = levels_at(column, np.array([low - 1, low, low + near[0], low + near[1], high - near[0], high, high + 1]))
+    assert list(levels[[0, 1, 5, 6]]) == [0, 0, column.levels - 1, column.levels - 1]
+    assert (levels[2:5] >= 1).all()
+    assert (levels[2:5] <= column.levels - 2).all()
+
+
+def test_integers_with_a_level_each_are_rounded_as_they_were() -> None:
+    assert list(levels_at(Integer("x", 0, 10), np.array([0.3, 0.7, 9.6]))) == [0, 1, 10]
 
 
 def test_transformed_values_come_back() -> None:

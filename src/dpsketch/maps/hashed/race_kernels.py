@@ -233,6 +233,8 @@ def number_codes(numbers, low, high, missing, steps, codes):  # type: ignore[no-
                 continue
             clamped = min(max(number, low[j]), high[j])
             level = int64(np.rint((clamped - low[j]) / (high[j] - low[j]) * np.float64(steps[j])))
+            if steps[j] == 65534:
+                level = min(max(level, int64(clamped > low[j])), steps[j] - int64(clamped < high[j]))
             codes[j, i] = (2 * 65534 * level + steps[j]) // (2 * steps[j]) - 32767
 
 
