@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.denoise.smooth_shares import smooth_minimum
+from dpsketch.denoise.smooth_shares import SquaredErrors, smooth_minimum
 from dpsketch.denoise.tails import falling, unseen_tails
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.nonnegative import nonnegative_minimum, project_to_simplex
@@ -127,12 +127,11 @@ def fit_marginal(
     if len(cells) > MANY_CELLS:
         return _marginal(summary, rows, _projected(summary, rows))
     known = _counted(summary, rows)
-    every = [*known, *_whole(summary, rows, extra)]
-    hessian, linear = _normal(every)
+    errors = _squared_errors(known, _whole(summary, rows, extra))
     if not summary.ordered:
-        shares = _nonnegative(hessian, linear, known[0].sd[0])
+        shares = _nonnegative(errors, known[0].sd[0])
         return Marginal(shares / shares.sum(), np.zeros(len(shares)))
-    return _marginal(summary, rows, *_smoothed(summary, rows, known[0], hessian, linear, start))
+    return _marginal(summary, rows, *_smoothed(summary, rows, known[0], errors, start))
 
 
 def _marginal(summary: ColumnSummary, rows: float, shares: Floats, smoothing: float = 0.0) -> Marginal:
@@ -169,13 +168,18 @@ class _Equations:
     def chi_squared(self, shares: Floats) -> float:
         return float((((self.slopes @ shares - self.values) / self.sd) ** 2).sum())
 
+    def scaled(self) -> tuple[Floats, Floats]:
+        """Slopes and values, off by one each."""
+        return self.slopes / self.sd[:, None], self.values / self.sd
 
-def _normal(equations: Sequence[_Equations]) -> tuple[Floats, Floats]:
-    """H and f of the weighted sum of squares, pᵀHp − 2·fᵀp up to a constant."""
-    scaled = [each.slopes / each.sd[:, None] for each in equations]
-    hessian = sum(each.T @ each for each in scaled)
-    linear = sum(each.T @ (own.values / own.sd) for each, own in zip(scaled, equations, strict=True))
-    return np.asarray(hessian), np.asarray(linear)
+
+def _squared_errors(cells: Sequence[_Equations], whole: Sequence[_Equations]) -> SquaredErrors:
+    """Half the weighted sum of squares of equations about single cells and about many of them, up to a constant."""
+    near, far = [each.scaled() for each in cells], [each.scaled() for each in whole]
+    size = cells[0].slopes.shape[1]
+    linear = np.sum([slopes.T @ values for slopes, values in (*near, *far)], axis=0)
+    several = np.vstack([np.zeros((0, size)), *(slopes for slopes, _ in far)])
+    return SquaredErrors(np.sum([slopes.T @ slopes for slopes, _ in near], axis=0), several, linear)
 
 
 def _counted(summary: ColumnSummary, rows: float) -> list[_Equations]:
@@ -218,13 +222,13 @@ def _whole(summary: ColumnSummary, rows: float, extra: GroupTotals | None) -> li
     return found
 
 
-def _nonnegative(hessian: Floats, linear: Floats, sd: float) -> Floats:
+def _nonnegative(errors: SquaredErrors, sd: float) -> Floats:
     total = (TOTAL_WEIGHT / sd) ** 2
-    return nonnegative_minimum(hessian + total, linear + total)
+    return nonnegative_minimum(errors.hessian + total, errors.linear + total)
 
 
 def _smoothed(
-    summary: ColumnSummary, rows: float, counts: _Equations, hessian: Floats, linear: Floats, start: Marginal | None
+    summary: ColumnSummary, rows: float, counts: _Equations, errors: SquaredErrors, start: Marginal | None
 ) -> tuple[Floats, float]:
     """Shares, and the penalty that they were fitted with."""
     observed, sd = counts.values, float(counts.sd[0])
@@ -235,7 +239,7 @@ def _smoothed(
     if start is not None:
         first = start.shares
     elif summary.finer is None:
-        first = _nonnegative(hessian, linear, sd)
+        first = _nonnegative(errors, sd)
     else:
         first = _projected(summary, rows)
     smooth, tails = smooth_cells(widths), _tails(summary)
@@ -243,7 +247,7 @@ def _smoothed(
     live = smooth | (observed[parent] > STANDS_OUT * sd) & (tail == 0)
     first = np.maximum(first[live], sd * len(observed) / len(parent) / 10)
     penalty = (len(parent) / len(observed)) ** 3 * _roughness(smooth)[np.ix_(live, live)]
-    hessian, linear = hessian[np.ix_(live, live)], linear[live]
+    errors = errors.only(live)
     theta = np.log(first / first.sum())
     kept = np.ones(len(observed), bool)
     kept[parent[~live]] = False
@@ -251,7 +255,7 @@ def _smoothed(
     shares = np.zeros(len(parent))
     even = _logarithms_of_widths(widths, smooth)[live]
     for weight in SMOOTHING if start is None else (start.smoothing,):
-        theta = smooth_minimum(hessian, linear, weight * penalty, theta, even)
+        theta = smooth_minimum(errors, weight * penalty, theta, even)
         shares[live] = np.exp(theta)
         if counts.chi_squared(shares) <= len(counts.values):
             break
@@ -261,7 +265,8 @@ def _smoothed(
     if fallen.sum() < shares.sum():
         # What the noise of tails took from other cells goes back to them: tails are fitted to what is expected there.
         held = np.where(tails, np.bincount(parent, fallen, len(tails)) - observed, 0.0) / sd**2
-        theta = smooth_minimum(hessian, linear + held[parent][live], weight * penalty, theta, even)
+        errors = replace(errors, linear=errors.linear + held[parent][live])
+        theta = smooth_minimum(errors, weight * penalty, theta, even)
         shares[live] = np.exp(theta)
         fallen = np.where(tail, fallen, shares)
     return fallen / fallen.sum(), weight

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import BY_HAND, Tuned
@@ -14,32 +16,61 @@ NEWTON_STEPS = 30
 GAIN = 1e-2  # in χ²/2, below which Newton steps stop
 
 
-def smooth_minimum(hessian: Floats, linear: Floats, penalty: Floats, theta: Floats, even: Floats) -> Floats:
-    """Log shares θ, exp(θ) of sum one, that minimise ½·pᵀHp − fᵀp + ½·(θ−e)ᵀQ(θ−e) for p = exp(θ), where e, `even`, are
-    those of an even density: Levenberg–Marquardt.
+@dataclass(frozen=True)
+class SquaredErrors:
+    """½·pᵀHp − fᵀp for shares p, with H = `near` + `far`ᵀ·`far` and f = `linear`: `near` has entries near its diagonal
+    alone, and `far` few rows. What cells or their neighbours must explain is near, what many cells must explain
+    together is far.
     """
-    penalty = penalty + RIDGE * (np.eye(len(theta)) - 1 / len(theta))
+
+    near: Floats
+    far: Floats
+    linear: Floats
+
+    @property
+    def hessian(self) -> Floats:
+        return np.asarray(self.near + self.far.T @ self.far)
+
+    def only(self, cells: NDArray[np.bool_]) -> SquaredErrors:
+        """For some cells, where others hold nothing."""
+        return SquaredErrors(self.near[np.ix_(cells, cells)], self.far[:, cells], self.linear[cells])
+
+
+def smooth_minimum(errors: SquaredErrors, penalty: Floats, theta: Floats, even: Floats) -> Floats:
+    """Log shares θ, exp(θ) of sum one, that minimise `errors` of exp(θ) plus ½·(θ−e)ᵀQ(θ−e), where Q is `penalty` and
+    e, `even`, are those of an even density: Levenberg–Marquardt. Steps are solved in bands.
+    """
+    count = len(theta)
+    width = max(_bandwidth(errors.near), _bandwidth(penalty))
+    near, rough = _bands(errors.near, width), _bands(penalty, width)
+    rough[0] += RIDGE
     damping = 1e-3
 
+    def of_roughness(away: Floats) -> Floats:
+        return _times(rough, away) - RIDGE * away.mean()
+
     def cost(theta: Floats) -> float:
-        shares = np.exp(theta)
-        return float(
-            0.5 * shares @ hessian @ shares - linear @ shares + 0.5 * (theta - even) @ penalty @ (theta - even)
-        )
+        shares, away = np.exp(theta), theta - even
+        squares = shares @ _times(near, shares) + ((errors.far @ shares) ** 2).sum()
+        return float(0.5 * squares - errors.linear @ shares + 0.5 * away @ of_roughness(away))
 
     now = cost(theta)
     for _ in range(NEWTON_STEPS):
         shares = np.exp(theta)
-        pull = hessian @ shares
-        slope = pull - linear
-        gradient = shares * (slope - shares @ slope) + penalty @ (theta - even)
+        pull = _times(near, shares) + errors.far.T @ (errors.far @ shares)
+        slope = pull - errors.linear
+        gradient = shares * (slope - shares @ slope) + of_roughness(theta - even)
         # T·H·T for the change T = diag(p) − ppᵀ of shares p by θ; adding a constant to θ changes nothing.
-        turned = np.outer(shares, shares) * (hessian - pull[:, None] - pull + shares @ pull)
-        curvature = turned + penalty + 1 / len(theta)
+        banded = rough + near * shares * _shifted(shares, width)
+        others = np.vstack([errors.far * shares, shares, shares * pull, np.ones(count)])
+        middle = np.eye(len(others))
+        middle[-3:, -3:] = np.diag([shares @ pull, 0.0, (1 - RIDGE) / count])
+        middle[-3, -2] = middle[-2, -3] = -1.0
+        diagonal = banded[0] + (others * (middle @ others)).sum(0)
         while damping < 1e8:
-            damped = curvature + damping * np.diag(np.diag(curvature) + 1e-3)
-            step = np.clip(np.linalg.solve(damped, -gradient), -3.0, 3.0)
-            moved = theta + step
+            damped = banded.copy()
+            damped[0] += damping * (diagonal + 1e-3)
+            moved = theta + np.clip(_solved(damped, others, middle, -gradient), -3.0, 3.0)
             moved = moved - np.logaddexp.reduce(moved)
             then = cost(moved)
             if then <= now:
@@ -52,3 +83,41 @@ def smooth_minimum(hessian: Floats, linear: Floats, penalty: Floats, theta: Floa
         if gained < GAIN:
             break
     return theta
+
+
+def _solved(banded: Floats, others: Floats, middle: Floats, aim: Floats) -> Floats:
+    """The solution of (B + OᵀMO)x = a for a matrix B in bands, by the Woodbury identity."""
+    from scipy.linalg import solveh_banded
+
+    found = solveh_banded(banded, np.vstack([aim, others]).T, lower=True, check_finite=False)
+    alone, spread = found[:, 0], found[:, 1:]
+    inner = np.eye(len(middle)) + middle @ (others @ spread)
+    return np.asarray(alone - spread @ np.linalg.solve(inner, middle @ (others @ alone)))
+
+
+def _bandwidth(matrix: Floats) -> int:
+    rows, columns = np.nonzero(matrix)
+    return int(np.abs(rows - columns).max(initial=0))
+
+
+def _bands(matrix: Floats, width: int) -> Floats:
+    """The diagonal of a symmetric matrix and `width` diagonals below it: entry [k, j] is from row j + k, column j."""
+    bands = np.zeros((width + 1, len(matrix)))
+    for below in range(width + 1):
+        bands[below, : len(matrix) - below] = np.diagonal(matrix, -below)
+    return bands
+
+
+def _shifted(values: Floats, width: int) -> Floats:
+    """In row k the values k places on, and zeros beyond the last."""
+    return np.stack([np.append(values[below:], np.zeros(below)) for below in range(width + 1)])
+
+
+def _times(bands: Floats, values: Floats) -> Floats:
+    """The product of a matrix in bands and a vector."""
+    found = bands[0] * values
+    for below in range(1, len(bands)):
+        part = bands[below, :-below]
+        found[below:] += part * values[:-below]
+        found[:-below] += part * values[below:]
+    return found

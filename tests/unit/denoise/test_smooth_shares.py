@@ -1,0 +1,35 @@
+import numpy as np
+import pytest
+
+from dpsketch.denoise.smooth_shares import RIDGE, SquaredErrors, smooth_minimum
+
+CELLS = 40
+
+
+def problem(seed: int) -> tuple[SquaredErrors, np.ndarray]:
+    """Counts of cells, some divided in parts, sums of many cells, and squared second differences."""
+    rng = np.random.default_rng(seed)
+    parent = np.repeat(np.arange(CELLS // 2), rng.permutation([1, 3] * (CELLS // 4)))
+    member = (parent == np.arange(CELLS // 2)[:, None]) / 0.01
+    far = np.vstack([np.linspace(-0.5, 0.5, CELLS), np.arange(CELLS) < 11, np.arange(CELLS) >= 11]) / 0.02
+    shares = rng.dirichlet(np.full(CELLS, 5.0))
+    aim = member.T @ (member @ shares + rng.normal(size=len(member))) + far.T @ (far @ shares + rng.normal(size=3))
+    steps = np.diff(np.eye(CELLS), 2, axis=0)
+    return SquaredErrors(member.T @ member, far, aim), 10 * steps.T @ steps
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_neighbour_is_better(seed: int) -> None:
+    errors, penalty = problem(seed)
+
+    def cost(theta: np.ndarray) -> float:
+        shares = np.exp(theta - np.logaddexp.reduce(theta))
+        rough = penalty + RIDGE * (np.eye(CELLS) - 1 / CELLS)
+        return 0.5 * shares @ errors.hessian @ shares - errors.linear @ shares + 0.5 * theta @ rough @ theta
+
+    found = smooth_minimum(errors, penalty, np.full(CELLS, -np.log(CELLS)), np.zeros(CELLS))
+    assert np.exp(found).sum() == pytest.approx(1)
+    rng, least = np.random.default_rng(seed), cost(found)
+    for size in (1.0, 0.1, 0.01):
+        moved = [cost(found + size * rng.normal(size=CELLS)) for _ in range(200)]
+        assert min(moved) > least - 0.01, "χ²/2 at which steps stop"
