@@ -16,6 +16,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 import argparse
 import multiprocessing
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +29,9 @@ from benchmarks.truth.questions import questions
 from benchmarks.truth.tables import CHOSEN_ON, JUDGED_ON, load
 from dpsketch.learn.estimators.joint import unseen
 from dpsketch.learn.estimators.joint.from_release import fit_released
-from dpsketch.learn.estimators.joint.joint_estimator import ProductEstimator
+from dpsketch.learn.estimators.joint.joint_estimator import ProductEstimator, _Single
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
-from dpsketch.learn.factors import merged
+from dpsketch.learn.factors import Factor, merged
 from dpsketch.learn.sql.expressions import condition_factors, parse_condition
 from dpsketch.numerics.arrays import Floats
 
@@ -87,14 +88,28 @@ def _row(estimator: ProductEstimator, schema: dps.Schema, condition: str) -> lis
     third = float(estimator._towards_pairs_only(factors, singles, means)[0])
     values = values + estimator._left(factors, singles)[:, 0] + third
     more = unseen.of_several(means, [single.variances for single in singles])
-    inside = float(estimator._hidden_pairs(factors, singles, means)[0]) / unseen.INSIDE**2
-    hidden = third**2
+    inside, hidden = _inside(estimator, factors, singles, means), third**2
+    hidden += float(estimator._hidden_pairs(factors, singles, means)[0]) - inside * unseen.INSIDE**2
     for index, single in enumerate(singles):
         others = float(np.prod([mean[0] for mean in means[:index] + means[index + 1 :]]))
         hidden += float((single.unsure[0] ** 2).sum()) * others**2
     spread = float(np.mean((values[1:] - values[0]) ** 2))
     beyond = float(more[0]) * estimator._dependence**2 if len(factors) > 2 else 0.0
     return [float(values[0]), spread, inside, beyond, hidden]
+
+
+def _inside(
+    estimator: ProductEstimator, factors: Sequence[Factor], singles: Sequence[_Single], means: Sequence[Floats]
+) -> float:
+    """The variance that groups of ordered cells hide, over INSIDE²; without what pooled labels hide."""
+    in_use = unseen.INSIDE
+    try:
+        found = []
+        for unseen.INSIDE in (1.0, 0.0):
+            found.append(float(estimator._hidden_pairs(factors, singles, means)[0]))
+    finally:
+        unseen.INSIDE = in_use
+    return found[0] - found[1]
 
 
 def most_likely(errors: list[Errors]) -> Floats:

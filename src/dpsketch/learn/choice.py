@@ -12,6 +12,7 @@ import numpy as np
 from dpsketch.denoise.column_fit import ColumnSummary, GroupTotals
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
+from dpsketch.learn.cell_places import cells_at
 from dpsketch.learn.estimators.joint.fit_cache import cached_fit
 from dpsketch.learn.estimators.joint.from_release import column_lumps, fit_released, noisy_sums, product_parts
 from dpsketch.learn.estimators.joint.joint_estimator import ProductEstimator
@@ -22,7 +23,6 @@ from dpsketch.learn.estimators.small_table import TableEstimator, small_tables
 from dpsketch.learn.estimators.sum_blocks import Block, blocks
 from dpsketch.learn.estimators.sum_regression import METHODS, MomentEstimator
 from dpsketch.learn.factors import Factor
-from dpsketch.learn.points import cells_at
 from dpsketch.learn.shared import Memo, made_once
 from dpsketch.learn.sql.findings import nothing_known
 from dpsketch.learn.sql.ranges import ANYTHING, Range

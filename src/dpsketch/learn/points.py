@@ -13,16 +13,22 @@ from numpy.typing import NDArray
 from dpsketch.denoise.column_fit import POSITION_VARIANCE
 from dpsketch.denoise.heaping import CERTAIN, Lumps
 from dpsketch.encoding.frames import read_codes
-from dpsketch.encoding.levels import levels_at
+from dpsketch.learn.cell_places import (
+    PARTS,
+    as_round,
+    cells_at,
+    codes_in_cells,
+    continuous,
+    levels_in_cells,
+    values_between,
+)
 from dpsketch.maps.tables.cells import POSITION_GRID, Cells
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.numerics.tuned import BY_HAND, Tuned
-from dpsketch.schema.columns import LOWEST, SPAN, Category, Column, Datetime, Integer, Number
+from dpsketch.schema.columns import LOWEST, SPAN, Category, Datetime, Integer, Number
 from dpsketch.schema.schema import Schema
 
 COLUMN_POINTS = 1 << 14
-PARTS = 4  # of a cell, between which a quantile is interpolated
-BESIDE = 2.0**-10  # of a level: just below or above its value
 # Times by which a cell's records a level exceed those of the cells beside it where its peak begins to be unknown.
 STEEP: Annotated[float, Tuned("no table: a density falling by e² a cell is a peak", by=BY_HAND)] = 4.0
 MOST_MOVED = 1 / 12  # variance of mean positions that may be anywhere in a cell, in squared widths
@@ -186,9 +192,13 @@ class ColumnPoints:
         unsure = together**2 / 2
         if continuous(self.cells):
             widths = np.append(np.diff(self.cells.first_levels), 0)
-            excess, uneven = _above_neighbours(shares, widths)
-            together = np.where(widths == 1, excess, together)
-            unsure = np.where(widths == 1, (2 * uneven * (1 - uneven)) ** 2, unsure)
+            same = _above_neighbours(shares, widths) ** 2
+            cells, numbers = self._cells_asked(asked)
+            column = self.cells.column
+            if len(cells) and isinstance(column, Number | Integer | Datetime):
+                same[cells] *= (1 + 1 / as_round(column, numbers)) / 2
+            together = np.where(widths == 1, same, together)
+            unsure = np.where(widths == 1, same * (1 - same), unsure)
         return CellValues(self, self.evenly(at, asked), self.at_asked(at, asked), together, unsure, lumps)
 
     def off_centre(self, shares: Floats) -> Floats:
@@ -207,17 +217,20 @@ class ColumnPoints:
         moved[1 : len(widths) - 1] = np.divide(change, 12 * density, out=np.zeros(len(inner)), where=density > 0) ** 2
         return np.minimum(moved, MOST_MOVED)
 
+    def counted(self, values: Floats) -> Floats:
+        """Sums over the parts of each counted cell, along the last axis."""
+        return np.add.reduceat(values, np.searchsorted(self.parents, np.arange(self.parents[-1] + 1)), axis=-1)
+
     def peaked(self, shares: Floats) -> Floats:
         """How far each counted cell rises above the cells beside it: 1 where these are empty, 0 where one of them has
         at least 1/STEEP of its density. Nothing tells where in such a cell records are. Bounds are often set far beyond
         all values: 95 % of the records between 0 and 20,000 may be below 30.
         """
-        levels = np.append(np.diff(self.cells.first_levels), 1)
-        counted, widths = np.bincount(self.parents, shares), np.bincount(self.parents, levels)
-        density = counted[1:-2] / np.maximum(widths[1:-2], 1)
+        widths, held = self.counted(np.append(np.diff(self.cells.first_levels), 1)), self.counted(shares)
+        density = held[1:-2] / np.maximum(widths[1:-2], 1)
         beside = np.maximum(np.append(density[1:], 0.0), np.append(0.0, density[:-1]))
         ratio = np.divide(beside, density, out=np.ones(len(density)), where=density > 0)
-        peaked = np.zeros(len(counted))
+        peaked = np.zeros(len(held))
         peaked[1:-2] = np.where(widths[1:-2] > 1, np.clip(1 - STEEP * ratio, 0.0, 1.0), 0.0)
         return peaked
 
@@ -235,14 +248,13 @@ class ColumnPoints:
 
     def gathered(self, values: Floats, shares: Floats) -> Floats:
         """Variances of functions, given on the points, if the records of each peaked cell are at one place."""
-        count, peaked = int(self.parents[-1]) + 1, self.peaked(shares)
+        peaked = self.peaked(shares)
         if not peaked.any():
             return np.zeros(len(values))
-        member = np.eye(count)[self.parents]
-        held = shares @ member
-        means = (values.mean(2) * shares) @ member / np.where(held > 0, held, 1.0)
-        away = ((values - means[:, self.parents, None]) ** 2 * self._anywhere).sum(2) @ member
-        return away @ (held**2 * peaked)
+        held = self.counted(shares)
+        means = self.counted(values.mean(2) * shares) / np.where(held > 0, held, 1.0)
+        away = self.counted(((values - means[:, self.parents, None]) ** 2 * self._anywhere).sum(2))
+        return np.asarray(away @ (held**2 * peaked))
 
 
 @dataclass(frozen=True)
@@ -289,16 +301,25 @@ class CellValues:
         """
         if self.points.inside == 1:
             return np.zeros(len(self.even))
-        likely = self.lumps.likely_in(shares, rows)
         if self.lumps.positions_known:
-            return self._beside_positions(self.by_cell(CERTAIN), likely, shares, rows)
+            return self._beside_positions(self.by_cell(CERTAIN), self.lumps.likely_in(shares, rows), shares, rows)
         values = self.even - lines[:, None, None] * self.points.places
         asked = [
             self.unsure[cell] * (shares[cell] * (here - self.even[:, cell].mean(1))) ** 2
             for cell, here in self.asked.items()
         ]
         peaked = self.points.gathered(values, shares)
-        return np.sqrt(values.var(2) @ (likely * shares**2) + peaked + sum(asked, np.zeros(1)))
+        return np.sqrt(self._by_chance(values, shares, rows) + peaked + sum(asked, np.zeros(1)))
+
+    def _by_chance(self, values: Floats, shares: Floats, rows: float) -> Floats:
+        """Variances of functions, given on the points, by where in its counted cell each record is, with those that
+        share its value. The part of a cell's records that have the number asked about is not among them.
+        """
+        around, counted = shares.copy(), self.points.counted
+        around[list(self.asked)] *= 1 - self.together[list(self.asked)]
+        first, second = values.mean(2), np.einsum("kci,kci->kc", values, values) / self.points.inside
+        spread = counted(around) * counted(second * around) - counted(first * around) ** 2
+        return np.maximum(spread, 0.0) @ self.lumps.likely_in(counted(shares), rows)
 
     def _slopes(self, lines: Floats) -> Floats:
         """Slopes of the functions less their lines in each cell, for a cell's width: entry [function, cell]."""
@@ -318,9 +339,14 @@ class CellValues:
         return np.sqrt(left @ (likely * shares**2) + left @ shares / rows)
 
 
-def _above_neighbours(shares: Floats, widths: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """How far the number of records a level of each cell is above that of the cells beside it, as a part of it; and how
-    far it is from that, as a part of the larger. A value that many records share is not like its neighbours.
+def _above_neighbours(shares: Floats, widths: NDArray[np.int64]) -> Floats:
+    """How far the number of records a level of each cell is above that of the cells beside it, as a part of it. A value
+    that many records share is not like its neighbours.
+
+    If a part u of the records of a level have one value and the others are spread over it, a number asked about, as
+    that of any record of the level, is this value with probability u. In all, u² of the records then have that number,
+    and as a share of them this has the variance u²·(1 − u²). As likely, these records are spread over the numbers of
+    the level that are `as_round` as the one asked about.
     """
     density = np.maximum(shares, 0.0) / np.maximum(widths, 1)
     beside = density.copy()
@@ -328,65 +354,4 @@ def _above_neighbours(shares: Floats, widths: NDArray[np.int64]) -> tuple[Floats
     if len(inner) > 1:
         left, right = np.append(inner[1], inner[:-1]), np.append(inner[1:], inner[-2])
         beside[1:-2] = (left + right) / 2
-    most = np.maximum(np.maximum(density, beside), 1e-300)
-    return np.maximum(density - beside, 0.0) / most, np.abs(density - beside) / most
-
-
-def levels_to_try(cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Levels that a quantile may fall on, rising: the last of each cell and a few before it; and whether the level is
-    the only one of its cell, so that a distribution jumps there.
-    """
-    first, last = cells.first_levels[:-1], cells.first_levels[1:] - 1
-    inner = first[:, None] + ((last - first)[:, None] * np.arange(1, PARTS) // PARTS)
-    levels = np.unique(np.concatenate([inner.ravel(), last]))
-    levels = levels[levels >= 0]
-    jumps = np.isin(levels, last[last == first])
-    return levels, jumps
-
-
-def places_to_try(cells: Cells) -> Floats:
-    """Values between which a quantile of a continuous column is interpolated, rising: the edges of its cells and a few
-    values inside each; of a cell of one level, which may be a single value, those just below and above that.
-    """
-    first, width = cells.first_levels[1:-2], np.diff(cells.first_levels)[1:-1]
-    steps = np.where(width[:, None] > 1, np.arange(PARTS) / PARTS, [0.0, 0.5 - BESIDE, 0.5 + BESIDE, 1 - BESIDE])
-    inner = (first[:, None] + width[:, None] * steps).ravel() - 0.5
-    last = float(cells.column.levels - 1)
-    levels = np.concatenate([[-BESIDE, 0.0], inner, [last - 0.5, last - BESIDE, last]])
-    return values_between(cells.column, levels)
-
-
-def continuous(cells: Cells) -> bool:
-    """Whether a level stands for all values around it, and cells may be as small as a level."""
-    return cells.chosen and cells.column.levels > SPAN
-
-
-def levels_in_cells(cells: Cells, places: NDArray[np.int64], steps: Floats) -> Floats:
-    """Relative places (0 to 1) in each given cell, in levels. A level begins halfway from the one before; the bounds
-    are single values.
-    """
-    inside = np.minimum(places, cells.missing - 1)
-    first, width = cells.first_levels[inside], np.diff(cells.first_levels)[inside]
-    between = (inside >= 1) & (inside <= cells.bins)
-    return np.where(between, first + width * steps - 0.5, first)
-
-
-def values_between(column: Column, levels: Floats) -> Floats:
-    """Values at fractions of levels."""
-    below = np.maximum(np.floor(levels), 0).astype(np.int64)
-    low, high = (column.values_of(column.codes_of(np.minimum(each, column.levels - 1))) for each in (below, below + 1))
-    return low + (levels - below) * (high - low)
-
-
-def cells_at(cells: Cells, column: Number | Integer | Datetime, numbers: Floats) -> NDArray[np.int64]:
-    """The cells of records with these numbers, also where a number lies half-way between two levels."""
-    return cells.cells(column.codes_of(levels_at(column, numbers)))
-
-
-def codes_in_cells(cells: Cells, places: NDArray[np.int64], steps: Floats) -> Codes:
-    """Codes at relative places (0 to 1) among the levels of each given cell."""
-    inside = np.minimum(places, cells.missing - 1)
-    first = cells.first_levels[inside]
-    width = cells.first_levels[inside + 1] - first
-    levels = first + np.minimum((width * steps).astype(np.int64), np.maximum(width - 1, 0))
-    return cells.column.codes_of(np.where(places == cells.missing, -1, levels))
+    return np.maximum(density - beside, 0.0) / np.maximum(density, 1e-300)

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import numpy as np
 import pytest
 
-from dpsketch.learn.points import ColumnPoints, codes_in_cells, places_to_try, values_between
+from dpsketch.denoise.heaping import SharedValues
+from dpsketch.learn.cell_places import as_round, codes_in_cells, places_to_try, values_between
+from dpsketch.learn.points import ColumnPoints, Frame
 from dpsketch.maps.tables.cells import Cells, HistogramCells, run_cells
-from dpsketch.schema.columns import HIGHEST, MISSING, Category, Column, Integer, Number
+from dpsketch.schema.columns import HIGHEST, MISSING, Category, Column, Datetime, Integer, Number
 from dpsketch.schema.schema import Schema
 
 
@@ -36,7 +40,7 @@ def test_points_fill_the_cells_of_continuous_columns_evenly() -> None:
     values = points.frame.values("x").reshape(points.places.shape)
     assert values[0] == pytest.approx(0.0), "the bounds are single values"
     assert values[-2] == pytest.approx(65_534.0)
-    for cell, (low, high) in enumerate(((0.5, 39.5), (39.5, 40.5), (40.5, 299.5)), start=1):
+    for cell, (low, high) in enumerate(((0.0, 39.5), (39.5, 40.5), (40.5, 299.5)), start=1):
         assert values[cell].mean() == pytest.approx((low + high) / 2)
         assert values[cell].min() > low
         assert values[cell].max() < high
@@ -54,3 +58,63 @@ def test_cells_that_alternate_may_be_off_their_centres() -> None:
     assert points.off_centre(even)[2:18].max() == 0
     assert (points.off_centre(alternating)[2:18] > 0.05**2).all()
     assert np.sqrt(points.off_centre(rising)[2:18]) == pytest.approx(0.01 / 12, rel=0.02)
+
+
+def _below(number: float, points: ColumnPoints, shares: np.ndarray, records: float = 1.0) -> tuple[float, float]:
+    """P(x ≤ number) in 10,000 rows of which this many share a value, and its error by what cells hide."""
+
+    def below(frame: Frame) -> np.ndarray:
+        return (frame.values("x") <= number)[None, :].astype(float)
+
+    values = points.values_of(below, [number], SharedValues(records), shares, 10_000.0)
+    return float((values.by_cell().mean(2) @ shares)[0]), float(values.scattered(shares, 10_000.0, np.zeros(1))[0])
+
+
+@pytest.mark.parametrize("heavy", [1.0, 0.9, 0.5, 0.0])
+def test_a_number_asked_about_is_the_heavy_value_of_its_level_or_another(heavy: float) -> None:
+    column = Number("x", 0, 65_534)
+    points = ColumnPoints(Schema((column,)), run_cells(column, np.array([1, 990, 1000, 1001, 1011])))
+    shares = np.zeros(points.cells.count)
+    shares[3], shares[[2, 4]] = 0.04, 10 * 0.04 * (1 - heavy)
+    found, error = _below(1000.0, points, shares)
+    assert found - shares[2] == pytest.approx(0.02 * (1 + heavy**2), abs=1e-4)
+    chance = 0.02 * (1 - heavy**2) / np.sqrt(400)
+    assert error == pytest.approx(np.hypot(0.02 * heavy * np.sqrt(1 - heavy**2), chance), abs=1e-5)
+
+
+def test_what_a_counted_cell_hides_does_not_depend_on_its_parts() -> None:
+    column = Number("x", 0, 65_534)
+    whole = ColumnPoints(Schema((column,)), run_cells(column, np.array([1, 4001, 8001])))
+    parts = ColumnPoints(
+        Schema((column,)),
+        run_cells(column, np.array([1, 4001, 5001, 6001, 7001, 8001])),
+        np.array([0, 1, 2, 2, 2, 2, 3, 4, 5]),
+    )
+    shares = np.array([0.0, 0.3, 0.4, 0.3, 0.0, 0.0])
+    divided = np.array([0.0, 0.3, 0.1, 0.1, 0.1, 0.1, 0.3, 0.0, 0.0])
+    for records in (1.0, 100.0):
+        assert _below(5000.5, parts, divided, records)[1] == pytest.approx(
+            _below(5000.5, whole, shares, records)[1], rel=0.05
+        )
+
+
+def test_round_numbers_are_few_in_a_level() -> None:
+    wide, fine = Number("x", 0, 4000), Number("x", 0, 65_534, "asinh")
+    assert as_round(wide, np.array([1547.0, 1500.0, 1547.5])) == pytest.approx(1.0)
+    assert as_round(wide, np.array([1547.445])) == 61
+    assert list(as_round(fine, np.array([60_000.0, 61_234.0]))) == [1, 11]
+    days = Datetime("x", datetime(2000, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, tzinfo=UTC))
+    moments = np.array([datetime(2010, 5, 4, hour, tzinfo=UTC).timestamp() * 1e6 for hour in (0, 7)])
+    assert list(as_round(days, moments)) == [1, 2]
+
+
+def test_a_number_with_many_digits_may_be_one_of_many() -> None:
+    """Half the records are in one level of 0.06: at 1547.445 or spread over the level."""
+    column = Number("x", 0, 4000)
+    level = int(np.rint(1547.445 / 4000 * 65_534))
+    points = ColumnPoints(Schema((column,)), run_cells(column, np.array([1, level, level + 1])))
+    shares = np.array([0.0, 0.25, 0.5, 0.25, 0.0, 0.0])
+    assert _below(1547.0, points, shares)[1] < 0.01
+    found, error = _below(1547.445, points, shares)
+    assert error > 0.1
+    assert 0.5 < found < 0.7

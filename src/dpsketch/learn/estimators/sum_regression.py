@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.records import Records
 from dpsketch.learn.answer import Estimate
+from dpsketch.learn.cell_places import codes_in_cells
 from dpsketch.learn.estimators.reduction import Reduction
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.estimators.small_table import TableEstimator
 from dpsketch.learn.estimators.sum_blocks import Block
 from dpsketch.learn.estimators.weights import WeightedPoints, positive_weights
 from dpsketch.learn.factors import Factor, product_at
-from dpsketch.learn.points import Frame, codes_in_cells
+from dpsketch.learn.points import Frame
 from dpsketch.learn.shared import Memo, made_once
 from dpsketch.maps.tables.cells import Cells, HistogramCells
 from dpsketch.numerics.arrays import Floats

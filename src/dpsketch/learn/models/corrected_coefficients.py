@@ -129,15 +129,15 @@ def _solved(
     labels: NDArray[np.bool_],
     factor: float,
 ) -> Corrected:
-    """Coefficients and errors from the equations of the fit and of refits to new noise, whose values are errors."""
+    """Coefficients and errors from the equations of the fit and of refits to new noise, whose changes are errors."""
     scaling, fit = scalings[0], equations[0]
     known = np.isfinite(scaling.deviation)
     deviation = np.where(known, scaling.deviation, 1.0)
     start = (line.coefficients * deviation / line.unit)[known]
     slope = fit.curvature[1:, 0] / fit.curvature[0, 0]
     value, curvature = fit.without_intercept(slope)
-    others = np.array([each.without_intercept(slope)[0][known] for each in equations[1:]])
-    noise = factor**2 * np.mean(others**2, axis=0) + fit.hidden[1:][known] + 1e-300
+    changes = np.array([(each.without_intercept(slope)[0] - value)[known] for each in equations[1:]])
+    noise = factor**2 * np.mean(changes**2, axis=0) + fit.hidden[1:][known] + 1e-300
     curvature = _possible(curvature[np.ix_(known, known)], penalty, CURVED * np.sqrt(noise))
     most = np.where(labels, OF_LABELS * deviation, np.inf)[known]
     change, covariance = _step(value[known], curvature, noise, start, most)
@@ -149,7 +149,8 @@ def _solved(
     coefficients[known] += change * units[known]
     stderr[known] = np.sqrt(total) * units[known]
     through = scaling.mean[known] * units[known]
-    level = np.mean([(each.value[0] / fit.curvature[0, 0]) ** 2 for each in equations[1:]]) * (factor * line.unit) ** 2
+    levels = np.array([each.value[0] - fit.value[0] for each in equations[1:]]) / fit.curvature[0, 0]
+    level = np.mean(levels**2) * (factor * line.unit) ** 2
     return Corrected(coefficients, stderr, float(np.sqrt(level + through @ covariance @ through)))
 
 

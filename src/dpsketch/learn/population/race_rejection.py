@@ -10,8 +10,9 @@ import numpy as np
 from dpsketch.denoise.column_fit import fit_marginal
 from dpsketch.encoding.records import Records
 from dpsketch.errors import QueryError
+from dpsketch.learn.cell_places import codes_in_cells
 from dpsketch.learn.estimators.release_noise import ReleaseNoise, blockwise_total
-from dpsketch.learn.points import Frame, codes_in_cells
+from dpsketch.learn.points import Frame
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.column_summaries import column_summaries

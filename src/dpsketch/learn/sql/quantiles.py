@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.learn.answer import Estimate
-from dpsketch.learn.points import BESIDE, levels_to_try, places_to_try
+from dpsketch.learn.cell_places import BESIDE, levels_to_try, places_to_try
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import HIGHEST, LOWEST

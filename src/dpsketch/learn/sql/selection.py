@@ -13,8 +13,8 @@ import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer, Estimate, same_coordinates, stacked
+from dpsketch.learn.cell_places import continuous
 from dpsketch.learn.factors import Factor
-from dpsketch.learn.points import continuous
 from dpsketch.learn.sql.quantiles import level_influence, norm, quantile_between, quantile_of_levels
 from dpsketch.learn.sql.quantities import Numbers, Quantity, Terms, column_quantity, times
 from dpsketch.maps.tables.cells import Cells

@@ -50,13 +50,16 @@ def redrawn(sums: NoisySums, fitted: Products, generator: np.random.Generator) -
         for summary, marginal in zip(sums.summaries, fitted.marginals, strict=True)
     ]
     mixture = fitted.mixture
-    inside = [released_groups(*column) for column in zip(mixture.shares, mixture.groups, sums.groups, strict=True)]
+    columns = list(zip(mixture.groups, sums.groups, strict=True))
+    inside = [released_groups(share, *own) for share, own in zip(mixture.shares, columns, strict=True)]
     tables = {}
     for (i, j), table in sums.tables.items():
-        exact = sums.rows * (inside[i] * mixture.weights[:, None]).T @ inside[j]
+        exact = (inside[i] * mixture.weights[:, None]).T @ inside[j]
+        if (i, j) in fitted.left:
+            exact = exact + released_groups(released_groups(fitted.left[i, j], *columns[j]).T, *columns[i]).T
         if sums.halved:
             exact = contrast_of(exact)
-        tables[i, j] = exact + sums.pair_sd * generator.normal(size=table.shape)
+        tables[i, j] = sums.rows * exact + sums.pair_sd * generator.normal(size=table.shape)
     rows = max(sums.rows + sums.rows_sd * generator.normal(), 1.0)
     return replace(sums, summaries=summaries, rows=rows, tables=tables)
 
@@ -86,7 +89,7 @@ def _less(refit: Products, missed: Mapping[tuple[int, int], Floats], groups: Gro
 
 
 def released_groups(shares: Floats, fine: NDArray[np.int64], groups: NDArray[np.int64]) -> Floats:
-    """Components' shares of the release's groups; a mixture's own groups are parts of them."""
+    """Shares of the release's groups, a row for each row of shares of the mixture's groups, which are parts of them."""
     coarse = np.empty(shares.shape[1], np.int64)
     coarse[fine] = groups
     found = np.zeros((int(groups.max()) + 1, len(shares)))

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpsketch.denoise.column_fit import Marginal
+from dpsketch.learn.cell_places import codes_in_cells
 from dpsketch.learn.estimators.joint.joint_fit import Products
-from dpsketch.learn.points import Frame, codes_in_cells
+from dpsketch.learn.points import Frame
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.schema import Schema

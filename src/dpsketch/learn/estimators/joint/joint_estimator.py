@@ -13,6 +13,7 @@ import numpy as np
 
 from dpsketch.displays import listed
 from dpsketch.learn.answer import Estimate, stacked
+from dpsketch.learn.cell_places import codes_in_cells
 from dpsketch.learn.estimators.joint import unseen
 from dpsketch.learn.estimators.joint.bootstrap import REFITS, released_groups
 from dpsketch.learn.estimators.joint.draws import drawn_frame, shares_in_cells
@@ -21,7 +22,7 @@ from dpsketch.learn.estimators.joint.refine import shares_inside
 from dpsketch.learn.estimators.joint.triples import Triples
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, columns_of, merged, product_at
-from dpsketch.learn.points import ColumnPoints, Frame, codes_in_cells
+from dpsketch.learn.points import ColumnPoints, Frame
 from dpsketch.learn.shared import Latest, Memo, made_once
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.numerics.arrays import Floats
@@ -237,15 +238,14 @@ class ProductEstimator:
 
     def _group_values(self, column: int, means: Floats) -> unseen.GroupValues:
         """Functions, given by their means in a column's cells, in the groups of its cells."""
+        shares = self.fitted.products.marginals[column].shares
         if self.fitted.halved:
-            halves, shares = self.fitted.halves[column], self.fitted.products.marginals[column].shares
+            halves = self.fitted.halves[column]
             inside = np.eye(2)[halves] * shares_inside(shares, halves, 2)[:, None]
         else:
             mixture = self.fitted.products.mixture
             inside = mixture.members(column) * mixture.within[column][:, None]
-        first = means @ inside
-        spread = np.maximum(means**2 @ inside - first**2, 0.0)
-        return unseen.GroupValues(first, spread, not self.fitted.cells[column].ordered)
+        return unseen.group_values(means, shares, inside, not self.fitted.cells[column].ordered)
 
     def _lines(self, column: int, means: Floats) -> Floats:
         """Slopes of functions, given by their means in a column's cells; 0 where the sum of the column is not known."""

@@ -78,7 +78,7 @@ def test_answers_by_draws_agree_with_exact_ones(view: dps.View) -> None:
     exact = view.fraction("x <= 0.4 and z = 'b'")
     drawn = view.fraction("not (x > 0.4 or z <> 'b')")
     assert drawn.value == pytest.approx(exact.value, abs=0.004)
-    assert drawn.stderr == pytest.approx(exact.stderr, rel=0.6, abs=0.002)
+    assert exact.stderr < drawn.stderr < 2 * exact.stderr
 
 
 def test_covariances_and_conditional_means(view: dps.View, table: pa.Table) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dpsketch.denoise.column_fit import ColumnSummary
+from dpsketch.learn.estimators.joint.bootstrap import redrawn
 from dpsketch.learn.estimators.joint.descent import fit_mixture
 from dpsketch.learn.estimators.joint.joint_fit import NoisySums, fit_products
 from dpsketch.learn.estimators.joint.table_matrix import Blocks
@@ -60,6 +61,14 @@ def test_what_the_mixture_leaves_completes_the_pair_tables():
     for (i, j), table in tables().items():
         assert np.abs(products.mixture.grouped_pair(i, j) - table).max() > 1e-2
         assert products.mixture.grouped_pair(i, j) + products.left[i, j] == pytest.approx(table, abs=1e-4)
+
+
+def test_refits_start_from_the_pair_tables_not_from_the_mixture():
+    """What a mixture of one component leaves of the tables is no error of answers about pairs."""
+    sums = release(1, 1e-2)
+    again = redrawn(sums, fit_products(sums, components=1), np.random.default_rng(2))
+    for pair, table in tables(ROWS).items():
+        assert again.tables[pair] == pytest.approx(table, abs=1.0)
 
 
 def test_products_beat_the_noise():
