@@ -31,6 +31,10 @@ from dpsketch.schema.schema import Schema
 COLUMN_POINTS = 1 << 14
 # Times by which a cell's records a level exceed those of the cells beside it where its peak begins to be unknown.
 STEEP: Annotated[float, Tuned("no table: a density falling by e² a cell is a peak", by=BY_HAND)] = 4.0
+# Numbers of one level among which a question may still name the one that many records share.
+ALIKE: Annotated[float, Tuned("no table: a number of one digit more than the level tells", by=BY_HAND, decision=32)] = (
+    10
+)
 MOST_MOVED = 1 / 12  # variance of mean positions that may be anywhere in a cell, in squared widths
 _GOLDEN = (0.6180339887498949, 0.7548776662466927, 0.8191725133961645, 0.8566748838545029)
 
@@ -193,13 +197,19 @@ class ColumnPoints:
         if continuous(self.cells):
             widths = np.append(np.diff(self.cells.first_levels), 0)
             same = _above_neighbours(shares, widths) ** 2
-            cells, numbers = self._cells_asked(asked)
-            column = self.cells.column
-            if len(cells) and isinstance(column, Number | Integer | Datetime):
-                same[cells] *= (1 + 1 / as_round(column, numbers)) / 2
             together = np.where(widths == 1, same, together)
-            unsure = np.where(widths == 1, same * (1 - same), unsure)
+            unsure = np.where(widths == 1, same * (1 - same) + self._spread_out(asked) * same**2, unsure)
         return CellValues(self, self.evenly(at, asked), self.at_asked(at, asked), together, unsure, lumps)
+
+    def _spread_out(self, asked: Sequence[float]) -> Floats:
+        """How likely the records of a heavy level are spread over it rather than at the number asked about: up to ½
+        where far more than ALIKE numbers of the level are `as_round` as that one.
+        """
+        likely, column = np.zeros(self.cells.count), self.cells.column
+        cells, numbers = self._cells_asked(asked)
+        if len(cells) and isinstance(column, Number | Integer | Datetime):
+            likely[cells] = (1 - np.minimum(ALIKE / as_round(column, numbers), 1)) / 2
+        return likely
 
     def off_centre(self, shares: Floats) -> Floats:
         """Variances of mean positions in the cells, in squared widths. A density that changes as it does to one of the
@@ -345,8 +355,7 @@ def _above_neighbours(shares: Floats, widths: NDArray[np.int64]) -> Floats:
 
     If a part u of the records of a level have one value and the others are spread over it, a number asked about, as
     that of any record of the level, is this value with probability u. In all, u² of the records then have that number,
-    and as a share of them this has the variance u²·(1 − u²). As likely, these records are spread over the numbers of
-    the level that are `as_round` as the one asked about.
+    and as a share of them this has the variance u²·(1 − u²).
     """
     density = np.maximum(shares, 0.0) / np.maximum(widths, 1)
     beside = density.copy()
