@@ -245,7 +245,8 @@ class ProductEstimator:
         else:
             mixture = self.fitted.products.mixture
             inside = mixture.members(column) * mixture.within[column][:, None]
-        return unseen.group_values(means, shares, inside, not self.fitted.cells[column].ordered)
+        cells = self.fitted.cells[column]
+        return unseen.group_values(means, shares, inside, cells.single if cells.ordered else None)
 
     def _lines(self, column: int, means: Floats) -> Floats:
         """Slopes of functions, given by their means in a column's cells; 0 where the sum of the column is not known."""

@@ -11,6 +11,7 @@ from functools import reduce
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsketch.learn.estimators.joint.product_mixture import Mixture
 from dpsketch.numerics.arrays import Floats
@@ -45,25 +46,27 @@ LEAST = 1e-9  # share of a cell
 
 @dataclass(frozen=True)
 class GroupValues:
-    """Means and variances of functions in the groups of a column, as [function, group]; `pooled` if its cells have no
-    order. `hidden` is the variance of what a group adds to the expectation of a function if its cells differ in a
-    random effect of variance one: all cells along their order, or labels each by itself.
+    """Means and variances of functions in the groups of a column, as [function, group], and variances of what a group
+    adds to the expectation of a function if cells differ in random effects of variance one: `along` their order, or
+    `apart`, each by itself, as labels and single values may.
     """
 
     means: Floats
     variances: Floats
-    hidden: Floats
-    pooled: bool
+    along: Floats
+    apart: Floats
 
 
-def group_values(means: Floats, shares: Floats, inside: Floats, pooled: bool) -> GroupValues:
-    """From means of functions in a column's cells, the cells' shares, and their shares in each group."""
-    first = means @ inside
+def group_values(means: Floats, shares: Floats, inside: Floats, alone: NDArray[np.bool_] | None) -> GroupValues:
+    """From means of functions in a column's cells, the cells' shares, their shares in each group, and which of them are
+    single values; None of labels, which have no order.
+    """
+    first, member = means @ inside, inside > 0
     spread = np.maximum(means**2 @ inside - first**2, 0.0)
-    if not pooled:
-        return GroupValues(first, spread, spread * (shares @ (inside > 0)) ** 2, pooled)
-    away = means - first @ (inside > 0).T
-    return GroupValues(first, spread, (away * shares) ** 2 @ (inside > 0), pooled)
+    away = (means - first @ member.T) * shares
+    if alone is None:
+        return GroupValues(first, spread, np.zeros_like(spread), away**2 @ member)
+    return GroupValues(first, spread, spread * (shares @ member) ** 2, (away * alone) ** 2 @ member)
 
 
 def of_several(means: Sequence[Floats], variances: Sequence[Floats]) -> Floats:
@@ -128,13 +131,14 @@ def dependence(joint: Floats) -> float:
 def inside_groups(joint: Floats, one: GroupValues, two: GroupValues, least: float = 0.0) -> Floats:
     """What groups of two columns may hide of the expectation of products of functions of them, as a variance. In each
     group of one column, its function may correlate with what the other function varies by among the same records: by
-    INSIDE along the order of cells, and of pooled labels as much as the columns depend on each other, at least `least`.
+    INSIDE along the order of cells; labels and single values each as much as the columns depend on each other, at least
+    `least`.
     """
     strength = dependence(joint)
     parts = np.zeros(1)
     for this, other, table in ((one, two, joint), (two, one, joint.T)):
         beside = table / np.maximum(table.sum(1, keepdims=True), LEAST)
         varies = np.maximum((other.means**2 + other.variances) @ beside.T - (other.means @ beside.T) ** 2, 0.0)
-        share = POOLED * max(strength, least) if this.pooled else INSIDE
-        parts = parts + share**2 * (this.hidden * varies).sum(1)
+        hidden = INSIDE**2 * this.along + (POOLED * max(strength, least)) ** 2 * this.apart
+        parts = parts + (hidden * varies).sum(1)
     return parts

@@ -10,6 +10,7 @@ import pytest
 
 import dpsketch as dps
 from conftest import SEED
+from dpsketch.learn.estimators.joint import unseen
 from dpsketch.learn.estimators.joint.unseen import of_several, unmeasured
 
 ROWS = 40_000
@@ -63,3 +64,39 @@ def test_thresholds_on_values_that_cells_hide_have_their_error(view: dps.View, t
 
 def test_means_know_where_in_cells_records_are(view: dps.View) -> None:
     assert view.mean("whole").stderr == pytest.approx(view.mean("real").stderr, rel=0.2)
+
+
+HALF = np.array([[0.35, 0.15], [0.15, 0.35]])  # of two columns with two groups each: Cramér's V is 0.4
+
+
+def _of_cells(
+    means: list[float], shares: list[float], groups: list[int], alone: list[int] | None
+) -> unseen.GroupValues:
+    """A function of a column's cells; `alone` are its single values, None of labels."""
+    held, member = np.array(shares), np.eye(max(groups) + 1)[groups]
+    single = None if alone is None else np.isin(np.arange(len(shares)), alone)
+    return unseen.group_values(np.array([means]), held, member * held[:, None] / (held @ member), single)
+
+
+def test_groups_hide_nothing_of_functions_that_are_constant_in_them() -> None:
+    whole = _of_cells([1, 1, 0, 0], [0.25] * 4, [0, 0, 1, 1], [0])
+    assert unseen.inside_groups(HALF, whole, whole) == pytest.approx(0)
+
+
+def test_what_a_pooled_label_hides_falls_with_its_share() -> None:
+    other = _of_cells([1, 0], [0.5, 0.5], [0, 1], [])
+    errors = []
+    for share in (0.1, 0.01):
+        label = _of_cells([1, 0, 0], [share, 0.5 - share, 0.5], [0, 0, 1], None)
+        errors.append(float(np.sqrt(unseen.inside_groups(HALF, label, other)[0])))
+        # Both labels of the group have their own share of the other condition, whose deviation there is √(0.7·0.3).
+        assert errors[-1] == pytest.approx(0.4 * np.sqrt(2) * share * (1 - 2 * share) * np.sqrt(0.21))
+    assert errors[0] > 8 * errors[1]
+
+
+def test_single_values_differ_as_labels_do_and_others_along_their_order() -> None:
+    other = _of_cells([1, 0], [0.5, 0.5], [0, 1], [])
+    smooth = unseen.inside_groups(HALF, _of_cells([1, 0, 0], [0.1, 0.4, 0.5], [0, 0, 1], []), other)
+    single = unseen.inside_groups(HALF, _of_cells([1, 0, 0], [0.1, 0.4, 0.5], [0, 0, 1], [0]), other)
+    assert smooth == pytest.approx(unseen.INSIDE**2 * 0.1 * 0.4 * 0.21)
+    assert single - smooth == pytest.approx((0.4 * 0.1 * 0.8) ** 2 * 0.21)
