@@ -32,9 +32,7 @@ COLUMN_POINTS = 1 << 14
 # Times by which a cell's records a level exceed those of the cells beside it where its peak begins to be unknown.
 STEEP: Annotated[float, Tuned("no table: a density falling by e² a cell is a peak", by=BY_HAND)] = 4.0
 # Numbers of one level among which a question may still name the one that many records share.
-ALIKE: Annotated[float, Tuned("no table: a number of one digit more than the level tells", by=BY_HAND, decision=32)] = (
-    10
-)
+ALIKE: Annotated[float, Tuned("no table: one digit more than levels resolve", by=BY_HAND, decision=32)] = 10
 MOST_MOVED = 1 / 12  # variance of mean positions that may be anywhere in a cell, in squared widths
 _GOLDEN = (0.6180339887498949, 0.7548776662466927, 0.8191725133961645, 0.8566748838545029)
 
@@ -228,8 +226,9 @@ class ColumnPoints:
         return np.minimum(moved, MOST_MOVED)
 
     def counted(self, values: Floats) -> Floats:
-        """Sums over the parts of each counted cell, along the last axis."""
-        return np.add.reduceat(values, np.searchsorted(self.parents, np.arange(self.parents[-1] + 1)), axis=-1)
+        """Sums over the parts of each counted cell, along the last axis; a cell without levels has none."""
+        below = np.concatenate([np.zeros_like(values[..., :1]), np.cumsum(values, axis=-1)], axis=-1)
+        return np.diff(below[..., np.searchsorted(self.parents, np.arange(self.parents[-1] + 2))], axis=-1)
 
     def peaked(self, shares: Floats) -> Floats:
         """How far each counted cell rises above the cells beside it: 1 where these are empty, 0 where one of them has

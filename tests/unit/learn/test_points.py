@@ -82,6 +82,12 @@ def test_a_number_asked_about_is_the_heavy_value_of_its_level_or_another(heavy: 
     assert error == pytest.approx(np.hypot(0.02 * heavy * np.sqrt(1 - heavy**2), chance), abs=1e-5)
 
 
+def test_sums_over_parts_of_counted_cells() -> None:
+    column = Number("x", 0, 65_534)
+    points = ColumnPoints(Schema((column,)), run_cells(column, np.array([1, 4001, 8001])), np.array([0, 1, 1, 3, 4, 5]))
+    assert points.counted(np.array([[1, 2, 4, 8, 16, 32.0]])).tolist() == [[1, 6, 0, 8, 16, 32]]
+
+
 def test_what_a_counted_cell_hides_does_not_depend_on_its_parts() -> None:
     column = Number("x", 0, 65_534)
     whole = ColumnPoints(Schema((column,)), run_cells(column, np.array([1, 4001, 8001])))
