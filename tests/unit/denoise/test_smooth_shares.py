@@ -33,3 +33,15 @@ def test_no_neighbour_is_better(seed: int) -> None:
     for size in (1.0, 0.1, 0.01):
         moved = [cost(found + size * rng.normal(size=CELLS)) for _ in range(200)]
         assert min(moved) > least - 0.01, "χ²/2 at which steps stop"
+
+
+def test_counts_far_above_their_noise_leave_a_distribution() -> None:
+    """Parts of cells with a billion records and hardly any noise."""
+    member = (np.repeat(np.arange(10), 4) == np.arange(10)[:, None]) * 1e9
+    aim = member.T @ (member @ np.full(CELLS, 1 / CELLS))
+    steps = np.diff(np.eye(CELLS), 2, axis=0)
+    errors = SquaredErrors(member.T @ member, np.zeros((0, CELLS)), aim)
+    start = np.log(np.random.default_rng(1).dirichlet(np.ones(CELLS)))
+    found = smooth_minimum(errors, 0.1 * steps.T @ steps, start, np.zeros(CELLS))
+    assert np.exp(found).sum() == pytest.approx(1)
+    assert np.exp(found).reshape(10, 4).sum(1) == pytest.approx(0.1, abs=1e-3)
