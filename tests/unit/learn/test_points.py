@@ -120,7 +120,18 @@ def test_a_number_with_many_digits_may_be_one_of_many() -> None:
     level = int(np.rint(1547.445 / 4000 * 65_534))
     points = ColumnPoints(Schema((column,)), run_cells(column, np.array([1, level, level + 1])))
     shares = np.array([0.0, 0.25, 0.5, 0.25, 0.0, 0.0])
-    assert _below(1547.0, points, shares)[1] < 0.01
+    assert _below(1547.45, points, shares)[1] < 0.01
     found, error = _below(1547.445, points, shares)
     assert error > 0.1
     assert found == pytest.approx(0.75, abs=0.01)
+
+
+def test_a_heavy_value_beside_a_cell_does_not_say_where_its_records_are() -> None:
+    """Records are as near to a bound as its last level, of which a twentieth of them has the value; others may be."""
+    column = Number("x", 0, 65_534)
+    points = ColumnPoints(Schema((column,)), run_cells(column, np.array([1, 20_000, 40_000, 65_533])))
+    shares = np.array([0.0, 0.0, 0.0, 0.2, 0.05, 0.75, 0.0])
+    assert _below(65_000.0, points, shares)[1] > 0.05
+    shares[4] = 0.2 / 25_533  # the last level is like those before it
+    shares[2] = 0.15
+    assert _below(65_000.0, points, shares)[1] < 0.01
