@@ -7,7 +7,7 @@ the rows that were released.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -101,6 +101,10 @@ SERVICES = [
     "ssh",
     "time",
 ]
+STATES = (
+    "AL AK AZ AR CA CO CT DE DC FL GA HI ID IL IN IA KS KY LA ME MD MA MI MN MS MO "
+    "MT NE NV NH NJ NM NY NC ND OH OK OR PA RI SC SD TN TX UT VT VA WA WV WI WY"
+).split()
 FLAGS = ["SF", "S0", "REJ", "RSTR", "RSTO", "SH", "S1", "RSTOS0", "OTH", "S3", "S2"]
 TARGETS = {
     "flights": "distance_miles",
@@ -113,11 +117,16 @@ TARGETS = {
     "california_housing": "median_house_value",
     "cod_rna": "label",
     "lifesci": "pc1",
+    "trips": "fare_amount",
+    "quotes": "cost",
+    "cabs": "occupied",
 }
 # Constants of error bars are chosen on the first tables alone; the others judge them. Flights, fare, payroll and htru2
 # had a say in two constants (decisions 27 and 28).
 CHOSEN_ON = ("adult", "occupancy", "california_housing", "covtype", "kdd", "flights", "fare", "payroll", "htru2")
-JUDGED_ON = ("flight_days", "fare_days", "lifesci", "cod_rna", "airfoil", "naval", "sf_salaries", "skin")
+# Looked at only after the rules of errors were settled.
+UNSEEN = ("trips", "quotes", "cabs")
+JUDGED_ON = ("flight_days", "fare_days", "lifesci", "cod_rna", "airfoil", "naval", "sf_salaries", "skin", *UNSEEN)
 # Tables that are asked at some budgets only, and that shares of all tables leave out: nomao has 119 columns.
 APART = {"nomao": ((1.0, 1e-6),)}
 TABLES = (*CHOSEN_ON, *JUDGED_ON, *APART)
@@ -136,8 +145,8 @@ def _integer(lower: int, upper: int) -> dict[str, Any]:
     return {"kind": "integer", "lower": lower, "upper": upper}
 
 
-def _category(values: list[str]) -> dict[str, Any]:
-    return {"kind": "category", "values": values}
+def _category(values: Sequence[str | int]) -> dict[str, Any]:
+    return {"kind": "category", "values": list(values)}
 
 
 def _dates(lower: str, upper: str) -> dict[str, Any]:
@@ -230,6 +239,72 @@ def _kdd() -> tuple[Any, Facts]:
     }
 
 
+def _trips() -> tuple[Any, Facts]:
+    frame = pd.read_parquet(DATA / "nyc_yellow_taxi_360k.parquet")
+    frame["hour"], frame["minutes"] = frame.pickup_datetime.dt.hour, _minutes(frame)
+    frame["vendor_id"] = frame.vendor_id.map({1: "Creative", 2: "VeriFone"})
+    frame["payment_type"] = frame.payment_type.map({1: "card", 2: "cash", 3: "free", 4: "dispute"})
+    return frame, {
+        "hour": _integer(0, 23),
+        "vendor_id": _category(["Creative", "VeriFone"]),
+        "passenger_count": _integer(0, 9),
+        "payment_type": _category(["card", "cash", "free", "dispute"]),
+        "trip_distance": _number(0, 100),
+        "minutes": _number(0, 240),
+        "fare_amount": _number(0, 500),
+        "extra": _number(0, 10),
+        "tip_amount": _number(0, 200),
+        "tolls_amount": _number(0, 100),
+        "total_amount": _number(0, 1000),
+        "congestion_surcharge": _number(0, 5),
+    }
+
+
+def _minutes(frame: Any) -> Any:
+    return (frame.dropoff_datetime - frame.pickup_datetime).dt.total_seconds() / 60
+
+
+def _quotes() -> tuple[Any, Facts]:
+    frame = pd.read_parquet(DATA / "allstate_quotes_test.parquet")
+    for name in ("risk_factor", "c_previous"):
+        frame[name] = _whole(frame[name])
+    for name in ("homeowner", "married_couple"):
+        frame[name] = frame[name].astype(bool)
+    return frame, {
+        "state": _category(STATES),
+        "group_size": _integer(1, 4),
+        "homeowner": _BOOLEAN,
+        "car_age": _integer(0, 100),
+        "car_value": _category(list("abcdefghi")),
+        "risk_factor": _category([1, 2, 3, 4]),
+        "age_oldest": _integer(16, 100),
+        "age_youngest": _integer(16, 100),
+        "married_couple": _BOOLEAN,
+        "c_previous": _category([1, 2, 3, 4]),
+        "duration_previous": _integer(0, 20),
+        "opt_g": _category([1, 2, 3, 4]),
+        "cost": _integer(0, 2000),
+    }
+
+
+def _whole(cells: Any) -> Any:
+    """Labels that a missing cell turned into decimals, as whole numbers again."""
+    return cells.astype("Int64")
+
+
+def _cabs() -> tuple[Any, Facts]:
+    frame = pd.read_parquet(DATA / "sf_cabs_2p8m.parquet").sample(300_000, random_state=SAMPLE_SEED)
+    frame["hour"], frame["occupied"] = pd.to_datetime(frame.time, unit="s").dt.hour, frame.occupied.astype(bool)
+    frame["latitude"], frame["longitude"] = frame.lat_e5 / 1e5, frame.lon_e5 / 1e5
+    return frame, {
+        "cab": _integer(0, 999),
+        "latitude": _number(37, 38.2),
+        "longitude": _number(-123, -121.5),
+        "occupied": _BOOLEAN,
+        "hour": _integer(0, 23),
+    }
+
+
 COMMON_SENSE: dict[str, Callable[[], tuple[Any, Facts]]] = {
     "flights": _flights,
     "flight_days": _flight_days,
@@ -237,6 +312,9 @@ COMMON_SENSE: dict[str, Callable[[], tuple[Any, Facts]]] = {
     "fare_days": _fare_days,
     "payroll": _payroll,
     "kdd": _kdd,
+    "trips": _trips,
+    "quotes": _quotes,
+    "cabs": _cabs,
 }
 
 
