@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import log, sqrt
 from numbers import Real
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from dpsketch.displays import html_table, listed
 from dpsketch.errors import QueryError
+from dpsketch.learn.error_shape import error_quantiles
 from dpsketch.numerics.arrays import Floats
 
 TOO_CLOSE = 2.0  # standard errors between a denominator and zero
@@ -124,14 +123,12 @@ class Answer:
 
 
 def _half_width(level: float, laplace: bool) -> float:
-    """Half the width of the interval of a level, in standard errors. The one place that knows the shape of errors."""
+    """Half the width of the interval of a level, in standard errors."""
     if isinstance(level, bool) or not isinstance(level, Real) or not 0 < level < 1:
         factor = isinstance(level, Real) and level > 1
         hint = "value ± 1.96 standard errors is level 0.95" if factor else "0.95 is a common choice"
         raise QueryError(f"the level of an interval must be a number between 0 and 1, got {level!r} instead", hint)
-    if laplace:
-        return log(1 / (1 - level)) / sqrt(2)
-    return NormalDist().inv_cdf(0.5 + level / 2)
+    return float(error_quantiles(np.array(0.5 + level / 2), laplace))
 
 
 def _range_text(least: Any, greatest: Any) -> str:
@@ -215,14 +212,12 @@ class Estimate:
     def __truediv__(self, other: Estimate) -> Estimate:
         """A ratio; not a number where the denominator is not above zero.
 
-        The standard error grows as the denominator comes near zero, and is infinite where zero is within TOO_CLOSE of
-        its standard errors: nothing bounds such a ratio. Source: Fieller 1954, the interval of a ratio.
+        The standard error grows as the denominator comes near zero: `widened`.
         """
         bottom = np.where(other.value > 0, other.value, np.nan)
         ratio = self.value / bottom
-        doubt = (other.stderr / bottom) ** 2
-        with np.errstate(divide="ignore", invalid="ignore"):
-            wider = np.where(doubt * TOO_CLOSE**2 > 1, np.inf, 1 / (1 - doubt)) / bottom
+        with np.errstate(invalid="ignore"):
+            wider = widened(other.stderr / bottom) / bottom
             mine, theirs = same_coordinates(self.influence, other.influence)
             influence = (mine - ratio[..., None] * theirs) * wider[..., None]
         return Estimate(ratio, influence, self.rough or other.rough)
@@ -253,6 +248,16 @@ class Estimate:
         farthest = np.maximum(value - low, high - value)
         smaller = np.minimum(1.0, farthest / np.maximum(self.stderr, 1e-300))
         return Estimate(value, self.influence * smaller[..., None], self.rough)
+
+
+def widened(relative: Floats) -> Floats:
+    """The factor by which the relative standard error of a denominator widens that of a ratio: TOO_CLOSE standard
+    errors are half of Fieller's interval of that width. Infinite where zero is within TOO_CLOSE standard errors of the
+    denominator: nothing bounds such a ratio. Source: Fieller, JRSS B 16 (1954) 175.
+    """
+    doubt = (TOO_CLOSE * relative) ** 2
+    with np.errstate(divide="ignore"):
+        return np.asarray(1 / (1 - np.minimum(doubt, 1.0)))
 
 
 def stacked(estimates: Sequence[Estimate]) -> Estimate:

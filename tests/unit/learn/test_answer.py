@@ -103,11 +103,17 @@ def test_text_of_what_is_not_known() -> None:
     assert "not known: noise" in Answer(np.nan, 1.0, reason="noise").explain()
 
 
+def test_two_errors_of_a_ratio_are_half_of_fiellers_interval() -> None:
+    """A denominator of 5 ± 1 is between 3 and 7: one over it is between 1/7 and 1/3."""
+    ratio = Estimate(np.ones(1), np.zeros((1, 1))) / Estimate(np.array([5.0]), np.ones((1, 1)))
+    assert 2 * ratio.stderr[0] == pytest.approx((1 / 3 - 1 / 7) / 2)
+
+
 def test_a_ratio_to_a_number_near_zero_has_no_finite_error() -> None:
     top, noise = Estimate(np.ones(3), np.zeros((3, 1))), np.ones((3, 1))
     ratio = top / Estimate(np.array([1.9, 2.1, 100.0]), noise)
     assert np.isfinite(ratio.stderr).tolist() == [False, True, True]
-    assert ratio.stderr[1] > 1.25 / 2.1**2  # more than linearised
+    assert ratio.stderr[1] > 10 / 2.1**2  # far more than linearised
     assert ratio.stderr[2] == pytest.approx(1e-4, rel=1e-3)
     negative = top.over(Estimate(np.array([-1.9, -2.1, -100.0]), noise))
     assert negative.value.tolist() == pytest.approx((-ratio.value).tolist())

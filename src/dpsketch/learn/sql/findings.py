@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.learn.answer import TOO_CLOSE, Answer, Estimate, number_text
+from dpsketch.learn.answer import TOO_CLOSE, Answer, Estimate, number_text, widened
 from dpsketch.learn.sql.ranges import ANYTHING, Range
 from dpsketch.learn.sql.selection import answer_in_units
 from dpsketch.numerics.arrays import Floats
@@ -118,7 +118,7 @@ def judged(estimate: Estimate, possible: Range, rows: Rows, in_rows: bool = True
     value, stderr = estimate.value, np.array(estimate.stderr)
     reason = "" if in_rows else rows.swamped
     if not in_rows and not reason and rows.stderr:
-        stderr = stderr / (1 - (rows.stderr / rows.number) ** 2)
+        stderr = stderr * widened(np.array(rows.stderr / rows.number))
     widest = nothing_known(possible)
     reasons = []
     for one, error in zip(value.tolist(), stderr.tolist(), strict=True):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.cell_places import BESIDE, levels_to_try, places_to_try
+from dpsketch.learn.error_shape import error_quantiles, shares_below
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import HIGHEST, LOWEST
@@ -100,7 +101,7 @@ def _where_reached(cdf: Estimate, grid: Floats, jumps: NDArray[np.bool_], step: 
     if not jumps[above] and above > under:
         width = grid[above] - grid[under]
         value = grid[under] + np.clip((q - rising[under]) / max(rising[above] - rising[under], 1e-12), 0, 1) * width
-    influence = level_influence(grid, rising, cdf.influence, q, above)
+    influence = level_influence(grid, rising, cdf.influence, q, above, cdf.rough)
     size = norm(influence)
     if size == 0:
         influence = np.zeros_like(influence)
@@ -119,15 +120,14 @@ def _spread(cdf: Estimate, grid: Floats, here: Estimate, value: float, q: float)
     """The spread of where it would reach q with other noise, around the value where it does, and where the standard
     error of the share is that of `here`.
     """
-    from scipy.special import ndtri
-
     rising, error = _rising(cdf), float(here.stderr[0])
     near = np.interp(q + error * np.linspace(-_SURELY, _SURELY, _TRIED), rising, grid)
     every = np.unique(np.concatenate([grid, near, [value]]))
     stderr = np.interp(every, *_with(grid, cdf.stderr, value, error))
     shares = np.interp(every, *_with(grid, rising, value, q))
     away = np.maximum.accumulate((shares - q) / np.maximum(stderr, 1e-300))
-    others = np.interp(ndtri((np.arange(_NOISES) + 0.5) / _NOISES), away, every)
+    noises = error_quantiles((np.arange(_NOISES) + 0.5) / _NOISES, cdf.rough)
+    others = np.interp(noises, away, every)
     return max(float(np.sqrt(np.mean((others - value) ** 2))), 1e-300)
 
 
@@ -144,15 +144,13 @@ def _rising(cdf: Estimate) -> Floats:
     return rising
 
 
-def level_influence(grid: Floats, shares: Floats, influence: Floats, q: float, level: int) -> Floats:
+def level_influence(grid: Floats, shares: Floats, influence: Floats, q: float, level: int, rough: bool) -> Floats:
     """The quantile of a discrete column jumps between levels: its standard error is the spread of the level that
     noise would choose, P(quantile <= level k) = P(noisy share of k >= q); the direction is that of the share's noise,
     or of the level's before, as the last one's share has none.
     """
-    from scipy.special import ndtr
-
     stderr = np.sqrt((influence**2).sum(axis=1))
-    reached = ndtr((shares - q) / np.maximum(stderr, 1e-300))
+    reached = shares_below((shares - q) / np.maximum(stderr, 1e-300), rough)
     reached[-1] = 1.0
     chance = np.diff(np.maximum.accumulate(reached), prepend=0.0)
     distance = grid - grid[level]

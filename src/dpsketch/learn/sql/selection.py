@@ -215,14 +215,14 @@ class Selection:
             under = max(above - 1, 0)
             if exact or above == under:
                 values.append(grid[above])
-                influences.append(level_influence(grid, rising, influence, q, above))
+                influences.append(level_influence(grid, rising, influence, q, above, cdf.rough))
                 continue
             part = (q - rising[under]) / max(rising[above] - rising[under], 1e-12)
             values.append(grid[under] + np.clip(part, 0, 1) * (grid[above] - grid[under]))
             low, high = max(above - 2, 0), min(above + 1, len(grid) - 1)
             density = max(rising[high] - rising[low], 1e-9) / (grid[high] - grid[low])
             near = influence[above if norm(influence[above]) > norm(influence[under]) else under] / density
-            far = level_influence(grid, rising, influence, q, above)
+            far = level_influence(grid, rising, influence, q, above, cdf.rough)
             straight = max(norm(near), norm(far)) <= grid[high] - grid[low]  # else the density is not the same
             influences.append(near if straight else far)
         return Estimate(np.array(values), np.stack(influences), cdf.rough)
