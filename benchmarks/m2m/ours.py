@@ -61,6 +61,7 @@ class Ours:
         self.seconds = time.process_time() - start
         self.total_seconds = before + self.seconds
         self._numeric = [table.columns[j] for j in table.numeric]
+        self.asked = self.not_known = 0  # numbers that answers about distributions and conjunctions have
 
     def means(self) -> Floats:
         return np.array([self._expected((column, 0.0)) for column in self._numeric])
@@ -79,11 +80,20 @@ class Ours:
         return float(result.estimate.value[0])
 
     def cdf(self, points: Floats) -> Floats:
-        return np.array([self._view.cdf(c.name, [c.unscale(point) for point in points]).value for c in self._numeric])
+        answers = [self._view.cdf(c.name, [c.unscale(point) for point in points]) for c in self._numeric]
+        return np.array([self._counted(answer) for answer in answers])
 
     def conjunctions(self, questions: Sequence[Question]) -> tuple[Floats, Floats]:
         answers = [self._view.fraction(where(question)) for question in questions]
-        return np.array([answer.value for answer in answers]), np.array([answer.stderr for answer in answers])
+        values = [float(self._counted(answer)) for answer in answers]
+        return np.array(values), np.array([answer.stderr for answer in answers])
+
+    def _counted(self, answer: dps.Answer) -> Floats:
+        """The value of a share; where it is not known, the estimate before limits or, without one, ½."""
+        value, raw = np.asarray(answer.value, float), np.asarray(answer.raw, float)
+        self.asked, self.not_known = self.asked + value.size, self.not_known + int(np.isnan(value).sum())
+        instead = np.where(np.isnan(raw), 0.5, np.clip(raw, 0.0, 1.0))
+        return np.where(np.isnan(value), instead, value)
 
     def training(self) -> None:
         return None

@@ -15,7 +15,7 @@ from benchmarks.m2m.tables import Table, load
 from dpsketch.numerics.arrays import Floats
 
 CDF_POINTS = 20
-FIGURES = ("means", "cov", "cdf", "3-way", "3-way-u", "coverage", "model", "seconds", "total")
+FIGURES = ("means", "cov", "cdf", "3-way", "3-way-u", "coverage", "not known", "model", "seconds", "total")
 
 
 def relative(estimate: Floats, true: Floats) -> float:
@@ -53,6 +53,8 @@ class Study:
         }
         if not np.isnan(stderr).any():
             found["coverage"] = np.mean(off <= stderr)
+        if isinstance(answers, Ours):
+            found["not known"] = answers.not_known / answers.asked
         training = answers.training()
         if training is not None:
             found["model"] = score(self.table, training)

@@ -53,14 +53,17 @@ def choose_groups(shares: Floats, widths: Floats | None, wanted: int, threshold:
     return groups
 
 
-def choose_halves(shares: Floats) -> NDArray[np.int64]:
+def choose_halves(shares: Floats, ordered: bool) -> NDArray[np.int64]:
     """The half of each cell, 0 or 1, neither of them empty; the last cell is *missing*.
 
-    The cells up to a cut in their order that come nearest to half of all. Labels have that of the schema: people list
-    sizes and degrees in order, and where labels have none, any cut is as good.
+    The cells up to a cut in their order, or the heaviest ones where they have none, that come nearest to half of all.
+    Labels have the order of the schema, in which people list sizes and degrees, unless it is merely alphabetical.
     """
-    below = np.cumsum(shares)[:-1]
-    return (np.arange(len(shares)) > np.argmin(np.abs(below - shares.sum() / 2))).astype(np.int64)
+    order = np.arange(len(shares)) if ordered else np.argsort(-shares, kind="stable")
+    below = np.cumsum(shares[order])[:-1]
+    halves = np.ones(len(shares), np.int64)
+    halves[order[: int(np.argmin(np.abs(below - shares.sum() / 2))) + 1]] = 0
+    return halves
 
 
 def _measure(shares: Floats, widths: Floats, wanted: int) -> Floats:

@@ -206,6 +206,13 @@ class Category(Column):
     def levels(self) -> int:
         return len(self.labels)
 
+    @property
+    def alphabetical(self) -> bool:
+        """Whether labels are in alphabetical order, which says nothing about them unless all hold digits."""
+        listed = [str(value).casefold() for value in self.values]
+        numbers = all(any(letter.isdigit() for letter in label) for label in listed)
+        return listed == sorted(listed) and not numbers
+
     def to_dict(self) -> dict[str, Any]:
         return super().to_dict() | {"values": list(self.values)}
 

@@ -97,13 +97,18 @@ def test_less_noise_more_groups():
 def test_halves_are_two_and_nearly_even():
     for seed in range(20):
         shares = np.random.default_rng(seed).dirichlet(np.full(30, 3.0))
-        halves = choose_halves(shares)
-        assert set(halves) == {0, 1}
-        assert abs(shares[halves == 0].sum() - 0.5) <= shares.max() / 2
-        assert (np.diff(halves) >= 0).all(), "in the order of the cells"
+        for ordered in (True, False):
+            halves = choose_halves(shares, ordered)
+            assert set(halves) == {0, 1}
+            assert abs(shares[halves == 0].sum() - 0.5) <= shares.max() / 2
+            if ordered:
+                assert (np.diff(halves) >= 0).all(), "in the order of the cells"
+            else:
+                assert shares[halves == 0].min() >= shares[halves == 1].max(), "the heaviest ones"
 
 
 def test_halves_of_columns_with_one_heavy_cell():
-    assert choose_halves(np.array([0.9, 0.05, 0.05, 0.0])).tolist() == [0, 1, 1, 1]
-    assert choose_halves(np.array([0.1, 0.1, 0.0, 0.8]))[-1] == 1, "missing, mostly"
-    assert set(choose_halves(np.zeros(5))) == set(choose_halves(np.zeros(2))) == {0, 1}
+    assert choose_halves(np.array([0.9, 0.05, 0.05, 0.0]), True).tolist() == [0, 1, 1, 1]
+    assert choose_halves(np.array([0.05, 0.9, 0.05, 0.0]), False).tolist() == [1, 0, 1, 1]
+    assert choose_halves(np.array([0.1, 0.1, 0.0, 0.8]), True)[-1] == 1, "missing, mostly"
+    assert set(choose_halves(np.zeros(5), False)) == set(choose_halves(np.zeros(2), True)) == {0, 1}

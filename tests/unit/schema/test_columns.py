@@ -41,3 +41,19 @@ def test_levels_are_equidistant_after_the_transform(column: Column) -> None:
     step = 1e-6 * (scaled[-1] - scaled[0])
     slopes = (column.unscaled(scaled + step) - column.unscaled(scaled - step)) / (2 * step)
     np.testing.assert_allclose(column.unscaled_slopes(scaled), slopes, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("labels", "alphabetical"),
+    [
+        (("Husband", "Own-child", "Wife"), True),
+        (("10th", "11th", "Bachelors"), True),
+        (("low", "medium", "high"), False),
+        (("0-17", "18-64", "65+"), False),
+        ((1, 2, 3), False),
+    ],
+)
+def test_an_alphabetical_list_says_nothing_about_the_order_of_labels(
+    labels: tuple[str, ...], alphabetical: bool
+) -> None:
+    assert Category("x", labels).alphabetical is alphabetical

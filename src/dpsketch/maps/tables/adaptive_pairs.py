@@ -25,6 +25,7 @@ from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.maps.tables.pair_map import PairMap
 from dpsketch.maps.tables.pairs import MOST_PAIRS, BoundPairs, Pairs
 from dpsketch.numerics.threads import one_thread
+from dpsketch.schema.columns import Category
 from dpsketch.schema.schema import Schema
 
 
@@ -143,7 +144,7 @@ class BoundAdaptivePairs(BoundPairs):
                 threshold = pooling_threshold(summary.count_sd / rows, pair_sd)
                 shares = coarse_shares(fit_marginal(summary, rows).shares, fine, own)
                 if self.description.contrasts:
-                    chosen = choose_halves(shares)
+                    chosen = choose_halves(shares, not (isinstance(own.column, Category) and own.column.alphabetical))
                 else:
                     chosen = choose_groups(shares, widths_of(own), wanted, threshold)
                 groups.append(chosen.tolist())

@@ -39,8 +39,8 @@ def factor_mixture(
     """A Gaussian copula of few factors, at points of the factors: given these, columns are independent.
 
     Contrasts, as shares of the records, are off by `sd`. As many hidden causes are taken as stand out of the noise of
-    all contrasts at once. Cells count in their order, labels in that of the schema. `parts` of the halves are chosen
-    here unless given.
+    all contrasts at once. Cells count in their order, labels in that of the schema; where halves do not follow it,
+    labels of a half depend on other columns alike. `parts` of the halves are chosen here unless given.
     """
     low = np.clip([own.shares[half == 0].sum() for own, half in zip(marginals, halves, strict=True)], LEAST, 1 - LEAST)
     excess, known = np.zeros((len(low), len(low))), np.zeros((len(low), len(low)), bool)
@@ -50,7 +50,10 @@ def factor_mixture(
     loadings = _loadings(low, common_dependence(excess, known, sd))
     points = _factor_points(loadings.shape[1])
     if parts is None:
-        parts = [split_groups(own.shares, half, PARTS) for own, half in zip(marginals, halves, strict=True)]
+        parts = [
+            split_groups(own.shares, half, PARTS if (np.diff(half) >= 0).all() else 1)
+            for own, half in zip(marginals, halves, strict=True)
+        ]
     held = [_held(own.shares, part) for own, part in zip(marginals, parts, strict=True)]
     inside = np.hstack([_inside(share, own, points) for share, own in zip(held, loadings, strict=True)])
     weights, lengths = np.full(COMPONENTS, 1 / COMPONENTS), np.array([len(share) for share in held])

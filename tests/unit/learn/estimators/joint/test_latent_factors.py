@@ -41,6 +41,15 @@ def test_a_mixture_has_the_dependence_of_its_contrasts_and_the_marginals() -> No
     assert float(mixture.weights @ np.prod(lowest, axis=0)) == pytest.approx(tail, abs=0.004)
 
 
+def test_labels_of_halves_without_order_depend_on_other_columns_alike() -> None:
+    marginals = [Marginal(np.full(4, 0.25), np.zeros(4)) for _ in range(6)]
+    halves = [np.array([0, 1, 0, 1]) for _ in range(6)]
+    mixture = factor_mixture(dict.fromkeys(combinations(range(6), 2), 0.3), 1e-6, marginals, halves)
+    joint = mixture.pair(0, 1)
+    np.testing.assert_allclose(joint, joint[[2, 3, 0, 1]], atol=1e-12)
+    assert joint[0, 2] > joint[0, 1]
+
+
 def test_columns_without_a_common_cause_stay_independent() -> None:
     random = np.random.default_rng(SEED)
     marginals = [Marginal(np.full(4, 0.25), np.zeros(4)) for _ in range(20)]
