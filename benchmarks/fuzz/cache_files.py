@@ -20,7 +20,7 @@ from dpsketch.learn.estimators.joint.joint_fit import Products
 from dpsketch.sketch.released import ReleasedSketch
 
 KIND = 0  # of the sketches: marginals and pair tables
-WHERE = "x < 0.5 and z = 'a'"
+WHERE = "x < 0.5 and y < 10 and z = 'a'"
 
 
 def run_one(rng: np.random.Generator, folder: Path) -> None:
@@ -75,6 +75,7 @@ def _fitted(_created: str) -> tuple[Products, ...]:
         path.write_bytes(sketch_files.honest(KIND))
         joint = dps.View(ReleasedSketch.load(path))._sources.products
         assert joint is not None
+        assert all(joint.fitted.mixtures)
         return joint.fitted.models
 
 

@@ -82,11 +82,9 @@ def _row(estimator: ProductEstimator, schema: dps.Schema, condition: str) -> lis
     """
     factors = merged(condition_factors(schema, parse_condition(condition, schema)))
     singles = [estimator._single(factor) for factor in factors]
-    weights = estimator._weights
-    values = (np.prod([single.means[:, 0] for single in singles], axis=0) * weights[:, 0]).sum(1)
-    means = [single.means[0] @ weights[0, 0] for single in singles]
+    means = [single.means[0] for single in singles]
     third = float(estimator._towards_pairs_only(factors, singles, means)[0])
-    values = values + estimator._left(factors, singles)[:, 0] + third
+    values = estimator._found(factors, singles)[:, 0] + third
     more = unseen.of_several(means, [single.variances for single in singles])
     inside, hidden = _inside(estimator, factors, singles, means), third**2
     hidden += float(estimator._hidden_pairs(factors, singles, means)[0]) - inside * unseen.INSIDE**2

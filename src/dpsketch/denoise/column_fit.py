@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Annotated
 
 import numpy as np
@@ -174,12 +175,21 @@ class _Equations:
 
 
 def _squared_errors(cells: Sequence[_Equations], whole: Sequence[_Equations]) -> SquaredErrors:
-    """Half the weighted sum of squares of equations about single cells and about many of them, up to a constant."""
+    """Half the weighted sum of squares of equations about single cells and about many of them, up to a constant. No
+    cell is in two of the equations `cells[k]`.
+    """
     near, far = [each.scaled() for each in cells], [each.scaled() for each in whole]
     size = cells[0].slopes.shape[1]
     linear = np.sum([slopes.T @ values for slopes, values in (*near, *far)], axis=0)
     several = np.vstack([np.zeros((0, size)), *(slopes for slopes, _ in far)])
-    return SquaredErrors(np.sum([slopes.T @ slopes for slopes, _ in near], axis=0), several, linear)
+    return SquaredErrors(np.sum([_squared(slopes) for slopes, _ in near], axis=0), several, linear)
+
+
+def _squared(slopes: Floats) -> Floats:
+    """The product of the transpose and a matrix that has one entry a column."""
+    row = (slopes != 0).argmax(0)
+    entry = slopes[row, np.arange(slopes.shape[1])]
+    return np.where(row[:, None] == row, np.outer(entry, entry), 0.0)
 
 
 def _counted(summary: ColumnSummary, rows: float) -> list[_Equations]:
@@ -245,7 +255,8 @@ def _smoothed(
     smooth, tails = smooth_cells(widths), _tails(summary)
     tail = tails[parent]
     live = smooth | (observed[parent] > STANDS_OUT * sd) & (tail == 0)
-    first = np.maximum(first[live], sd * len(observed) / len(parent) / 10)
+    least = sd * len(observed) / len(parent) / 10
+    first = np.where(first[live] > 0, first[live], least) if start is not None else np.maximum(first[live], least)
     penalty = (len(parent) / len(observed)) ** 3 * _roughness(smooth)[np.ix_(live, live)]
     errors = errors.only(live)
     theta = np.log(first / first.sum())
@@ -335,11 +346,11 @@ def _tails(summary: ColumnSummary) -> NDArray[np.int64]:
 def _roughness(smooth: NDArray[np.bool_]) -> Floats:
     """The quadratic form of squared second differences of smooth cells."""
     cells = np.flatnonzero(smooth)  # single values between them do not interrupt their neighbours
-    steps = np.zeros((max(len(cells) - 2, 0), len(smooth)))
-    rows = np.arange(len(steps))
-    for shift, weight in enumerate((1.0, -2.0, 1.0)):
-        steps[rows, cells[shift : shift + len(steps)]] = weight
-    return steps.T @ steps
+    triples = [(cells[shift : shift + max(len(cells) - 2, 0)], weight) for shift, weight in enumerate((1.0, -2.0, 1.0))]
+    found = np.zeros((len(smooth), len(smooth)))
+    for (one, first), (two, second) in product(triples, triples):
+        found[one, two] += first * second
+    return found
 
 
 def _offsets(summary: ColumnSummary, counts: Floats) -> Floats:

@@ -96,8 +96,9 @@ def _solved(banded: Floats, others: Floats, middle: Floats, aim: Floats) -> Floa
 
 
 def _bandwidth(matrix: Floats) -> int:
-    rows, columns = np.nonzero(matrix)
-    return int(np.abs(rows - columns).max(initial=0))
+    """Of a symmetric matrix."""
+    rows, first = np.arange(len(matrix)), (matrix != 0).argmax(1)
+    return int(np.where(matrix[rows, first] != 0, rows - first, 0).max(initial=0))
 
 
 def _bands(matrix: Floats, width: int) -> Floats:

@@ -64,7 +64,7 @@ def grouped_points(population: Population, model: int) -> GroupedPoints | None:
     if not isinstance(population, ProductPopulation):
         return None
     fitted, points = population.fitted, population.points(model)
-    products = fitted.models[model] if model else fitted.products
+    products = fitted.with_mixture(model)
     mixture = products.mixture
     starts = np.cumsum([0, *(shares.shape[1] for shares in mixture.shares)])
     places = [
@@ -81,7 +81,7 @@ def grouped_points(population: Population, model: int) -> GroupedPoints | None:
         if (i, j) in fitted.pairs:
             strengths.append(dependence(table))
         one, two = (slice(starts[each], starts[each + 1]) for each in (i, j))
-        beyond[one, two] = table + products.left.get((i, j), 0.0) - joint[one, two]
+        beyond[one, two] = products.pairs.get((i, j), table) - joint[one, two]
         beyond[two, one] = beyond[one, two].T
     strength = float(np.sqrt(np.mean(np.square(strengths[1:] or strengths))))
     ordered = tuple(cells.ordered for cells in fitted.cells)

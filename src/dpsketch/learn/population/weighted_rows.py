@@ -10,7 +10,6 @@ import numpy as np
 from dpsketch.errors import QueryError
 from dpsketch.learn.estimators.joint.draws import drawn_frame
 from dpsketch.learn.estimators.joint.from_release import ReleasedProducts
-from dpsketch.learn.estimators.joint.joint_fit import Products
 from dpsketch.learn.estimators.joint.unseen import DRAWN
 from dpsketch.learn.estimators.sum_regression import MomentEstimator
 from dpsketch.learn.estimators.weights import WeightedPoints
@@ -95,14 +94,11 @@ class ProductPopulation:
         for block, count in enumerate(block_sizes(rows, len(self.columns))):
             yield self._block(model, count, int(np.random.SeedSequence([seed, block]).generate_state(1)[0]))
 
-    def _products(self, model: int) -> Products:
-        return self.fitted.models[model] if model else self.fitted.products  # the fit needs no refits
-
     def _coupled(self, model: int) -> Copula:
-        return Copula(self.fitted.cells, self._products(model).mixture)
+        return Copula(self.fitted.cells, self.fitted.with_mixture(model).mixture)
 
     def _block(self, model: int, rows: int, seed: int) -> Frame:
-        drawn = drawn_frame(self._schema, self.fitted.cells, self._products(model), rows, seed)
+        drawn = drawn_frame(self._schema, self.fitted.cells, self.fitted.with_mixture(model), rows, seed)
         codes = [drawn.codes(name) for name in self.columns]
         members = np.stack([own.cells(each) for own, each in zip(self.fitted.cells, codes, strict=True)])
         coupled = self._copula(model).couple(codes, members, np.random.default_rng([seed, 2]))

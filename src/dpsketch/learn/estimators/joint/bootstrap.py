@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.denoise.column_fit import ColumnSummary, Marginal, places_in_parents
-from dpsketch.learn.estimators.joint.denoised_pairs import contrast_of, draw_missed
+from dpsketch.learn.estimators.joint.denoised_pairs import Missed, contrast_of, find_missed
 from dpsketch.learn.estimators.joint.joint_fit import Groups, NoisySums, Products, group_shares
 from dpsketch.learn.estimators.joint.refine import shares_inside
 from dpsketch.learn.estimators.joint.table_matrix import Blocks
@@ -26,18 +26,21 @@ SEED = 7
 
 
 def refits(sums: NoisySums, fitted: Products, count: int = REFITS) -> tuple[Products, ...]:
-    """Fits to redrawn sums, each less what `missed_tables` added to them, on all cores. Generators are seeded: the same
+    """Fits to redrawn sums, each less what `missed` tables added to them, on all cores. Generators are seeded: the same
     file gives the same answers everywhere.
     """
+    missed = None if sums.halved or not sums.tables else what_is_missed(sums, fitted)
 
     def refit(number: int) -> Products:
         generator = np.random.default_rng([SEED, number])
         again = redrawn(sums, fitted, generator)
-        if sums.halved or not sums.tables:
+        if missed is None:
             return again.fit(fitted)
-        missed = missed_tables(sums, fitted, generator)
-        tables = {pair: table + sums.rows * missed[pair] for pair, table in again.tables.items()}
-        return _less(replace(again, tables=tables).fit(fitted), missed, sums.groups)
+        drawn = missed.draw(generator)
+        blocks = Blocks([int(group.max()) + 1 for group in sums.groups])
+        added = {(i, j): drawn[blocks.of(i), blocks.of(j)] for i, j in sums.tables}
+        tables = {pair: table + sums.rows * added[pair] for pair, table in again.tables.items()}
+        return _less(replace(again, tables=tables).fit(fitted), added, sums.groups)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return tuple(pool.map(refit, range(count)))
@@ -49,14 +52,11 @@ def redrawn(sums: NoisySums, fitted: Products, generator: np.random.Generator) -
         redrawn_summary(summary, marginal, sums.rows, generator)
         for summary, marginal in zip(sums.summaries, fitted.marginals, strict=True)
     ]
-    mixture = fitted.mixture
-    columns = list(zip(mixture.groups, sums.groups, strict=True))
-    inside = [released_groups(share, *own) for share, own in zip(mixture.shares, columns, strict=True)]
+    columns = list(zip(fitted.groups, sums.groups, strict=True))
     tables = {}
     for (i, j), table in sums.tables.items():
-        exact = (inside[i] * mixture.weights[:, None]).T @ inside[j]
-        if (i, j) in fitted.left:
-            exact = exact + released_groups(released_groups(fitted.left[i, j], *columns[j]).T, *columns[i]).T
+        pair = fitted.mixture.grouped_pair(i, j) if sums.halved else fitted.pairs[i, j]
+        exact = released_groups(released_groups(pair, *columns[j]).T, *columns[i]).T
         if sums.halved:
             exact = contrast_of(exact)
         tables[i, j] = sums.rows * exact + sums.pair_sd * generator.normal(size=table.shape)
@@ -64,7 +64,7 @@ def redrawn(sums: NoisySums, fitted: Products, generator: np.random.Generator) -
     return replace(sums, summaries=summaries, rows=rows, tables=tables)
 
 
-def missed_tables(sums: NoisySums, fitted: Products, generator: np.random.Generator) -> dict[tuple[int, int], Floats]:
+def what_is_missed(sums: NoisySums, fitted: Products) -> Missed:
     """Joint shares that the fit may have missed because noise hides them, in the release's groups.
 
     A fit that shrinks what noise hides finds a weaker dependence than there is, and refits of its own sums find the
@@ -72,20 +72,17 @@ def missed_tables(sums: NoisySums, fitted: Products, generator: np.random.Genera
     """
     shares, ordered = group_shares(fitted.marginals, sums.groups), [summary.ordered for summary in sums.summaries]
     tables = {pair: table / sums.rows for pair, table in sums.tables.items()}
-    missed = draw_missed(tables, sums.pair_sd / sums.rows, shares, ordered, generator)
-    blocks = Blocks([len(share) for share in shares])
-    return {(i, j): missed[blocks.of(i), blocks.of(j)] for i, j in sums.tables}
+    return find_missed(tables, sums.pair_sd / sums.rows, shares, ordered)
 
 
 def _less(refit: Products, missed: Mapping[tuple[int, int], Floats], groups: Groups) -> Products:
     """A refit less what was added to the fit's tables, so that its change from the fit is its error."""
     inside = []
-    for parts, marginal, group in zip(refit.mixture.groups, refit.marginals, groups, strict=True):
+    for parts, shares, group in zip(refit.groups, refit.shares, groups, strict=True):
         parent, size = group[np.unique(parts, return_index=True)[1]], int(group.max()) + 1
-        held = shares_inside(np.bincount(parts, marginal.shares).astype(np.float64), parent, size)
-        inside.append(np.eye(size)[parent] * held[:, None])
-    left = {(i, j): table - inside[i] @ missed[i, j] @ inside[j].T for (i, j), table in refit.left.items()}
-    return replace(refit, left=left)
+        inside.append(np.eye(size)[parent] * shares_inside(shares, parent, size)[:, None])
+    pairs = {(i, j): table - inside[i] @ missed[i, j] @ inside[j].T for (i, j), table in refit.pairs.items()}
+    return replace(refit, pairs=pairs)
 
 
 def released_groups(shares: Floats, fine: NDArray[np.int64], groups: NDArray[np.int64]) -> Floats:

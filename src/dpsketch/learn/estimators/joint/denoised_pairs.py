@@ -14,42 +14,66 @@ from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import UNRECORDED
 
 COMMON_STEPS, SMOOTH_STEPS = 30, 15
+WARM_STEPS = 6  # from what was found in similar tables
 BORROWED: Annotated[float, UNRECORDED] = 3.0  # prior weight, in coefficients, of the other pairs
 SMALLEST = 1e-6
 _SIGNS = np.array([[1.0, -1.0], [-1.0, 1.0]])
 
 
-def find_dependence(
-    tables: Mapping[tuple[int, int], Floats], sd: float, shares: Sequence[Floats], ordered: Sequence[bool]
-) -> Floats:
-    """What the marginals do not explain of all pairs' joint shares, from noisy ones whose cells are off by `sd`.
+@dataclass(frozen=True)
+class Dependence:
+    """What the marginals do not explain of all pairs' joint shares, `found`, and the part of it that hidden causes
+    explain, `common`, also of a column and itself: matrices of `Blocks` of the columns' groups.
+    """
 
-    A matrix of `Blocks` of the columns' groups; rows and columns of every block add up to zero. In coordinates of
+    found: Floats
+    common: Floats
+
+
+def find_dependence(
+    tables: Mapping[tuple[int, int], Floats],
+    sd: float,
+    shares: Sequence[Floats],
+    ordered: Sequence[bool],
+    start: Floats | None = None,
+) -> Dependence:
+    """From noisy joint shares whose cells are off by `sd`. `start` is the common part of similar tables.
+
+    Rows and columns of every block add up to zero. In coordinates of
     `contrasts` noise is as before, and truth is mostly in the smooth ones. Two estimates are averaged, as they err
     in different ways: `shrink_smooth` alone, and `common_dependence` with `shrink_smooth` on the rest.
     """
     turned = _turned(tables, shares, ordered)
     noisy, known = turned.noisy, turned.known
-    common = np.where(known, common_dependence(noisy, known, sd), 0.0)
+    first = None if start is None else turned.turn.T @ start @ turned.turn
+    whole = common_dependence(noisy, known, sd, first)
+    common = np.where(known, whole, 0.0)
     smooth = shrink_smooth(noisy, known, turned.blocks, turned.classes, sd)
     rest = shrink_smooth(noisy - common, known, turned.blocks, turned.classes, sd)
-    return turned.turn @ ((smooth + common + rest) / 2) @ turned.turn.T
+    return Dependence(*(turned.turn @ each @ turned.turn.T for each in ((smooth + common + rest) / 2, whole)))
 
 
-def draw_missed(
-    tables: Mapping[tuple[int, int], Floats],
-    sd: float,
-    shares: Sequence[Floats],
-    ordered: Sequence[bool],
-    generator: np.random.Generator,
-) -> Floats:
-    """What `find_dependence` may have missed, drawn from the posterior distribution of `shrink_smooth` around its mean:
-    a matrix of the same blocks.
+@dataclass(frozen=True)
+class Missed:
+    """What `find_dependence` may have missed: the posterior distribution of `shrink_smooth` around its mean, of the
+    standard deviations `sd` in coordinates that `turn` leads back from.
     """
+
+    turn: Floats
+    sd: Floats
+
+    def draw(self, generator: np.random.Generator) -> Floats:
+        """A matrix of the same blocks."""
+        drawn = np.triu(self.sd * generator.normal(size=self.sd.shape))
+        return self.turn @ (drawn + drawn.T) @ self.turn.T
+
+
+def find_missed(
+    tables: Mapping[tuple[int, int], Floats], sd: float, shares: Sequence[Floats], ordered: Sequence[bool]
+) -> Missed:
     turned = _turned(tables, shares, ordered)
     kept = kept_smooth(turned.noisy, turned.known, turned.blocks, turned.classes, sd)
-    drawn = np.triu(sd * np.sqrt(kept) * generator.normal(size=kept.shape))
-    return turned.turn @ (drawn + drawn.T) @ turned.turn.T
+    return Missed(turned.turn, sd * np.sqrt(kept))
 
 
 @dataclass(frozen=True)
@@ -121,24 +145,24 @@ def kept_smooth(
     there = in_pair > 0
     found = member.T @ noisy**2 @ member / np.maximum(in_pair, 1) - noise
     pair = np.where(there, np.maximum(found, 0.1 * noise), 1.0)
-    size = np.ones(len(noisy))
+    size, power = np.ones(len(noisy)), noisy**2
     for step in range(SMOOTH_STEPS + 1):
-        scale = pair[np.ix_(blocks.owner, blocks.owner)]
-        variance = scale * np.outer(size, size)
-        kept = np.where(known, variance / (variance + noise), 0.0)
+        sized = member * size[:, None]
+        variance = sized @ pair @ sized.T
+        kept = variance / (variance + noise) * known
         if step == SMOOTH_STEPS:
             break
-        squares = np.where(known, (noisy * kept) ** 2 + variance * (1 - kept), 0.0)
+        sums = (kept * (kept * power + noise)) @ (member / size[:, None])  # of squares and posterior variances
         usual = np.exp(np.log(pair[there]).mean())
-        sums = member.T @ (squares / np.outer(size, size)) @ member
-        pair = np.where(there, np.maximum((sums + BORROWED * usual) / (in_pair + BORROWED), SMALLEST * noise), 1.0)
-        relative = (squares / pair[np.ix_(blocks.owner, blocks.owner)]) @ (1 / size)
+        both = (member / size[:, None]).T @ sums
+        pair = np.where(there, np.maximum((both + BORROWED * usual) / (in_pair + BORROWED), SMALLEST * noise), 1.0)
+        relative = (sums / pair[blocks.owner]).sum(1)
         size = np.maximum((np.bincount(kind, relative, len(kinds)) / np.maximum(in_kind, 1))[kind], SMALLEST)
     return kept
 
 
-def common_dependence(noisy: Floats, known: NDArray[np.bool_], sd: float) -> Floats:
-    """What few hidden causes explain of all pairs at once.
+def common_dependence(noisy: Floats, known: NDArray[np.bool_], sd: float, start: Floats | None = None) -> Floats:
+    """What few hidden causes explain of all pairs at once. `start` is what was found in similar tables.
 
     In a mixture of products this matrix is the covariance of the components' shares, so of low rank and positive.
     What is not known, such as blocks on the diagonal, is filled in from the estimate; eigenvalues above the noise's
@@ -148,8 +172,8 @@ def common_dependence(noisy: Floats, known: NDArray[np.bool_], sd: float) -> Flo
     & Tibshirani, JMLR 11 (2010) 2287.
     """
     edge = 2 * sd * np.sqrt(max(len(noisy), 1))
-    estimate = np.zeros_like(noisy)
-    for _ in range(COMMON_STEPS):
+    estimate = np.zeros_like(noisy) if start is None else start
+    for _ in range(COMMON_STEPS if start is None else WARM_STEPS):
         filled = np.where(known, noisy, estimate)
         if not np.isfinite(filled).all():  # sums that contradict each other make the filling grow without end
             return np.zeros_like(noisy)

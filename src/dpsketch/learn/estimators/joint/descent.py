@@ -32,7 +32,7 @@ CHECK = 25  # steps
 
 
 def fit_mixture(
-    goal: Floats,
+    goal: Floats | Singles,
     known: NDArray[np.bool_],
     shares: Sequence[Floats],
     components: int,

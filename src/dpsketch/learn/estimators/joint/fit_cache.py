@@ -25,7 +25,7 @@ from dpsketch.denoise import column_fit as columns
 from dpsketch.denoise.column_fit import SMOOTHING, Marginal
 from dpsketch.learn.estimators import release_noise
 from dpsketch.learn.estimators.joint.bootstrap import REFITS
-from dpsketch.learn.estimators.joint.from_release import ReleasedProducts, fit_released, with_fit
+from dpsketch.learn.estimators.joint.from_release import ReleasedProducts, fit_released, product_parts, with_fit
 from dpsketch.learn.estimators.joint.joint_fit import Products
 from dpsketch.learn.estimators.joint.product_mixture import Mixture
 from dpsketch.maps.tables import column_summaries
@@ -42,7 +42,7 @@ _DIGEST = hashlib.sha256().digest_size
 
 
 def cached_fit(released: ReleasedSketch) -> ReleasedProducts:
-    """`fit_released`, from the cache if it was fitted before; refits are kept there once they were needed."""
+    """`fit_released`, from the cache if it was fitted before. Refits and mixtures are kept once they were needed."""
     folder = user_folder(FOLDER)
     if folder is None:
         return fit_released(released)
@@ -52,17 +52,20 @@ def cached_fit(released: ReleasedSketch) -> ReleasedProducts:
     if models is None:
         fitted = fit_released(released)
         _write(path, key, (fitted.products,))
-    elif len(models) == 1:
-        fitted = with_fit(released, models[0])
     else:
-        return with_fit(released, models[0], lambda: models[1:])
+        fitted = with_fit(released, models[0], (lambda: models[1:]) if len(models) > 1 else None)
+    held = _extent(models or (fitted.products,))
 
-    def refit() -> tuple[Products, ...]:
-        found = fitted.refit()
-        _write(path, key, (fitted.products, *found))
-        return found
+    def keep(found: tuple[Products, ...]) -> None:
+        if _extent(found) != held:
+            _write(path, key, found)
 
-    return replace(fitted, refit=refit)
+    return replace(fitted, keep=keep)
+
+
+def _extent(models: tuple[Products, ...]) -> tuple[bool, ...]:
+    """The models there are, and whether their mixtures are made."""
+    return tuple(model.made for model in models)
 
 
 def _key(released: ReleasedSketch) -> bytes:
@@ -75,42 +78,61 @@ def _key(released: ReleasedSketch) -> bytes:
 
 
 def _belong(released: ReleasedSketch, models: tuple[Products, ...]) -> bool:
-    """Whether what a file holds is a fit of this release's columns, by itself or with all refits: shapes, groups,
-    pairs, and shares of finite size.
+    """Whether what a file holds is a fit of this release's columns, by itself or with all refits, and with mixtures of
+    none, of the fit or of all: shapes, groups, pairs, and shares of finite size.
     """
     if len(models) not in (1, 1 + REFITS):
         return False
     fitted = with_fit(released, models[0])
     pairs = frozenset() if fitted.halved else fitted.pairs
-    return all(products.left.keys() == pairs and _valid(products, fitted.cells) for products in models)
+    parts = product_parts(released)
+    assert parts is not None
+    common, size = models[0].common, sum(max(groups) + 1 for groups in parts.pair_map.groups_of_cells)
+    if not fitted.halved and (common is None or common.shape != (size, size) or not np.isfinite(common).all()):
+        return False
+    mixtures = _extent(models)
+    if len(set(mixtures[1:])) > 1 or (any(mixtures) and not mixtures[0]) or (fitted.halved and not all(mixtures)):
+        return False
+    return all(products.pairs.keys() == pairs and _valid(products, fitted.cells) for products in models)
 
 
 def _valid(products: Products, cells: Sequence[Cells]) -> bool:
-    mixture = products.mixture
-    if mixture.weights.ndim != 1 or len(products.marginals) != len(cells) or not _shares(mixture.weights):
+    if len(products.marginals) != len(cells):
         return False
     for j, (own, marginal) in enumerate(zip(cells, products.marginals, strict=True)):
-        inside, groups = mixture.shares[j], mixture.groups[j]
-        if inside.ndim != 2 or len(inside) != len(mixture.weights) or (marginal.centres is None) == own.ordered:
+        groups, within = products.groups[j], products.within[j]
+        if (marginal.centres is None) == own.ordered:
             return False
         places = (marginal.centres, marginal.widths) if own.ordered else ()
-        by_cell = (groups, mixture.within[j], marginal.shares, marginal.offsets, *places)
+        by_cell = (groups, within, marginal.shares, marginal.offsets, *places)
         if any(values is None or values.shape != (own.count,) for values in by_cell):
             return False
-        if groups.min() < 0 or groups.max() >= inside.shape[1]:
+        if groups.min() < 0 or not np.bincount(groups).all():
             return False
-        if not all(map(_shares, (inside, mixture.within[j], marginal.shares))):
+        if not all(map(_shares, (within, marginal.shares))):
             return False
         known = (each for each in places if each is not None)
         if not (np.abs(marginal.offsets) < 0.5).all() or not all(np.isfinite(each).all() for each in known):
             return False
         if not 0 <= marginal.smoothing <= max(SMOOTHING):
             return False
-    sizes = [inside.shape[1] for inside in mixture.shares]
-    return all(
-        table.shape == (sizes[i], sizes[j]) and bool((np.abs(table) <= 1).all())
-        for (i, j), table in products.left.items()
-    )
+    sizes = [len(shares) for shares in products.shares]
+    tables = [(table, (sizes[i], sizes[j])) for (i, j), table in products.pairs.items()]
+    if products.given is None:
+        if products.goal is None:
+            return False
+        tables.append((products.goal.astype(np.float64), (sum(sizes), sum(sizes))))
+    possible = all(table.shape == shape and bool((np.abs(table) <= 1).all()) for table, shape in tables)
+    return possible and _valid_mixture(products.given, sizes)
+
+
+def _valid_mixture(mixture: Mixture | None, sizes: Sequence[int]) -> bool:
+    if mixture is None:
+        return True
+    if mixture.weights.ndim != 1 or not _shares(mixture.weights):
+        return False
+    shapes = [(len(mixture.weights), size) for size in sizes]
+    return [each.shape for each in mixture.shares] == shapes and all(map(_shares, mixture.shares))
 
 
 def _shares(values: Floats) -> bool:
@@ -138,7 +160,9 @@ def _write(path: Path, key: bytes, models: tuple[Products, ...]) -> None:
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     with suppress(OSError):  # a full disk
         try:
-            temporary.write_bytes(_sealed(key, content) + content)
+            with temporary.open("wb") as file:
+                file.write(_sealed(key, content))
+                file.write(content)
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -157,7 +181,8 @@ def _read(path: Path, key: bytes, released: ReleasedSketch) -> tuple[Products, .
         if content[:_DIGEST] != _sealed(key, content[_DIGEST:]):
             return None
         tensors = load(content[_DIGEST:])
-        models = tuple(_products(tensors, model) for model in range(sum(name.endswith(".weights") for name in tensors)))
+        first = _products(tensors, 0)
+        models = (first, *(_products(tensors, model, first) for model in range(1, _models_in(tensors))))
         if any(each.dtype != np.float64 for each in tensors.values()) or not _belong(released, models):
             return None
         os.utime(path)
@@ -167,18 +192,25 @@ def _read(path: Path, key: bytes, released: ReleasedSketch) -> tuple[Products, .
 
 
 def _sealed(key: bytes, content: bytes) -> bytes:
-    return hashlib.sha256(key + content).digest()
+    digest = hashlib.sha256(key)
+    digest.update(content)
+    return digest.digest()
 
 
 def _tensors(products: Products) -> dict[str, Floats]:
-    mixture = products.mixture
-    found: dict[str, Floats] = {"weights": mixture.weights}
-    found |= {f"left.{i}.{j}": table for (i, j), table in products.left.items()}
+    found: dict[str, Floats] = {"close": np.array([products.close])}
+    if products.common is not None:
+        found["common"] = products.common
+    found |= {f"pair.{i}.{j}": table for (i, j), table in products.pairs.items()}
+    if products.made:
+        found |= {"weights": products.mixture.weights}
+        found |= {f"{j}.components": shares for j, shares in enumerate(products.mixture.shares)}
+    elif products.goal is not None:
+        found["goal"] = products.goal.astype(np.float64)
     for j, marginal in enumerate(products.marginals):
         found |= {
-            f"{j}.components": mixture.shares[j],
-            f"{j}.groups": mixture.groups[j].astype(np.float64),
-            f"{j}.within": mixture.within[j],
+            f"{j}.groups": products.groups[j].astype(np.float64),
+            f"{j}.within": products.within[j],
             f"{j}.shares": marginal.shares,
             f"{j}.offsets": marginal.offsets,
             f"{j}.smoothing": np.array([marginal.smoothing]),
@@ -188,7 +220,11 @@ def _tensors(products: Products) -> dict[str, Floats]:
     return found
 
 
-def _products(tensors: dict[str, Floats], model: int) -> Products:
+def _models_in(tensors: dict[str, Floats]) -> int:
+    return sum(name.endswith(".close") for name in tensors)
+
+
+def _products(tensors: dict[str, Floats], model: int, start: Products | None = None) -> Products:
     columns = sum(1 for name in tensors if name.startswith(f"{model}.") and name.endswith(".groups"))
 
     def of(name: str) -> tuple[Floats, ...]:
@@ -196,10 +232,14 @@ def _products(tensors: dict[str, Floats], model: int) -> Products:
 
     with np.errstate(invalid="ignore"):  # of a damaged file
         groups = tuple(each.astype(np.int64) for each in of("groups"))
-    mixture = Mixture(tensors[f"{model}.weights"], of("components"), groups, of("within"))
+    weights, within = tensors.get(f"{model}.weights"), of("within")
+    mixture = None if weights is None else Mixture(weights, of("components"), groups, within)
     places = ((tensors.get(f"{model}.{j}.centres"), tensors.get(f"{model}.{j}.widths")) for j in range(columns))
     marginals = zip(of("shares"), of("offsets"), places, of("smoothing"), strict=True)
     found = (Marginal(shares, offsets, *place, float(smooth[0])) for shares, offsets, place, smooth in marginals)
-    pairs = combinations(range(columns), 2)
-    left = {(i, j): tensors[name] for i, j in pairs if (name := f"{model}.left.{i}.{j}") in tensors}
-    return Products(mixture, tuple(found), left)
+    every = combinations(range(columns), 2)
+    pairs = {(i, j): tensors[name] for i, j in every if (name := f"{model}.pair.{i}.{j}") in tensors}
+    goal, common = (tensors.get(f"{model}.{name}") for name in ("goal", "common"))
+    single = None if goal is None else goal.astype(np.float32)
+    close = float(tensors[f"{model}.close"][0])
+    return Products(tuple(found), groups, within, pairs, single, close, common, start, mixture)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 from math import sqrt
 from typing import NamedTuple
@@ -17,6 +19,7 @@ from dpsketch.denoise.dropped_cells import dropped_shares
 from dpsketch.denoise.heaping import Lumps, SharedValues, lumpiness
 from dpsketch.learn.estimators.joint.bootstrap import refits
 from dpsketch.learn.estimators.joint.joint_fit import NoisySums, Products
+from dpsketch.learn.estimators.joint.product_mixture import Mixture
 from dpsketch.learn.estimators.release_noise import ReleaseNoise, released_totals
 from dpsketch.learn.shared import made_once
 from dpsketch.maps.tables.cells import Cells
@@ -31,7 +34,8 @@ from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 @dataclass(frozen=True)
 class ReleasedProducts:
     """The distribution fitted over the cells of `columns`, in their order: `products`. Fits to new noise tell how far
-    off it is; they take several times as long, so that `refit` makes them when they are first asked for.
+    off it is; they take several times as long, so that `refit` makes them when they are first asked for. Mixtures are
+    made when a question about three columns needs them. Whatever is made is given to `keep`.
 
     `pairs` are the places i < j of columns with a table, or with a contrast if columns have `halves`: the half of each
     of their cells. Shares of pairs are known up to `pair_sd`; `dropped` are the `dropped_shares` of each column,
@@ -48,6 +52,7 @@ class ReleasedProducts:
     parents: tuple[NDArray[np.int64] | None, ...]
     halves: tuple[NDArray[np.int64], ...] = ()
     pair_sd: float = 0.0
+    keep: Callable[[tuple[Products, ...]], None] = lambda _models: None
 
     @property
     def halved(self) -> bool:
@@ -56,7 +61,32 @@ class ReleasedProducts:
     @made_once
     def models(self) -> tuple[Products, ...]:
         """The fit, then its refits."""
-        return (self.products, *self.refit())
+        models = (self.products, *self.refit())
+        self.keep(models)
+        return models
+
+    @made_once
+    def mixture(self) -> Mixture:
+        """Of the fit."""
+        if not self.products.made:
+            with one_thread():
+                self.products.mixture  # noqa: B018
+            self.keep(vars(self).get("models", (self.products,)))
+        return self.products.mixture
+
+    @made_once
+    def mixtures(self) -> tuple[Mixture, ...]:
+        """Of the fit and of its refits, on all cores."""
+        if not all(model.made for model in self.models):
+            with one_thread(), ThreadPoolExecutor(os.cpu_count()) as pool:
+                list(pool.map(lambda model: model.mixture, self.models))
+            self.keep(self.models)
+        return tuple(model.mixture for model in self.models)
+
+    def with_mixture(self, model: int) -> Products:
+        """The fit (model 0), which needs no refits, or a refit; its mixture is made."""
+        found, mixture = (self.models[model], self.mixtures[model]) if model else (self.products, self.mixture)
+        return replace(found, given=mixture)
 
 
 class ProductParts(NamedTuple):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
-from math import comb
 from typing import Annotated
 
 import numpy as np
@@ -19,7 +18,7 @@ from dpsketch.learn.estimators.joint.bootstrap import REFITS, released_groups
 from dpsketch.learn.estimators.joint.draws import drawn_frame, shares_in_cells
 from dpsketch.learn.estimators.joint.from_release import ReleasedProducts
 from dpsketch.learn.estimators.joint.refine import shares_inside
-from dpsketch.learn.estimators.joint.triples import Triples
+from dpsketch.learn.estimators.joint.triples import Triples, possible_pair
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, columns_of, merged, product_at
 from dpsketch.learn.points import ColumnPoints, Frame
@@ -45,8 +44,8 @@ COARSE = 1024  # codes that are taken as one for the main effects of functions t
 
 @dataclass(frozen=True)
 class _Single:
-    """Functions of one column: means in components as [model, function, component] and in groups as [model, function,
-    group], variances, how large each is at most, and in PER_COLUMN coordinates what the fit dropped or cannot see.
+    """Functions of one column: means as [model, function], means in groups as [model, function, group], variances, how
+    large each is at most, and in PER_COLUMN coordinates what the fit dropped or cannot see.
     """
 
     means: Floats
@@ -73,7 +72,7 @@ class ProductEstimator:
         self._schema, self._noise = schema, noise
         self._column = Memo(self._points_of)
         self._joint = Memo(self._grouped_pair)
-        self._triples = Triples(fitted.products)
+        self._triples = Triples(fitted)
         self.draws = Memo(self._drawn)
         self._known: Latest[Factor, _Single] = Latest(MOST_KNOWN)
         self._first = noise.reserve(ERRORS + PER_COLUMN * len(self.columns))
@@ -93,7 +92,7 @@ class ProductEstimator:
             if self.fitted.halved or len(self.columns) == 1 or not isinstance(column, Category):
                 continue
             index, names = self.columns.index(column.name), [*column.labels, "missing"]
-            every, groups = np.arange(len(names)), self.fitted.products.mixture.groups[index]
+            every, groups = np.arange(len(names)), self.fitted.products.groups[index]
             codes = codes_in_cells(self.fitted.cells[index], every, np.zeros(len(names)))
             values = factor.at(Frame(self._schema, {column.name: codes}))
             inside = [every[groups == group] for group in np.unique(groups)]
@@ -110,42 +109,58 @@ class ProductEstimator:
         if any(len(factor.columns) > 1 for factor in factors):
             return self._by_draws(factors)
         singles = [self._single(factor) for factor in factors]
-        means = [single.means[0] @ self._weights[0, 0] for single in singles]
-        found = reduce(np.multiply, [single.means for single in singles], self._weights).sum(2)
+        means = [single.means[0] for single in singles]
         third = self._towards_pairs_only(factors, singles, means)
-        found = found + self._left(factors, singles) + third
+        found = self._found(factors, singles) + third
         changes = _refit_changes(found)
         variances = [single.variances for single in singles]
-        apart = unseen.unmeasured(means, variances, self._without_table([factor.columns for factor in factors]))
         hidden = self._hidden_pairs(factors, singles, means) + third**2
         if len(factors) > 2:
             hidden = hidden + (unseen.MORE * self._dependence) ** 2 * unseen.of_several(means, variances)
-        changes[:, -1] = np.sqrt(hidden + self._usual**2 * apart)
+        apart = self._without_table([factor.columns for factor in factors])
+        if apart:
+            hidden = hidden + self._usual**2 * unseen.unmeasured(means, variances, apart)
+        changes[:, -1] = np.sqrt(hidden)
         unsure = np.zeros((len(changes), len(self.columns), PER_COLUMN))
         for place, (factor, single) in enumerate(zip(factors, singles, strict=True)):
             if factor.columns:
                 others = np.broadcast_to(_product(means[:place] + means[place + 1 :]), len(changes))
                 unsure[:, self.columns.index(factor.columns[0])] = single.unsure * others[:, None]
-        changes[:, -1] = np.sqrt(changes[:, -1] ** 2 + both_unsure(means, [single.unsure for single in singles]))
+        changes[:, -1] = np.sqrt(changes[:, -1] ** 2 + unseen.both_unsure(means, [single.unsure for single in singles]))
         if len(factors) > 1:
             self._raise(changes, _product([single.sizes for single in singles]))
         return self._estimate(found[0], np.hstack([changes, unsure.reshape(len(changes), -1)]), len(factors) > 1)
 
-    def _left(self, factors: Sequence[Factor], singles: Sequence[_Single]) -> Floats:
-        """What the mixtures leave of the dependence of pairs of columns, times the means of the other functions: entry
-        [model, function].
+    def _found(self, factors: Sequence[Factor], singles: Sequence[_Single]) -> Floats:
+        """Means of products: entry [model, function]. Those of two columns follow their pair table. Of more, the
+        mixtures are asked, and what they leave of each pair table is added, times the means of the other functions.
         """
-        models = self.fitted.models
-        means = [(single.means * self._weights).sum(2) for single in singles]
-        left = np.zeros((len(models), 1))
-        for one, two in combinations([index for index, factor in enumerate(factors) if factor.columns], 2):
-            order = sorted((self.columns.index(factors[index].columns[0]), index) for index in (one, two))
-            (i, first), (j, second) = order
-            if (i, j) in models[0].left:
-                rows = np.stack([s @ m.left[i, j] for s, m in zip(singles[first].values, models, strict=True)])
-                others = _product([mean for index, mean in enumerate(means) if index not in (one, two)])
-                left = left + (rows * singles[second].values).sum(2) * others
-        return left
+        means = [single.means for single in singles]
+        named = sorted(
+            (self.columns.index(factor.columns[0]), at) for at, factor in enumerate(factors) if factor.columns
+        )
+        pairs = {
+            (first, second): self._of_pair((i, j), singles[first], singles[second])
+            for (i, first), (j, second) in combinations(named, 2)
+            if (i, j) in self.fitted.products.pairs
+        }
+        if len(named) < 2 or (len(named) == 2 and pairs):
+            return _product([*pairs.values(), *_others(means, [at for pair in pairs for at in pair])])
+        inside = {at: self._in_components(column, singles[at]) for column, at in named}
+        found = reduce(np.multiply, inside.values(), self._weights).sum(2) * _product(_others(means, list(inside)))
+        for pair, table in pairs.items():
+            mixed = (inside[pair[0]] * inside[pair[1]] * self._weights).sum(2)
+            found = found + (table - mixed) * _product(_others(means, pair))
+        return found
+
+    def _of_pair(self, pair: tuple[int, int], one: _Single, two: _Single) -> Floats:
+        rows = [values @ model.pairs[pair] for values, model in zip(one.values, self.fitted.models, strict=True)]
+        return np.asarray((np.stack(rows) * two.values).sum(2))
+
+    def _in_components(self, column: int, single: _Single) -> Floats:
+        """Means in the mixtures' components: entry [model, function, component]."""
+        mixtures = zip(single.values, self.fitted.mixtures, strict=True)
+        return np.stack([values @ mixture.shares[column].T for values, mixture in mixtures])
 
     def _towards_pairs_only(
         self, factors: Sequence[Factor], singles: Sequence[_Single], means: Sequence[Floats]
@@ -156,7 +171,7 @@ class ProductEstimator:
         named = sorted((self.columns.index(column), at) for at, column in single)
         for (i, one), (j, two), (k, three) in combinations(named, 3):
             values = [singles[place].values[0] for place in (one, two, three)]
-            others = _product([mean for place, mean in enumerate(means) if place not in (one, two, three)])
+            others = _product(_others(means, (one, two, three)))
             added = added + self._triples.expected((i, j, k), values) * others
         return added
 
@@ -165,7 +180,7 @@ class ProductEstimator:
         hidden = np.zeros(1)
         named = [index for index, factor in enumerate(factors) if factor.columns]
         for one, two in combinations(named, 2):
-            others = _product([mean for index, mean in enumerate(means) if index not in (one, two)])
+            others = _product(_others(means, (one, two)))
             first, second = (self.columns.index(factors[index].columns[0]) for index in (one, two))
             joint, least = self._joint((first, second)), unseen.USUAL * self.fitted.halved
             variance = unseen.inside_groups(joint, singles[one].groups, singles[two].groups, least)
@@ -174,7 +189,14 @@ class ProductEstimator:
         return hidden
 
     def _grouped_pair(self, columns: tuple[int, int]) -> Floats:
-        mixture = self.fitted.products.mixture
+        ordered = min(columns), max(columns)
+        if ordered in self.fitted.products.pairs:
+            table = possible_pair(self.fitted.products, ordered)
+            return table if ordered == columns else table.T
+        return self._mixed_pair(columns)
+
+    def _mixed_pair(self, columns: tuple[int, int]) -> Floats:
+        mixture = self.fitted.mixture
         if not self.fitted.halved:
             return mixture.grouped_pair(*columns)
         one, two = (released_groups(mixture.shares[j], mixture.groups[j], self.fitted.halves[j]) for j in columns)
@@ -188,7 +210,7 @@ class ProductEstimator:
     @made_once
     def _dependence(self) -> float:
         """The usual dependence of two columns of the release."""
-        found = [unseen.dependence(self._joint(pair)) for pair in self.fitted.pairs]
+        found = [unseen.dependence(self._mixed_pair(pair)) for pair in self.fitted.pairs]
         return float(np.sqrt(np.mean(np.square(found)))) if found else 0.0
 
     def _without_table(self, columns: Sequence[tuple[str, ...]]) -> list[tuple[int, int]]:
@@ -202,15 +224,12 @@ class ProductEstimator:
 
     @made_once
     def _usual(self) -> float:
-        """0 where every pair has a table."""
-        if len(self.fitted.pairs) == comb(len(self.columns), 2):
-            return 0.0
-        return unseen.usual_dependence(self.fitted.products.mixture, self.fitted.pairs)
+        return unseen.usual_dependence(self.fitted.mixture, self.fitted.pairs)
 
     @made_once
     def _weights(self) -> Floats:
         """Weights of the components: entry [model, 0, component]."""
-        return np.stack([model.mixture.weights for model in self.fitted.models])[:, None, :]
+        return np.stack([mixture.weights for mixture in self.fitted.mixtures])[:, None, :]
 
     def _single(self, factor: Factor) -> _Single:
         """The latest small ones are kept."""
@@ -224,8 +243,8 @@ class ProductEstimator:
         values = points.values_of(factor.at, factor.asked, self.fitted.lumps[column], shares, rows)
         by_cell = values.by_cell()
         cells = [np.einsum("kci,ci->kc", by_cell, each) for each in pieces] if pieces else [by_cell[:, :, 0]]
-        inside = np.stack([m.mixture.grouped(column, cells[i % len(cells)]) for i, m in enumerate(models)])
-        means = np.stack([values @ m.mixture.shares[column].T for values, m in zip(inside, models, strict=True)])
+        inside = np.stack([cells[i % len(cells)] @ model.inside(column) for i, model in enumerate(models)])
+        means = np.stack([values @ model.shares[column] for values, model in zip(inside, models, strict=True)])
         variances = np.maximum(cells[0] ** 2 @ shares - (cells[0] @ shares) ** 2, 0.0)
         hidden = values.hidden(shares, rows, self._lines(column, cells[0]))
         unsure = self._dropped(column, cells[0])
@@ -243,8 +262,7 @@ class ProductEstimator:
             halves = self.fitted.halves[column]
             inside = np.eye(2)[halves] * shares_inside(shares, halves, 2)[:, None]
         else:
-            mixture = self.fitted.products.mixture
-            inside = mixture.members(column) * mixture.within[column][:, None]
+            inside = self.fitted.products.inside(column)
         cells = self.fitted.cells[column]
         return unseen.group_values(means, shares, inside, cells.single if cells.ordered else None)
 
@@ -348,7 +366,7 @@ class ProductEstimator:
     def _drawn(self, model: int) -> Frame:
         """Rows drawn from the fit (model 0) or a refit; always the same."""
         rows = DRAWS if model == 0 else REFIT_DRAWS
-        return drawn_frame(self._schema, self.fitted.cells, self.fitted.models[model], rows, model)
+        return drawn_frame(self._schema, self.fitted.cells, self.fitted.with_mixture(model), rows, model)
 
     @made_once
     def _independent(self) -> Frame:
@@ -368,14 +386,9 @@ def _product(singles: Sequence[Floats]) -> Floats:
     return reduce(np.multiply, singles, np.ones(1))
 
 
-def both_unsure(means: Sequence[Floats], unsure: Sequence[Floats]) -> Floats:
-    """The variance of a product of independent factors, less those of each factor times the means of the others."""
-    variances = [(each**2).sum(1) for each in unsure]
-    whole = _product([mean**2 + variance for mean, variance in zip(means, variances, strict=True)])
-    single = _product([mean**2 for mean in means])
-    for place, variance in enumerate(variances):
-        single = single + variance * _product([mean**2 for mean in (*means[:place], *means[place + 1 :])])
-    return np.maximum(whole - single, 0.0)
+def _others(singles: Sequence[Floats], places: Sequence[int]) -> list[Floats]:
+    """Those at other places."""
+    return [each for place, each in enumerate(singles) if place not in places]
 
 
 def _refit_changes(found: Floats) -> Floats:

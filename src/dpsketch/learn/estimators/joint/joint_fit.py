@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from dpsketch.denoise.column_fit import ColumnSummary, GroupTotals, Marginal, fit_marginal
 from dpsketch.learn.estimators.joint.denoised_pairs import find_dependence
-from dpsketch.learn.estimators.joint.descent import fit_mixture
+from dpsketch.learn.estimators.joint.descent import Singles, fit_mixture
 from dpsketch.learn.estimators.joint.latent_factors import factor_mixture
-from dpsketch.learn.estimators.joint.product_mixture import Mixture
+from dpsketch.learn.estimators.joint.product_mixture import Mixture, shares_in_groups
 from dpsketch.learn.estimators.joint.refine import refine, refined_joint, shares_inside
 from dpsketch.learn.estimators.joint.table_matrix import Blocks
+from dpsketch.learn.shared import made_once
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import PROTOTYPE, STUDY_TABLES, Tuned
 
@@ -29,16 +30,49 @@ Groups = Sequence[NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Products:
-    """A joint distribution over the cells of all columns, and each column's cells; their shares agree exactly.
+    """A joint distribution over the cells of all columns. `groups[j]` is the group of each cell of column j,
+    `within[j]` the share of a cell in its group.
 
-    `left[i, j]`, i < j, is what the mixture leaves of the pair table that it was fitted to, in shares of its groups: no
-    distribution has all tables that were freed of noise one by one, and answers about pairs are better without that
-    compromise.
+    `pairs[i, j]`, i < j, are joint shares of the groups of two columns, freed of noise one by one: no distribution has
+    all of them, and answers about pairs are better without that compromise. The compromise, the `mixture`, is fitted to
+    `goal`, a matrix of tables, when it is first needed unless it is `given`: up to `close`, from that of `start` if
+    there is one. In a fit that refits start from, `common` is what hidden causes explain of its pairs.
     """
 
-    mixture: Mixture
     marginals: tuple[Marginal, ...]
-    left: Mapping[tuple[int, int], Floats] = field(default_factory=dict)
+    groups: tuple[NDArray[np.int64], ...]
+    within: tuple[Floats, ...]
+    pairs: Mapping[tuple[int, int], Floats] = field(default_factory=dict)
+    goal: Singles | None = None
+    close: float = 0.0
+    common: Floats | None = None
+    start: Products | None = None
+    given: Mixture | None = None
+
+    @made_once
+    def shares(self) -> tuple[Floats, ...]:
+        """Of each column's groups."""
+        columns = zip(self.groups, self.marginals, strict=True)
+        return tuple(np.bincount(groups, marginal.shares).astype(np.float64) for groups, marginal in columns)
+
+    @made_once
+    def mixture(self) -> Mixture:
+        if self.given is not None:
+            return self.given
+        assert self.goal is not None
+        known = Blocks([len(share) for share in self.shares]).known(self.pairs)
+        first = None if self.start is None else (self.start.mixture.weights, self.start.mixture.shares)
+        weights, inside = fit_mixture(self.goal, known, self.shares, COMPONENTS, self.close, first)
+        return Mixture(weights, tuple(inside), self.groups, self.within)
+
+    @property
+    def made(self) -> bool:
+        """Whether the mixture is known."""
+        return self.given is not None or "mixture" in vars(self)
+
+    def inside(self, column: int) -> Floats:
+        """The share of each cell (row) of a column in each group (column)."""
+        return shares_in_groups(self.groups[column], self.within[column])
 
 
 @dataclass(frozen=True)
@@ -78,8 +112,8 @@ class NoisySums:
         return fit_products(self, start=start)
 
 
-def fit_products(sums: NoisySums, components: int = COMPONENTS, start: Products | None = None) -> Products:
-    """The mixture of products that explains noisy sums: columns one by one, pairs of groups of their cells together.
+def fit_products(sums: NoisySums, start: Products | None = None) -> Products:
+    """The distribution that explains noisy sums: columns one by one, pairs of groups of their cells together.
 
     A pair that has no table is taken as independent given the others. Costs no privacy: everything comes from released
     sums. `start`, fitted to similar sums of the same groups, makes the fit several times faster.
@@ -94,25 +128,26 @@ def fit_products(sums: NoisySums, components: int = COMPONENTS, start: Products 
     ]
     if sums.halved:
         contrasts = {pair: float(contrast[0, 0]) for pair, contrast in pairs.items()}
-        return _agreed(
-            factor_mixture(contrasts, sd, marginals, groups, None if start is None else start.mixture.groups),
-            marginals,
-            {},
-        )
+        mixture = factor_mixture(contrasts, sd, marginals, groups, None if start is None else start.groups)
+        held = [mixture.weights @ inside for inside in mixture.shares]
+        agreed = _agreed(marginals, mixture.groups, held, mixture.within)
+        return Products(agreed, mixture.groups, mixture.within, given=mixture)
     shares = group_shares(marginals, groups)
-    found = find_dependence(pairs, sd, shares, [summary.ordered for summary in sums.summaries])
-    given = [None] * len(sizes) if start is None else start.mixture.groups
+    common = None if start is None else start.common
+    dependence = find_dependence(pairs, sd, shares, [summary.ordered for summary in sums.summaries], common)
+    given = [None] * len(sizes) if start is None else start.groups
     parts = [refine(*column) for column in zip(marginals, groups, shares, given, strict=True)]
-    joint = refined_joint(found, parts)
+    joint = refined_joint(dependence.found, parts)
     blocks = Blocks([len(part.shares) for part in parts])
-    known = blocks.known(pairs)
     close = CLOSE_ENOUGH * sd * (sum(sizes) / len(joint)) ** 2
-    first = None if start is None else (start.mixture.weights, start.mixture.shares)
-    weights, inside = fit_mixture(joint, known, [part.shares for part in parts], components, close, first)
-    within = [shares_inside(m.shares, part.groups, len(part.shares)) for m, part in zip(marginals, parts, strict=True)]
-    mixture = Mixture(weights, tuple(inside), tuple(part.groups for part in parts), tuple(within))
-    left = {(i, j): joint[blocks.of(i), blocks.of(j)] - mixture.grouped_pair(i, j) for i, j in pairs}
-    return _agreed(mixture, marginals, left)
+    inside = tuple(
+        shares_inside(m.shares, part.groups, len(part.shares)) for m, part in zip(marginals, parts, strict=True)
+    )
+    finer = tuple(part.groups for part in parts)
+    agreed = _agreed(marginals, finer, [part.shares for part in parts], inside)
+    tables = {(i, j): joint[blocks.of(i), blocks.of(j)].copy() for i, j in pairs}
+    common = dependence.common if start is None else None
+    return Products(agreed, finer, inside, tables, joint.astype(np.float32), close, common, start)
 
 
 def group_shares(marginals: Sequence[Marginal], groups: Groups) -> list[Floats]:
@@ -122,7 +157,9 @@ def group_shares(marginals: Sequence[Marginal], groups: Groups) -> list[Floats]:
     return [share / share.sum() for share in shares]
 
 
-def _agreed(mixture: Mixture, marginals: Sequence[Marginal], left: Mapping[tuple[int, int], Floats]) -> Products:
-    shares = (mixture.marginal(column) for column in range(len(marginals)))
-    agreed = (replace(marginal, shares=share) for marginal, share in zip(marginals, shares, strict=True))
-    return Products(mixture, tuple(agreed), left)
+def _agreed(
+    marginals: Sequence[Marginal], groups: Groups, shares: Sequence[Floats], within: Sequence[Floats]
+) -> tuple[Marginal, ...]:
+    """Marginals whose groups have these shares."""
+    columns = zip(marginals, groups, shares, within, strict=True)
+    return tuple(replace(marginal, shares=held[group] * inside) for marginal, group, held, inside in columns)

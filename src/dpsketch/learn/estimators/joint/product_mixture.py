@@ -35,15 +35,7 @@ class Mixture:
 
     def expectations(self, column: int, values: Floats) -> Floats:
         """E[values | component] for values given on a column's cells; of several functions one row each."""
-        return self.grouped(column, values) @ self.shares[column].T
-
-    def grouped(self, column: int, values: Floats) -> Floats:
-        """Means in the groups of a column for values given on its cells; of several functions one row each."""
-        return (values * self.within[column]) @ self.members(column)
-
-    def members(self, column: int) -> Floats:
-        """Which group (column) each cell (row) is in, as ones."""
-        return (self.groups[column][:, None] == np.arange(self.shares[column].shape[1])).astype(np.float64)
+        return values @ shares_in_groups(self.groups[column], self.within[column]) @ self.shares[column].T
 
     def grouped_pair(self, first: int, second: int) -> Floats:
         """The joint table of two different columns' groups of cells."""
@@ -70,6 +62,11 @@ class Mixture:
                     inside = _stratified(self.within[column][members], len(where), generator)
                     cells[where, column] = members[generator.permutation(inside)]
         return generator.permutation(cells)
+
+
+def shares_in_groups(groups: NDArray[np.int64], within: Floats) -> Floats:
+    """The share of each cell (row) in each group (column), from the group of each cell and its share in that."""
+    return np.where(groups[:, None] == np.arange(groups.max() + 1), within[:, None], 0.0)
 
 
 def _stratified(shares: Floats, count: int, generator: np.random.Generator) -> NDArray[np.int64]:

@@ -44,7 +44,8 @@ def independent(marginals: tuple[Marginal, ...]) -> Products:
     """A joint distribution of columns that do not depend on each other."""
     shares = tuple(marginal.shares for marginal in marginals)
     groups = tuple(np.zeros(len(share), np.int64) for share in shares)
-    return Products(Mixture(np.ones(1), (np.ones((1, 1)),) * len(shares), groups, shares), marginals)
+    mixture = Mixture(np.ones(1), (np.ones((1, 1)),) * len(shares), groups, shares)
+    return Products(marginals, groups, shares, given=mixture)
 
 
 def _redrawn_totals(totals: GroupTotals, fitted: Products, generator: np.random.Generator) -> GroupTotals:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import numpy as np
 
+from dpsketch.learn.estimators.joint.from_release import ReleasedProducts
 from dpsketch.learn.estimators.joint.joint_fit import Products
 from dpsketch.learn.shared import Latest
 from dpsketch.numerics.arrays import Floats
@@ -32,17 +33,17 @@ class Triples:
     depends on its start and on the noise, and a mixture fitted to new noise, starting there, says the same again.
     """
 
-    def __init__(self, products: Products) -> None:
-        self._products = products
+    def __init__(self, fitted: ReleasedProducts) -> None:
+        self._fitted = fitted
         self._tables: Latest[Places, Floats] = Latest(MOST_KEPT)
 
     def expected(self, columns: Places, values: Sequence[Floats]) -> Floats:
         """The addition to the mean of products of functions of three columns, in increasing order, whose values in
         groups are given as [function, group]. None is made where a pair has no table, or three need too large a one.
         """
-        mixture = self._products.mixture
-        sizes = [mixture.shares[column].shape[1] for column in columns]
-        told = all((columns[a], columns[b]) in self._products.left for a, b in _PAIRS)
+        products = self._fitted.products
+        sizes = [len(products.shares[column]) for column in columns]
+        told = all((columns[a], columns[b]) in products.pairs for a, b in _PAIRS)
         if not told or np.prod(sizes) > LARGEST:
             return np.zeros(1)
         table = self._tables.get(columns)
@@ -56,12 +57,9 @@ class Triples:
 
     def _moved(self, columns: Places) -> Floats:
         """In joint shares of the columns' groups; all pair tables of it are zero."""
-        mixture, left = self._products.mixture, self._products.left
-        margins = [mixture.weights @ mixture.shares[column] for column in columns]
-        tables = []
-        for a, b in _PAIRS:
-            pair = columns[a], columns[b]
-            tables.append(_possible(mixture.grouped_pair(*pair) + left[pair], margins[a], margins[b]))
+        mixture, products = self._fitted.mixture, self._fitted.products
+        margins = [products.shares[column] for column in columns]
+        tables = [possible_pair(products, (columns[a], columns[b])) for a, b in _PAIRS]
         one, two, three = (mixture.shares[column] for column in columns)
         pairs = (one[:, :, None] * two[:, None, :]).reshape(len(one), -1) * mixture.weights[:, None]
         fitted = (pairs.T @ three).reshape([len(margin) for margin in margins])
@@ -87,9 +85,10 @@ def pairs_only(tables: list[Floats], margins: list[Floats]) -> Floats:
     return joint
 
 
-def _possible(table: Floats, rows: Floats, columns: Floats) -> Floats:
-    """A table without negative shares that has these marginals, up to what a few rounds leave."""
-    table = np.maximum(table, SMALLEST)
+def possible_pair(products: Products, pair: tuple[int, int]) -> Floats:
+    """The table of two columns without negative shares, with their marginals up to what a few rounds leave."""
+    table = np.maximum(products.pairs[pair], SMALLEST)
+    rows, columns = (products.shares[column] for column in pair)
     for _ in range(SWEEPS):
         table = table * (rows / table.sum(1))[:, None]
         table = table * (columns / table.sum(0))

@@ -142,3 +142,17 @@ def inside_groups(joint: Floats, one: GroupValues, two: GroupValues, least: floa
         hidden = INSIDE**2 * this.along + (POOLED * max(strength, least)) ** 2 * this.apart
         parts = parts + (hidden * varies).sum(1)
     return parts
+
+
+def both_unsure(means: Sequence[Floats], unsure: Sequence[Floats]) -> Floats:
+    """The variance of a product of independent factors, less those of each factor times the means of the others."""
+    variances = [(each**2).sum(1) for each in unsure]
+    whole = _product([mean**2 + variance for mean, variance in zip(means, variances, strict=True)])
+    single = _product([mean**2 for mean in means])
+    for place, variance in enumerate(variances):
+        single = single + variance * _product([mean**2 for mean in (*means[:place], *means[place + 1 :])])
+    return np.maximum(whole - single, 0.0)
+
+
+def _product(singles: Sequence[Floats]) -> Floats:
+    return reduce(np.multiply, singles, np.ones(1))

@@ -5,8 +5,8 @@ from dpsketch.learn.estimators.joint.denoised_pairs import (
     common_dependence,
     contrast_of,
     contrasts,
-    draw_missed,
     find_dependence,
+    find_missed,
     shrink_smooth,
 )
 from dpsketch.learn.estimators.joint.table_matrix import Blocks
@@ -41,11 +41,15 @@ def error(found: np.ndarray, truth: dict) -> float:
     return sum(((found[BLOCKS.of(i), BLOCKS.of(j)] - table) ** 2).sum() for (i, j), table in truth.items())
 
 
+def found_in(tables: dict, sd: float, shares: list, ordered: list) -> np.ndarray:
+    return find_dependence(tables, sd, shares, ordered).found
+
+
 @pytest.mark.parametrize("sd", [0.001, 0.005, 0.02])
 @pytest.mark.parametrize("ordered", [True, False])
 def test_denoising_beats_the_raw_tables(sd, ordered):
     truth = one_cause(0.6)
-    found = find_dependence(joint(truth, sd, 1), sd, SHARES, [ordered] * 6)
+    found = found_in(joint(truth, sd, 1), sd, SHARES, [ordered] * 6)
     assert error(found, truth) < sd**2 * len(PAIRS) * SIZE**2 / 4
     assert found == pytest.approx(found.T)
     assert found @ BLOCKS.member == pytest.approx(0.0, abs=1e-12)
@@ -54,33 +58,33 @@ def test_denoising_beats_the_raw_tables(sd, ordered):
 def test_order_helps():
     truth = one_cause(0.6)
     noisy = joint(truth, 0.01, 2)
-    with_order, without = (error(find_dependence(noisy, 0.01, SHARES, [known] * 6), truth) for known in (True, False))
+    with_order, without = (error(found_in(noisy, 0.01, SHARES, [known] * 6), truth) for known in (True, False))
     assert with_order < 0.8 * without
 
 
 def test_pure_noise_is_independence():
     truth = one_cause(0.0)
-    found = find_dependence(joint(truth, 0.01, 3), 0.01, SHARES, [True] * 6)
+    found = found_in(joint(truth, 0.01, 3), 0.01, SHARES, [True] * 6)
     assert error(found, truth) < 0.01**2 * len(PAIRS) * SIZE**2 / 20
 
 
 def test_exact_tables_stay():
     truth = one_cause(0.6)
-    assert error(find_dependence(joint(truth, 0.0, 4), 1e-7, SHARES, [False] * 6), truth) < 1e-9
+    assert error(found_in(joint(truth, 0.0, 4), 1e-7, SHARES, [False] * 6), truth) < 1e-9
 
 
 def test_pairs_that_are_not_there_stay_unknown():
     truth = one_cause(0.6)
     some = {pair: table for pair, table in joint(truth, 0.001, 5).items() if pair != (0, 1)}
-    found = find_dependence(some, 0.001, SHARES, [True] * 6)
+    found = found_in(some, 0.001, SHARES, [True] * 6)
     assert (found[BLOCKS.of(0), BLOCKS.of(1)] == 0).all()
     assert error(found, {pair: truth[pair] for pair in some}) < 0.001**2 * len(PAIRS) * SIZE**2 / 4
 
 
 def test_no_pairs_and_columns_of_one_group():
-    assert (find_dependence({}, 0.1, [np.ones(1), np.ones(1)], [True, False]) == 0).all()
+    assert (found_in({}, 0.1, [np.ones(1), np.ones(1)], [True, False]) == 0).all()
     one = {(0, 1): np.array([[0.3, 0.7]])}
-    assert find_dependence(one, 0.01, [np.ones(1), np.array([0.3, 0.7])], [True, True]) == pytest.approx(0.0)
+    assert found_in(one, 0.01, [np.ones(1), np.array([0.3, 0.7])], [True, True]) == pytest.approx(0.0)
 
 
 def test_contrasts_are_orthonormal_and_go_by_degree():
@@ -112,6 +116,14 @@ def test_shrinking_keeps_what_stands_out_and_drops_the_rest():
     assert (found[1:4, 5:] ** 2).sum() < (noisy[1:4, 5:] ** 2).sum() / 4
 
 
+def test_a_start_from_similar_tables_finds_the_same():
+    truth = one_cause(0.6)
+    first, second = (joint(truth, 0.005, seed) for seed in (5, 6))
+    start = find_dependence(first, 0.005, SHARES, [True] * 6)
+    cold, warm = (find_dependence(second, 0.005, SHARES, [True] * 6, each).found for each in (None, start.common))
+    assert np.abs(warm - cold).max() < 0.1 * np.abs(cold - start.found).max()
+
+
 def test_a_contrast_is_the_diagonal_less_the_rest():
     assert contrast_of(np.array([[0.4, 0.1], [0.2, 0.3]])) == pytest.approx(np.array([[0.4]]))
 
@@ -124,15 +136,15 @@ def _bayes_errors(sd: float, seeds: range, drawn: bool) -> np.ndarray:
         axes = [contrasts(shares, True) for shares in SHARES]
         truth = {(i, j): axes[i] @ rng.normal(0, sd / 2, (SIZE - 1, SIZE - 1)) @ axes[j].T for i, j in PAIRS}
         noisy = joint(truth, sd, seed)
-        found = find_dependence(noisy, sd, SHARES, [True] * 6)
-        missed = draw_missed(noisy, sd, SHARES, [True] * 6, rng) if drawn else np.zeros_like(found)
+        found = found_in(noisy, sd, SHARES, [True] * 6)
+        missed = find_missed(noisy, sd, SHARES, [True] * 6).draw(rng) if drawn else np.zeros_like(found)
         again = {
             (i, j): np.outer(SHARES[i], SHARES[j])
             + (found + missed)[BLOCKS.of(i), BLOCKS.of(j)]
             + rng.laplace(0, sd / 2**0.5, (SIZE, SIZE))
             for i, j in PAIRS
         }
-        refit = find_dependence(again, sd, SHARES, [True] * 6) - missed
+        refit = found_in(again, sd, SHARES, [True] * 6) - missed
         stated = error(refit, {(i, j): found[BLOCKS.of(i), BLOCKS.of(j)] for i, j in PAIRS})
         ratios.append(error(found, truth) / stated)
     return np.array(ratios)
@@ -148,7 +160,7 @@ def test_refits_show_what_noise_hides():
 def test_what_noise_hides_adds_up_to_zero_and_vanishes_with_the_noise():
     truth = one_cause(0.6)
     for sd in (1e-2, 1e-7):
-        missed = draw_missed(joint(truth, sd, 4), sd, SHARES, [True] * 6, np.random.default_rng(1))
+        missed = find_missed(joint(truth, sd, 4), sd, SHARES, [True] * 6).draw(np.random.default_rng(1))
         assert missed @ BLOCKS.member == pytest.approx(0.0, abs=1e-12)
         assert missed == pytest.approx(missed.T)
         assert np.abs(missed).max() < 5 * sd

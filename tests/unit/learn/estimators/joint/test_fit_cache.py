@@ -15,6 +15,7 @@ import dpsketch as dps
 from conftest import SEED, seeded_noise
 from dpsketch.learn.estimators.joint import fit_cache as cache
 from dpsketch.learn.estimators.joint import from_release as released_products
+from dpsketch.learn.estimators.joint import joint_fit
 from dpsketch.learn.estimators.joint.joint_fit import Products
 
 COLUMNS = ("x", "y", "z")
@@ -49,7 +50,10 @@ def sketch() -> dps.ReleasedSketch:
 
 @pytest.fixture(scope="module")
 def models(sketch: dps.ReleasedSketch) -> tuple[Products, ...]:
-    return released_products.fit_released(sketch).models
+    """With their mixtures."""
+    fitted = released_products.fit_released(sketch)
+    assert len(fitted.mixtures) == len(fitted.models)
+    return fitted.models
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +120,20 @@ def test_rows_wait_for_no_refits(folder: Path, path: Path, answer: dps.Answer, m
     monkeypatch.setattr(released_products, "refits", lambda *_: pytest.fail("refitted again"))
     assert_same(dps.open(path).fraction(WHERE), answer)
     assert dps.open(path).sample(1000).equals(drawn)
+
+
+def test_two_columns_need_no_mixture(
+    folder: Path, path: Path, answer: dps.Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three do: mixtures are made for the first of them, and kept with the fit."""
+    with monkeypatch.context() as without:
+        without.setattr(joint_fit, "fit_mixture", lambda *_: pytest.fail("mixture fitted"))
+        assert_same(dps.open(path).fraction(WHERE), answer)
+    never(monkeypatch)
+    three = dps.open(path).fraction(f"{WHERE} and y < 0.5")
+    monkeypatch.setattr(joint_fit, "fit_mixture", lambda *_: pytest.fail("mixture fitted again"))
+    assert_same(dps.open(path).fraction(f"{WHERE} and y < 0.5"), three)
+    assert_same(dps.open(path).fraction(WHERE), answer)
 
 
 def test_a_flipped_bit_is_noticed_and_the_file_replaced(

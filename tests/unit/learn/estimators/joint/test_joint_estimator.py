@@ -8,7 +8,7 @@ import pytest
 
 import dpsketch as dps
 from conftest import SEED, seeded_noise
-from dpsketch.learn.estimators.joint.joint_estimator import both_unsure
+from dpsketch.learn.estimators.joint.unseen import both_unsure
 from dpsketch.learn.sql.expressions import condition_factors, parse_condition
 from dpsketch.learn.sql.selection import Selection
 from dpsketch.maps.tables.cells import GRID
@@ -151,10 +151,10 @@ def test_answers_about_pairs_follow_the_pair_tables(view: dps.View) -> None:
     before = estimator.expect(factors).value[0]
     i, j = estimator.columns.index("x"), estimator.columns.index("y")
     first, second = estimator._single(factors[0]), estimator._single(factors[1])
-    moved = 1e-3 * np.ones_like(estimator.fitted.products.left[i, j])
-    estimator.fitted.products.left[i, j][:] += moved
+    moved = 1e-3 * np.ones_like(estimator.fitted.products.pairs[i, j])
+    estimator.fitted.products.pairs[i, j][:] += moved
     after = estimator.expect(factors).value[0]
-    estimator.fitted.products.left[i, j][:] -= moved
+    estimator.fitted.products.pairs[i, j][:] -= moved
     share = view.fraction("z = 'a'").value
     expected = first.values[0, 0] @ moved @ second.values[0, 0] * share
     assert after - before == pytest.approx(expected, rel=0.1)

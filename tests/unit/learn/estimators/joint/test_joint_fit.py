@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dpsketch.denoise.column_fit import ColumnSummary
+from dpsketch.learn.estimators.joint import joint_fit
 from dpsketch.learn.estimators.joint.bootstrap import redrawn
 from dpsketch.learn.estimators.joint.descent import fit_mixture
 from dpsketch.learn.estimators.joint.joint_fit import NoisySums, fit_products
@@ -55,20 +56,17 @@ def test_products_have_the_tables_of_what_was_released():
         assert products.mixture.marginal(column) == pytest.approx(marginal.shares)
 
 
-def test_what_the_mixture_leaves_completes_the_pair_tables():
-    """One component cannot depend; the tables that it was fitted to are kept beside it."""
-    products = fit_products(release(1, 1e-2), components=1)
-    for (i, j), table in tables().items():
-        assert np.abs(products.mixture.grouped_pair(i, j) - table).max() > 1e-2
-        assert products.mixture.grouped_pair(i, j) + products.left[i, j] == pytest.approx(table, abs=1e-4)
-
-
-def test_refits_start_from_the_pair_tables_not_from_the_mixture():
-    """What a mixture of one component leaves of the tables is no error of answers about pairs."""
+def test_pair_tables_and_refits_of_them_need_no_mixture(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(joint_fit, "fit_mixture", lambda *_: pytest.fail("fitted"))
     sums = release(1, 1e-2)
-    again = redrawn(sums, fit_products(sums, components=1), np.random.default_rng(2))
-    for pair, table in tables(ROWS).items():
-        assert again.tables[pair] == pytest.approx(table, abs=1.0)
+    products = fit_products(sums)
+    again = redrawn(sums, products, np.random.default_rng(2))
+    refit = fit_products(again, products)
+    for pair, table in tables().items():
+        assert products.pairs[pair] == pytest.approx(table, abs=1e-4)
+        assert again.tables[pair] == pytest.approx(ROWS * table, abs=1.0)
+        assert refit.pairs[pair] == pytest.approx(table, abs=1e-4)
+    assert not products.made
 
 
 def test_products_beat_the_noise():

@@ -13,6 +13,8 @@ import pytest
 import dpsketch as dps
 from conftest import SEED, seeded_noise
 from dpsketch.cli.demo import SCHEMA, make_table
+from dpsketch.denoise.column_fit import Marginal
+from dpsketch.learn.estimators.joint.from_release import ReleasedProducts
 from dpsketch.learn.estimators.joint.joint_fit import Products
 from dpsketch.learn.estimators.joint.product_mixture import Mixture
 from dpsketch.learn.estimators.joint.triples import HALFWAY, Triples, pairs_only
@@ -37,6 +39,12 @@ def test_pairs_are_enough_where_pairs_are_all_there_is() -> None:
     np.testing.assert_allclose(found, joint, atol=1e-6)
 
 
+def fitted(mixture: Mixture, pairs: dict[tuple[int, int], Floats]) -> ReleasedProducts:
+    marginals = tuple(Marginal(mixture.marginal(column), np.zeros(2)) for column in range(3))
+    products = Products(marginals, mixture.groups, mixture.within, pairs, given=mixture)
+    return ReleasedProducts((), (), frozenset(), products, lambda: (), (), (), ())
+
+
 def test_a_mixture_is_moved_halfway_and_its_pair_tables_stay() -> None:
     """Component k is a combination of groups with the weight of its share: the mixture is the distribution itself,
     here with a dependence of three columns that no pair table shows.
@@ -48,13 +56,13 @@ def test_a_mixture_is_moved_halfway_and_its_pair_tables_stay() -> None:
     mixture = Mixture(
         joint.ravel(), tuple(np.eye(2)[own] for own in cells), groups, tuple(np.ones(2) for _ in range(3))
     )
-    left = {pair: np.zeros((2, 2)) for pair in combinations(range(3), 2)}
-    triples = Triples(Products(mixture, (), left))
+    pairs = {pair: mixture.grouped_pair(*pair) for pair in combinations(range(3), 2)}
+    triples = Triples(fitted(mixture, pairs))
     first, every = np.array([[1.0, 0.0]]), np.ones((1, 2))
     assert triples.expected((0, 1, 2), [first, first, first])[0] == pytest.approx(-0.1 * HALFWAY)
     for place in range(3):
         assert triples.expected((0, 1, 2), [every if k == place else first for k in range(3)])[0] == pytest.approx(0)
-    without = Triples(Products(mixture, (), {(0, 1): left[0, 1]}))
+    without = Triples(fitted(mixture, {(0, 1): pairs[0, 1]}))
     assert not without.expected((0, 1, 2), [first, first, first]).any()
 
 
