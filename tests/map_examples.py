@@ -36,6 +36,9 @@ EXAMPLES: list[FeatureMap] = [
     dps.Pairs(columns=["height", "sex"], bins=2, groups=[(0, 0, 1, 1, 0), (1, 0, 0, 2)]),
     dps.Pairs(columns=["height", "sex", "age"], bins=2, pool=True, most=2, hints=["sex"]),
     dps.Pairs(bins=4, pool=True, contrasts=True),
+    dps.Pairs(bins=4, tapered=True),
+    dps.Pairs(bins=4, pool=True, tapered=True),
+    dps.Contrasts(halves=[(0, 1, 1), (0, 0, 1, 1, 0, 1, 1)], columns=["member", "height"], bins=4, tapered=True),
     dps.Contrasts(halves=[(0, 1, 1), (0, 1, 1, 0, 1)], columns=["member", "height"], bins=2),
     dps.Contrasts(
         halves=[(0, 0, 1, 1, 0), (1, 0, 1, 0), (0, 0, 1, 1, 1), (1, 1, 0)],

@@ -281,7 +281,8 @@ def test_groups_are_taken_only_from_private_releases_that_would_merge(schema: dp
     with pytest.raises(MergeError, match="groups of a sketch marked NOT PRIVATE follow from exact sums"):
         dps.release(sketch(schema), BUDGETS[0], dps.Ledger("sqlite://"), "b", groups_from=study)
     plain = dps.Pairs(bins=16)
-    others = [PAIRS, plain, replace(SOME, most=4), dps.Pairs(PAIRS.names(schema)[:4], 16, pool=True, most=5)]
+    others = [PAIRS, plain, replace(SOME, most=4), replace(SOME, tapered=True)]
+    others += [dps.Pairs(PAIRS.names(schema)[:4], 16, pool=True, most=5)]
     raws = [sketch(schema, pairs=pairs) for pairs in others]
     for parts in (PARTS[1:], [PARTS[0], dps.Part(SOME, 0.4), PARTS[2]], [PARTS[0], PARTS[2], dps.Part(SOME, 0.5)]):
         raws.append(dps.accumulate(mixed_table(100, 2), schema, dps.Recipe(parts)))

@@ -44,7 +44,7 @@ class AdaptivePairs(Pairs):
     hints: tuple[str, ...] | None = None
     contrasts: bool = False
 
-    absent: ClassVar[Mapping[str, Any]] = {"most": None, "hints": None, "contrasts": False}
+    absent: ClassVar[Mapping[str, Any]] = {**Pairs.absent, "most": None, "hints": None, "contrasts": False}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,7 +61,9 @@ class AdaptivePairs(Pairs):
         return every if self.most is None else min(self.most, every)
 
     def unsettled(self) -> Pairs:
-        return AdaptivePairs(bins=self.bins, contrasts=True) if self.contrasts else Pairs(bins=self.bins)
+        if self.contrasts:
+            return AdaptivePairs(bins=self.bins, tapered=self.tapered, contrasts=True)
+        return Pairs(bins=self.bins, tapered=self.tapered)
 
     def bind(self, schema: Schema) -> BoundAdaptivePairs:
         return BoundAdaptivePairs(self, schema)
@@ -175,7 +177,8 @@ class BoundAdaptivePairs(BoundPairs):
         if not self.description.contrasts:
             return tables
         facts = tables.description
-        return Contrasts(tables.groups_of_cells, facts.columns, facts.bins, facts.pairs).bind(self.schema)
+        halved = Contrasts(tables.groups_of_cells, facts.columns, facts.bins, facts.pairs, facts.tapered)
+        return halved.bind(self.schema)
 
     def coarsen(self, sums: Sums, settled: BoundMap) -> Sums:
         if isinstance(settled, BoundContrasts):

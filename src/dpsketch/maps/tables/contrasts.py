@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,7 +30,9 @@ class Contrasts(FeatureMap):
     columns: tuple[str, ...] | None = None
     bins: int = 64
     pairs: tuple[tuple[str, str], ...] | None = None
+    tapered: bool = False
 
+    absent: ClassVar[Mapping[str, Any]] = {"tapered": False}
     name: ClassVar[str] = "contrasts"
     good_for: ClassVar[str] = "questions about several columns, models"
     version: ClassVar[int] = 1
@@ -46,7 +48,7 @@ class Contrasts(FeatureMap):
     @property
     def tables(self) -> Pairs:
         """The map of two-by-two tables of halves, one for each pair."""
-        return Pairs(self.columns, self.bins, self.pairs, self.halves)
+        return Pairs(self.columns, self.bins, self.pairs, self.halves, tapered=self.tapered)
 
     def length(self, schema: Schema) -> int:
         self.tables.length(schema)  # checks the halves against the schema
@@ -55,7 +57,7 @@ class Contrasts(FeatureMap):
     def unsettled(self) -> Pairs:
         from dpsketch.maps.tables.adaptive_pairs import AdaptivePairs
 
-        return AdaptivePairs(bins=self.bins, contrasts=True)
+        return AdaptivePairs(bins=self.bins, tapered=self.tapered, contrasts=True)
 
     def summary(self) -> dict[str, Any]:
         return {key: value for key, value in self.to_dict().items() if key != "halves"}

@@ -36,7 +36,8 @@ MOST_CELLS = 1 << 31
 
 @dataclass(frozen=True)
 class Pairs(FeatureMap):
-    """The table of all pairs of columns, or of the listed ones, with `bins` bins between a number's bounds.
+    """The table of all pairs of columns, or of the listed ones, with `bins` bins between a number's bounds: equal ones,
+    or `tapered`, narrower towards the bounds.
 
     `groups` pools cells: for each column, in the order of `columns`, the group of each of its cells.
     `Pairs(pool=True, …)` makes `AdaptivePairs(…)`, whose groups a release chooses; files and recipes use this form.
@@ -47,7 +48,9 @@ class Pairs(FeatureMap):
     pairs: tuple[tuple[str, str], ...] | None = None
     groups: Groups | None = None
     pool: bool = False
+    tapered: bool = False
 
+    absent: ClassVar[Mapping[str, Any]] = {"tapered": False}
     name: ClassVar[str] = "pairs"
     good_for: ClassVar[str] = "questions about several columns, models, synthetic rows"
     version: ClassVar[int] = 1
@@ -70,8 +73,9 @@ class Pairs(FeatureMap):
         object.__setattr__(self, "columns", check_columns("Pairs", self.columns))
         object.__setattr__(self, "pairs", _checked_pairs(self.pairs, self.columns))
         object.__setattr__(self, "groups", _checked_groups(self.groups))
-        if not isinstance(self.pool, bool):
-            raise RecipeError(f"Pairs: pool must be true or false, got {self.pool!r} instead")
+        for name in ("pool", "tapered"):
+            if not isinstance(getattr(self, name), bool):
+                raise RecipeError(f"Pairs: {name} must be true or false, got {getattr(self, name)!r} instead")
 
     def names(self, schema: Schema) -> tuple[str, ...]:
         """The named columns, or those of the pairs, or all scalar ones."""
@@ -99,7 +103,7 @@ class Pairs(FeatureMap):
     def counts(self, schema: Schema) -> dict[str, int]:
         """The number of cells, or of groups of them, of each column."""
         names = self.names(schema)
-        fine = {name: cells_of(schema.column(name), self.bins).count for name in names}
+        fine = {name: cells_of(schema.column(name), self.bins, self.tapered).count for name in names}
         if self.groups is None:
             return fine
         if len(self.groups) != len(names):
@@ -125,7 +129,7 @@ class Pairs(FeatureMap):
         return size
 
     def unsettled(self) -> Pairs:
-        return self if self.groups is None else Pairs(bins=self.bins)
+        return self if self.groups is None else Pairs(bins=self.bins, tapered=self.tapered)
 
     def summary(self) -> dict[str, Any]:
         groups = None if self.groups is None else [max(each) + 1 for each in self.groups]
@@ -147,8 +151,8 @@ class BoundPairs(PairMap):
     def __init__(self, description: Pairs, schema: Schema) -> None:
         super().__init__(description, schema, description.names(schema))
         self.size = description.length(schema)
-        self.pairs, self.bins = description.tables(schema), description.bins
-        self.cells = tuple(cells_of(schema.column(name), description.bins) for name in self.columns)
+        self.pairs, self.bins, tapered = description.tables(schema), description.bins, description.tapered
+        self.cells = tuple(cells_of(schema.column(name), self.bins, tapered) for name in self.columns)
         self.schema = schema
         self._rows = np.array([schema.index(name) for name in self.columns])
         index_of = {name: index for index, name in enumerate(self.columns)}
@@ -174,7 +178,8 @@ class BoundPairs(PairMap):
         columns, listed = self.description.columns, self.description.pairs
         if chosen != self.pairs:  # all columns keep their groups, even those without a table
             columns, listed = self.columns, chosen
-        return BoundPairs(Pairs(columns, self.bins, listed, groups), self.schema)  # type: ignore[arg-type]
+        tapered = self.description.tapered
+        return BoundPairs(Pairs(columns, self.bins, listed, groups, tapered=tapered), self.schema)  # type: ignore
 
     def coarse_sums(self, sums: Sums, coarse: BoundPairs) -> Sums:
         """Exact sums of `coarse` from those of this map, of the same type: those that `coarse` would accumulate."""

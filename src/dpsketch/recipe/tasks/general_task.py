@@ -85,7 +85,7 @@ class General(Task):
         named = None if len(paired) == len(columns) else paired
         halved = not frequencies and suits_contrasts(schema, rows, budget, len(paired), most)
         most = None if halved else most
-        pairs = AdaptivePairs(named, finer, most=most, contrasts=halved)
+        pairs = AdaptivePairs(named, finer, tapered=finer > bins, most=most, contrasts=halved)
         if frequencies:
             both: Shares = [(pairs, 1 - FOURIER_SHARE), (Fourier(size=frequencies), FOURIER_SHARE)]
             return _with_marginals(schema, budget, bins, both)

@@ -36,6 +36,17 @@ def test_other_pairs_are_exact(schema: Schema) -> None:
     assert map_from_dict(pairs.to_dict()) == pairs == pickle.loads(pickle.dumps(pairs)) != dps.AdaptivePairs(bins=16)
 
 
+def test_the_cut_is_part_of_the_description() -> None:
+    tapered = dps.AdaptivePairs(bins=16, tapered=True, most=5)
+    assert map_from_dict(tapered.to_dict()) == tapered != map_from_dict(OLD)
+    assert tapered.to_dict() == OLD | {"tapered": True}
+    assert tapered.unsettled() == dps.Pairs(bins=16, tapered=True)
+    halved = dps.AdaptivePairs(bins=16, tapered=True, contrasts=True)
+    assert halved.unsettled() == halved
+    with pytest.raises(RecipeError, match="Pairs: tapered must be true or false"):
+        dps.Pairs(tapered=1)  # type: ignore[arg-type]
+
+
 def test_refusals() -> None:
     with pytest.raises(RecipeError, match="AdaptivePairs: pool must be true"):
         dps.AdaptivePairs(pool=False)

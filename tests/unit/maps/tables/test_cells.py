@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsketch.maps.tables.cells import EVERY_CODE, GRID, MOST_BINS, POSITION_GRID, Cells, cells_of, distinct
+from dpsketch.maps.tables.cells import (
+    EVERY_CODE,
+    GRID,
+    MOST_BINS,
+    POSITION_GRID,
+    Cells,
+    cells_of,
+    distinct,
+    tapered_bins,
+)
 from dpsketch.schema.columns import HIGHEST, LOWEST, MISSING, Boolean, Category, Column, Datetime, Integer, Number
 
 WHEN = datetime(2020, 1, 1, tzinfo=UTC), datetime(2025, 1, 1, tzinfo=UTC)
@@ -49,6 +58,42 @@ def test_cells_partition_all_codes(column: Column, bins: int) -> None:
     else:
         assert cells.single.all()
         assert (found[1:] == column.levels_of(EVERY_CODE[1:])).all()
+
+
+@every_column
+@given(bins=bin_numbers)
+def test_tapered_cells_are_as_many_and_partition_all_codes(column: Column, bins: int) -> None:
+    cells, equal = cells_of(column, bins, tapered=True), cells_of(column, bins)
+    found = cells.cells(EVERY_CODE)
+    assert (cells.count, cells.binned, cells.missing) == (equal.count, equal.binned, found[0])
+    assert (np.unique(found) == np.arange(cells.count)).all(), "every cell has a code"
+    assert (found[1:] == np.searchsorted(cells.firsts, EVERY_CODE[1:], side="right") - 1).all()
+    assert (found[1:] == cells.cells(column.codes_of(column.levels_of(EVERY_CODE[1:])))).all(), "levels are not cut"
+    if not cells.binned:
+        assert (found == equal.cells(EVERY_CODE)).all()
+        assert cells.cut == equal.cut
+    else:
+        assert cells.cut != equal.cut
+
+
+def test_tapered_bins_are_narrow_near_the_bounds() -> None:
+    """In the middle at most twice as wide as equal ones, most as wide; near a bound about half the distance from it."""
+    equal, cells = (cells_of(Number("x", 0, 1), 256, tapered) for tapered in (False, True))
+    first, widths = cells.first_levels[1:-2], np.diff(cells.first_levels)[1:-1]
+    assert widths.max() <= 512
+    assert np.isin(equal.first_levels, cells.first_levels).mean() > 0.75
+    assert (np.sort(widths[:20]) == np.sort(widths[:-21:-1])).mean() >= 0.9, "both bounds alike"
+    for near in (16, 128, 1024):
+        assert 2 <= np.sum((first >= near) & (first < 2 * near)) <= 8
+
+
+@pytest.mark.parametrize("bins", [1, 2, 3, 64, 255, 256])
+def test_edges_of_tapered_bins_divide_equal_ones_by_powers_of_two(bins: int) -> None:
+    for length in (bins, bins + 1, 1000, 65533):
+        edges = {-(-k * length // of) for of in max(bins // 2, 1) << np.arange(17) for k in range(of)}
+        found = tapered_bins(length, bins)
+        assert len(set(found)) == bins
+        assert (found[0], set(found) <= edges) == (0, True)
 
 
 @given(bins=bin_numbers, codes=st.lists(st.integers(MISSING, HIGHEST), min_size=1))
