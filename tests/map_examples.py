@@ -38,7 +38,7 @@ EXAMPLES: list[FeatureMap] = [
     dps.Pairs(bins=4, pool=True, contrasts=True),
     dps.Pairs(bins=4, tapered=True),
     dps.Pairs(bins=4, pool=True, tapered=True),
-    dps.Contrasts(halves=[(0, 1, 1), (0, 0, 1, 1, 0, 1, 1)], columns=["member", "height"], bins=4, tapered=True),
+    dps.Contrasts(halves=[(0, 1, 1), (0, 1, 1, 0, 1, 0, 1)], columns=["member", "height"], bins=4, tapered=True),
     dps.Contrasts(halves=[(0, 1, 1), (0, 1, 1, 0, 1)], columns=["member", "height"], bins=2),
     dps.Contrasts(
         halves=[(0, 0, 1, 1, 0), (1, 0, 1, 0), (0, 0, 1, 1, 1), (1, 1, 0)],

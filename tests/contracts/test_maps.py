@@ -352,7 +352,7 @@ VECTORS = {
     "cell_counts": "1547af23 dd299a30",
     "totals": "ab4c33ec 339895eb",
     "pairs": "4f79aecd af215d01 96ec96bb e03d2149 4f79aecd 9ce524c7 9ce524c7",
-    "contrasts": "676d10f4 af5570f5 e3532f12",
+    "contrasts": "62c2df19 af5570f5 e3532f12",
     "fourier": "dcf5bfc3 bb79708d d2cb3f2e",
     "one_bit_fourier": "a2774527 9f098381 e84d81ef",
     "quadratic": "2af5d117 42a9b7cc 121fc6a5 dba43dc9",
