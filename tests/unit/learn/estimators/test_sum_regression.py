@@ -141,11 +141,11 @@ def test_features_of_a_block_are_those_of_the_map(example: FeatureMap) -> None:
 
 
 def test_estimates_with_coordinates_of_their_own_combine() -> None:
-    one, two = Estimate(np.array([2.0]), np.array([[1.0]])), Estimate(np.array([4.0]), np.array([[0.0, 2.0]]))
-    assert (one + two).influence.tolist() == [[1.0, 2.0]]
-    assert (one - two).influence.tolist() == [[1.0, -2.0]]
-    assert (one * two).influence.tolist() == [[4.0, 4.0]]
-    assert (one / two).influence[0] == pytest.approx([0.25 / 0.75, -0.25 / 0.75])  # a quarter of doubt in `two`
+    one, two = Estimate(np.array([2.0]), np.array([[1.0]])), Estimate(np.array([4.0]), np.array([[0.0, 1.0]]))
+    assert (one + two).influence.tolist() == [[1.0, 1.0]]
+    assert (one - two).influence.tolist() == [[1.0, -1.0]]
+    assert (one * two).influence.tolist() == [[4.0, 2.0]]
+    assert (one / two).influence[0] == pytest.approx([0.25 / 0.75, -0.125 / 0.75])  # two errors are half of `two`
 
 
 def test_moments_of_any_order() -> None:

@@ -145,7 +145,8 @@ class ProductEstimator:
             if (i, j) in self.fitted.products.pairs
         }
         if len(named) < 2 or (len(named) == 2 and pairs):
-            return _product([*pairs.values(), *_others(means, [at for pair in pairs for at in pair])])
+            own = [*pairs.values(), *_others(means, [at for pair in pairs for at in pair])]
+            return _product([np.ones((1, 1)), *own])  # also without any function
         inside = {at: self._in_components(column, singles[at]) for column, at in named}
         found = reduce(np.multiply, inside.values(), self._weights).sum(2) * _product(_others(means, list(inside)))
         for pair, table in pairs.items():
