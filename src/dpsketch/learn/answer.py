@@ -26,7 +26,7 @@ class Answer:
 
     `possible` are the least and the greatest value that any table could have; `value` lies between them, `raw` is the
     unbiased estimate, which may not. Where nothing is known, `reason` says why and `value` is not a number.
-    The shape of the error is that of Laplace noise, or normal by default. What ± means: docs/answers.md.
+    The shape of the error is that of Laplace noise, or normal by default. What ± means: docs/plus-minus.md.
     """
 
     value: Any
