@@ -38,6 +38,7 @@ MAPS = {
     "contrasts": dps.Contrasts(
         ((0, 0, 1, 1, 1), (0, 1, 1, 1, 1), (0, 1, 1, 1)), ("x", "z", "y"), 2, (("x", "z"), ("x", "y"))
     ),
+    "triples": dps.Triples(columns=("x", "z", "y"), bins=1),
     "fourier": dps.Fourier(columns=("x",), size=1),
     "one-bit": dps.OneBitFourier(columns=("x",), size=1),
     "quadratic": dps.Quadratic(columns=("x", "z"), size=1),

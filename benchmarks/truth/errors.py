@@ -83,10 +83,10 @@ def _row(estimator: ProductEstimator, schema: dps.Schema, condition: str) -> lis
     factors = merged(condition_factors(schema, parse_condition(condition, schema)))
     singles = [estimator._single(factor) for factor in factors]
     means = [single.means[0] for single in singles]
-    third = float(estimator._towards_pairs_only(factors, singles, means)[0])
-    values = estimator._found(factors, singles)[:, 0] + third
-    more = unseen.of_several(means, [single.variances for single in singles])
-    inside, hidden = _inside(estimator, factors, singles, means), third**2
+    third = estimator._told_of_three(factors, singles, means)
+    values = (estimator._found(factors, singles) + third.added)[:, 0]
+    more = np.maximum(unseen.of_several(means, [single.variances for single in singles]) - third.seen, 0.0)
+    inside, hidden = _inside(estimator, factors, singles, means), float((third.guessed**2 + third.left)[0])
     hidden += float(estimator._hidden_pairs(factors, singles, means)[0]) - inside * unseen.INSIDE**2
     for index, single in enumerate(singles):
         others = float(np.prod([mean[0] for mean in means[:index] + means[index + 1 :]]))

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from dpsketch.maps.tables.marginals import Marginals as Marginals
     from dpsketch.maps.tables.pairs import Pairs as Pairs
     from dpsketch.maps.tables.totals import Totals as Totals
+    from dpsketch.maps.tables.triple_tables import Triples as Triples
     from dpsketch.planning.forecast import plan as plan
     from dpsketch.planning.task_forecast import plan_task as plan_task
     from dpsketch.privacy.budget import Budget as Budget

@@ -66,6 +66,7 @@ HOMES = {
     "SourceError": "errors",
     "Subsampled": "maps.subsampled",
     "Totals": "maps.tables.totals",
+    "Triples": "maps.tables.triple_tables",
     "View": "learn.view",
     "accumulate": "engines.engine",
     "audit": "auditing",

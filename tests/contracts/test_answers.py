@@ -66,7 +66,7 @@ def entry(answer: dps.Answer) -> dps.Answer:
 
 def view_of(example: FeatureMap, budget: dps.Budget, method: str = "auto") -> dps.View:
     """Of a release of this map with a count if it cannot tell the number of rows, or the marginals that it is for."""
-    if isinstance(example, dps.AdaptivePairs):
+    if isinstance(example, dps.AdaptivePairs) or (isinstance(example, dps.Triples) and example.pool):
         parts = [dps.Part(example, 0.5), dps.Part(dps.Marginals(bins=example.bins), 0.5)]
     elif isinstance(example, dps.Levels):
         parts = [dps.Part(example, 0.5), dps.Part(dps.AdaptiveMarginals(example.columns, example.bins), 0.5)]
@@ -108,7 +108,9 @@ FIRST_OF_A_KIND = list({type(example): example for example in reversed(EXAMPLES)
 )
 def test_answers_are_honest_or_refused(example: FeatureMap, epsilon: float) -> None:
     view = view_of(example, dps.Budget(epsilon))
-    tolerance = TABLE_TOLERANCE if isinstance(example, dps.Histogram | dps.Marginals | dps.Pairs) else TOLERANCE
+    tolerance = (
+        TABLE_TOLERANCE if isinstance(example, dps.Histogram | dps.Marginals | dps.Pairs | dps.Triples) else TOLERANCE
+    )
     for name, ask, truth, width in QUESTIONS:
         answer = answered(partial(ask, view))
         if isinstance(answer, str):

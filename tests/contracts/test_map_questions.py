@@ -102,8 +102,8 @@ def test_the_number_of_records_is_in_the_sums(bound: BoundMap, codes: Codes) -> 
         assert (sums == 1).all()
     first = sums[:, : next(bound.sum_blocks()).last].sum(axis=1)
     each_once = (first == first[0]).all() and bound.groups == 1 and (sums >= 0).all() and first[0] > 0
-    # A pair table counts its records too, but marginals beside it know their number with less noise.
-    assert count is not None or not each_once or isinstance(bound.description, dps.Pairs)
+    # A table of columns counts its records too, but marginals beside it know their number with less noise.
+    assert count is not None or not each_once or isinstance(bound.description, dps.Pairs | dps.Triples)
 
 
 @every_core
@@ -156,6 +156,6 @@ def test_a_release_shows_a_map_as_it_is_unless_something_is_left_to_choose(bound
         assert bound.coarsen(sums, bound) is sums
         assert not any(bound.depends_on(example.bind(SCHEMA)) for example in EXAMPLES)
     assert bound.description.unsettled().unsettled() == bound.description.unsettled()
-    settled = isinstance(bound.description, dps.Pairs | dps.Contrasts | dps.CellCounts) or bound.size == 0
+    settled = isinstance(bound.description, dps.Pairs | dps.Triples | dps.Contrasts | dps.CellCounts) or bound.size == 0
     if not settled:
         assert bound.description.unsettled() is bound.description

@@ -353,6 +353,7 @@ VECTORS = {
     "totals": "ab4c33ec 339895eb",
     "pairs": "4f79aecd af215d01 96ec96bb e03d2149 4f79aecd 9ce524c7 9ce524c7",
     "contrasts": "62c2df19 af5570f5 e3532f12",
+    "triples": "a952d76c 02910be1 50c5f2cf",
     "fourier": "dcf5bfc3 bb79708d d2cb3f2e",
     "one_bit_fourier": "a2774527 9f098381 e84d81ef",
     "quadratic": "2af5d117 42a9b7cc 121fc6a5 dba43dc9",

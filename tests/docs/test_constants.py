@@ -20,7 +20,7 @@ NOT_TUNED = {
     "limits of size, memory and time": """
         classifier._BLOCK column_fit.MANY_CELLS control_variate.MOST_COUNTERS
         control_variate._AT_ONCE cuts.MOST_CELLS descent.WORK fit_cache.KEPT fitting.MOST_CLUSTERS
-        general_task.MOST_FINE_CELLS groups.MOST_LABELS
+        general_task.MOST_FINE_CELLS general_task.MOST_TRIPLE_CELLS groups.MOST_LABELS
         grid_density.MOST_SUMMED grid_density._BLOCK grid_population.REDRAWN_ROWS
         heap.HEAVIEST heap.MOST_SCANNED heap._BLOCK
         heavy_cells.MOST_CELLS joint_estimator.BATCHES joint_estimator.COARSE joint_estimator.DRAWS

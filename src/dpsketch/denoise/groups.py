@@ -22,6 +22,9 @@ TAILS: Annotated[float, Tuned("htru2, occupancy, california, lifesci", by=BY_HAN
 # Groups, below which the measure is the share of records alone.
 ENOUGH: Annotated[int, Tuned("htru2", by=BY_HAND, decision=12)] = 6
 
+# Groups of a column in tables of three columns.
+TRIPLE_GROUPS: Annotated[int, Tuned("flights of the truth study", by=BY_HAND, decision=35)] = 6
+
 
 def groups_wanted(pair_sd: float) -> int:
     """Groups of a column when a cell of a pair table is known up to `pair_sd`, as a share of the rows."""
@@ -51,6 +54,13 @@ def choose_groups(shares: Floats, widths: Floats | None, wanted: int, threshold:
     last = groups[:-1].max()
     groups[-1] = last + 1 if missing > threshold else last
     return groups
+
+
+def choose_few_groups(shares: Floats, widths: Floats | None, wanted: int, threshold: float) -> NDArray[np.int64]:
+    """The same with about `wanted` groups of labels, too: the heaviest ones alone, and the others together."""
+    if widths is None and len(shares) > wanted:
+        threshold = max(threshold, float(np.sort(shares[:-1])[-wanted]))
+    return choose_groups(shares, widths, wanted, threshold)
 
 
 def choose_halves(shares: Floats, ordered: bool) -> NDArray[np.int64]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dpsketch.maps.tables.marginals import Marginals as Marginals
     from dpsketch.maps.tables.pairs import Pairs as Pairs
     from dpsketch.maps.tables.totals import Totals as Totals
+    from dpsketch.maps.tables.triple_tables import Triples as Triples
 
 __all__ = names(__name__)
 

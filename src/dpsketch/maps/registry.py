@@ -24,6 +24,7 @@ from dpsketch.maps.tables.level_counts import Levels
 from dpsketch.maps.tables.marginals import Marginals
 from dpsketch.maps.tables.pairs import Pairs
 from dpsketch.maps.tables.totals import Totals
+from dpsketch.maps.tables.triple_tables import Triples
 
 MAPS: dict[str, type[FeatureMap]] = {
     kind.name: kind
@@ -37,6 +38,7 @@ MAPS: dict[str, type[FeatureMap]] = {
         Totals,
         Pairs,
         Contrasts,
+        Triples,
         Fourier,
         OneBitFourier,
         Quadratic,

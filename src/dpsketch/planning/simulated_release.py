@@ -28,6 +28,7 @@ from dpsketch.maps.tables.level_counts import Levels
 from dpsketch.maps.tables.marginals import Marginals
 from dpsketch.maps.tables.pairs import Pairs
 from dpsketch.maps.tables.totals import Totals
+from dpsketch.maps.tables.triple_tables import Triples
 from dpsketch.numerics.threads import one_thread
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Noise, Release
@@ -71,9 +72,10 @@ def planned_release(schema: Schema, recipe: Recipe, budget: Budget, names: Seque
     assert event is not None, "plans are of private releases"
     if names is None:
         return PlannedRelease(recipe, event)
-    parts = [replace(part, map=_of_columns(part.map, schema, names)) for part in recipe.parts]
+    kept = [place for place, part in enumerate(recipe.parts) if len(names) > 2 or not isinstance(part.map, Triples)]
+    parts = [replace(part, map=_of_columns(part.map, schema, names)) for part in (recipe.parts[at] for at in kept)]
     maps = recipe.bind(replace(schema, rows=declared_rows(schema, recipe.rows))).noised
-    noises = tuple(_by_itself(*both) for both in zip(event.noises, maps, strict=True))
+    noises = tuple(_by_itself(event.noises[at], maps[at]) for at in kept)
     return PlannedRelease(Recipe(parts, recipe.rows, None, recipe.only), replace(event, noises=noises))
 
 
@@ -107,6 +109,8 @@ def _divisible(described: FeatureMap) -> bool:
     if isinstance(described, Pairs):
         whole = not isinstance(described, AdaptivePairs) or described.most is None
         return whole and described.pairs is None and described.groups is None and described.columns is None
+    if isinstance(described, Triples):
+        return described.groups is None and described.columns is None
     return isinstance(described, Count) or (isinstance(described, ONE_WAY) and described.columns is None)
 
 

@@ -23,7 +23,7 @@ CASES = [
         'map = "nonsense"',
         "bad-recipe.toml: there is no map called 'nonsense'\n"
         "Hint: the maps are count, histogram, marginals, levels, adaptive_marginals, cell_counts, totals, pairs, "
-        "contrasts, fourier, one_bit_fourier, quadratic, second_moments, grid, race, grouped, subsampled",
+        "contrasts, triples, fourier, one_bit_fourier, quadratic, second_moments, grid, race, grouped, subsampled",
     ),
     recipe(
         'map = "race"\nrows = 0', "bad-recipe.toml: Race: rows must be a whole number from 1 to 1000000, got 0 instead"

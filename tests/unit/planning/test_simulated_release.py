@@ -106,7 +106,7 @@ def test_columns_with_many_cells_are_simulated_less_often() -> None:
 def test_some_columns_have_the_noise_that_they_have_beside_all_others() -> None:
     for budget in (dps.Budget(1.0), dps.Budget(1.0, 1e-6), dps.Budget(rho=0.1)):
         recipe = dps.Recipe.general(NUMBERS, budget=budget)
-        whole, some = planned(NUMBERS, recipe, budget), planned_release(NUMBERS, recipe, budget, ("x2", "x5"))
+        whole, some = planned(NUMBERS, recipe, budget), planned_release(NUMBERS, recipe, budget, ("x2", "x5", "x7"))
         assert whole is not None
         for noise, own, part in zip(whole.noises, some.event.noises, recipe.parts, strict=True):
             bound = part.map.bind(NUMBERS)

@@ -63,12 +63,12 @@ def test_the_counts_share_adds_up_with_the_rest() -> None:
 
 def test_the_general_recipe_takes_every_kind_of_budget() -> None:
     schema = dps.Schema.from_dict(MIXED)
-    pure = dps.Recipe.general(schema, rows=100_000, budget=dps.Budget(1.0))
-    gaussian = dps.Recipe.general(schema, rows=100_000, budget=dps.Budget(rho=0.5))
-    assert dps.Recipe.general(schema, rows=100_000, budget=dps.Budget(1.0, delta=1e-6)) == gaussian
+    pure = dps.Recipe.general(schema, rows=50_000, budget=dps.Budget(1.0))
+    gaussian = dps.Recipe.general(schema, rows=50_000, budget=dps.Budget(rho=0.5))
+    assert dps.Recipe.general(schema, rows=50_000, budget=dps.Budget(1.0, delta=1e-6)) == gaussian
     assert [part.map for part in gaussian.parts] == [part.map for part in pure.parts]
     assert [part.share for part in gaussian.parts] == [0.03, 0.0825, 0.2475, 0.52, 0.12]
-    assert dps.Recipe.general(schema, rows=100_000, budget=dps.Budget(math.inf)).parts[0].share == 0.03
+    assert dps.Recipe.general(schema, rows=50_000, budget=dps.Budget(math.inf)).parts[0].share == 0.03
 
 
 def wide(columns: int, rows: int = 100_000) -> dps.Schema:
@@ -262,3 +262,45 @@ def test_cells_for_clusters_follow_rows_budget_clusters_and_relation() -> None:
     assert bins(10**4, dps.Budget(0.1)) < bins(10**5, dps.Budget(0.1)) < bins(10**6, dps.Budget(0.1))
     assert bins(10**5, dps.Budget(0.1), relation="replace-one", rows=10**5) <= bins(10**5, dps.Budget(0.1))
     assert bins(100, dps.Budget(0.01), clusters=100) == 32  # at least 2·√100
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "budget", "there"),
+    [
+        (7, 300_000, dps.Budget(10.0), True),
+        (7, 300_000, dps.Budget(1.0), False),  # noise
+        (7, 3_000_000, dps.Budget(1.0), True),
+        (30, 300_000, dps.Budget(10.0), False),  # too many triples
+        (2, 300_000, dps.Budget(10.0), False),
+        (3, 300_000, dps.Budget(math.inf), False),
+    ],
+)
+def test_tables_of_three_columns_follow_from_public_numbers(
+    columns: int, rows: int, budget: dps.Budget, there: bool
+) -> None:
+    facts = {f"c{number}": {"kind": "number", "lower": 0, "upper": 1} for number in range(columns)}
+    schema = dps.Schema.from_dict({"privacy": {"rows": rows}, "columns": facts})
+    shares = {part.map.name: part.share for part in dps.Recipe.general(schema, rows=rows, budget=budget).parts}
+    assert ("triples" in shares) == there
+    assert sum(shares.values()) == pytest.approx(1)
+
+
+def test_tasks_that_draw_rows_spend_nothing_on_tables_of_three_columns() -> None:
+    schema, budget = wide(10, 10_000_000), dps.Budget(10.0)
+    general = dps.Recipe.general(schema, rows=10_000_000, budget=budget)
+    drawn = dps.Recipe.synthetic(schema, rows=10_000_000, budget=budget)
+    assert "triples" in [part.map.name for part in general.parts]
+    assert {part.map.name: part.share for part in drawn.parts}["pairs"] == PURE_SHARES[1]
+    assert "triples" not in [part.map.name for part in drawn.parts]
+
+
+@pytest.mark.parametrize("most", [6, 23, 88, 119])
+def test_cells_of_pair_tables_divide_those_of_three_columns(most: int) -> None:
+    """Whole numbers raise the number of bins: not every number of bins of three columns fits it."""
+    facts = {"whole": {"kind": "integer", "lower": 0, "upper": most}, "flag": {"kind": "boolean"}}
+    facts |= {f"c{number}": {"kind": "number", "lower": 0, "upper": 1} for number in range(3)}
+    schema = dps.Schema.from_dict({"privacy": {"rows": 50_000_000}, "columns": facts})
+    recipe = dps.Recipe.general(schema, rows=50_000_000, budget=dps.Budget(1.0))
+    bound = {part.map.name: part.map.bind(schema) for part in recipe.parts}
+    for three, two in zip(bound["triples"].cells, bound["pairs"].cells, strict=True):
+        assert np.isin(three.first_levels, two.first_levels).all()

@@ -21,9 +21,11 @@ from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, NoisyPart, Sums, check_columns, check_whole
 from dpsketch.maps.tables.column_summaries import coarse_shares, joint_cells, noisy_totals, pair_summaries, widths_of
 from dpsketch.maps.tables.contrasts import BoundContrasts, Contrasts
+from dpsketch.maps.tables.count_tables import CountTables
 from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.maps.tables.pair_map import PairMap
 from dpsketch.maps.tables.pairs import MOST_PAIRS, BoundPairs, Pairs
+from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.threads import one_thread
 from dpsketch.schema.columns import Category
 from dpsketch.schema.schema import Schema
@@ -109,7 +111,7 @@ class BoundAdaptivePairs(BoundPairs):
                 )
 
     def depends_on(self, other: BoundMap) -> bool:
-        return isinstance(other, OneWayMap) or other.only_counts or bool(other.column_totals)
+        return chosen_from(other)
 
     def check_beside(self, maps: Sequence[BoundMap]) -> None:
         if self.marginals_in(maps) is None:
@@ -131,26 +133,19 @@ class BoundAdaptivePairs(BoundPairs):
         """Groups or halves of the cells of every column, and as many pairs as a release keeps: from the noisy
         marginals, sums of columns and count of the same release.
         """
-        maps, noisy, variances = ([getattr(part, name) for part in earlier] for name in ("map", "sums", "variance"))
-        beside = self.marginals_in(maps)
+        beside = self.marginals_in([part.map for part in earlier])
         assert beside is not None, "recipes are checked for it"
-        place, marginals = beside
-        totals = noisy_totals(maps, noisy, variances)
-        summaries = pair_summaries(self, marginals, noisy[place], variances[place], totals)
-        rows = _rows(earlier, summaries)
+        rows, columns = fitted_columns(self, beside, earlier)
         pair_sd = max(sqrt(variance), 1.0) / rows
         wanted = groups_wanted(pair_sd)
         groups, spreads = [], []
-        with one_thread():
-            for own, fine, summary in zip(self.cells, joint_cells(self, marginals), summaries, strict=True):
-                threshold = pooling_threshold(summary.count_sd / rows, pair_sd)
-                shares = coarse_shares(fit_marginal(summary, rows).shares, fine, own)
-                if self.description.contrasts:
-                    chosen = choose_halves(shares, not (isinstance(own.column, Category) and own.column.alphabetical))
-                else:
-                    chosen = choose_groups(shares, widths_of(own), wanted, threshold)
-                groups.append(chosen.tolist())
-                spreads.append(spread(np.bincount(chosen, shares).astype(np.float64)))
+        for own, (shares, cell_sd) in zip(self.cells, columns, strict=True):
+            if self.description.contrasts:
+                chosen = choose_halves(shares, not (isinstance(own.column, Category) and own.column.alphabetical))
+            else:
+                chosen = choose_groups(shares, widths_of(own), wanted, pooling_threshold(cell_sd, pair_sd))
+            groups.append(chosen.tolist())
+            spreads.append(spread(np.bincount(chosen, shares).astype(np.float64)))
         return self.settled(groups, self._kept(spreads))
 
     def _kept(self, spreads: Sequence[float]) -> Sequence[tuple[str, str]]:
@@ -186,6 +181,28 @@ class BoundAdaptivePairs(BoundPairs):
         if not isinstance(settled, BoundPairs):
             raise RecipeError("Pairs: coarse sums are those of pair tables or contrasts")
         return self.coarse_sums(sums, settled)
+
+
+def chosen_from(other: BoundMap) -> bool:
+    """Whether groups of cells are chosen from the noisy sums of this map."""
+    return isinstance(other, OneWayMap) or other.only_counts or bool(other.column_totals)
+
+
+def fitted_columns(
+    tables: CountTables, beside: tuple[int, OneWayMap], earlier: Sequence[NoisyPart]
+) -> tuple[float, list[tuple[Floats, float]]]:
+    """The number of records, and of each column of `tables` the shares of its cells, fitted to the noisy marginals of
+    the part `beside` and to the sums of columns, with the standard deviation of a noisy share.
+    """
+    place, marginals = beside
+    maps, noisy, variances = ([getattr(part, name) for part in earlier] for name in ("map", "sums", "variance"))
+    totals = noisy_totals(maps, noisy, variances)
+    summaries = pair_summaries(tables, marginals, noisy[place], variances[place], totals)
+    rows = _rows(earlier, summaries)
+    with one_thread():
+        shares = [fit_marginal(summary, rows).shares for summary in summaries]
+    columns = zip(tables.cells, joint_cells(tables, marginals), shares, summaries, strict=True)
+    return rows, [(coarse_shares(own, fine, cells), summary.count_sd / rows) for cells, fine, own, summary in columns]
 
 
 def _rows(parts: Sequence[NoisyPart], summaries: Sequence[ColumnSummary]) -> float:

@@ -74,3 +74,24 @@ def pair_sums(codes, rows, kinds, cells, members, strides, offsets, sums):  # ty
             stride, offset = strides[t], offsets[t]
             for i in range(width):
                 sums[offset + left[i] * stride + right[i]] += 1
+
+
+_TRIPLES = "void(int16[:,::1], int64[::1], int64[::1], uint16[:,::1], int64[:,::1], int64[:,::1], int64[::1], {}[::1])"
+
+
+@kernel(_TRIPLES.format("int64"), _TRIPLES.format("int32"))
+def triple_sums(codes, rows, kinds, cells, members, strides, offsets, sums):  # type: ignore[no-untyped-def]
+    """Add one to the cell of each record in the table of each triple of columns."""
+    records = codes.shape[1]
+    found = np.empty((rows.size, TILE), np.int64)
+    for start in range(0, records, TILE):
+        width = min(records, start + TILE) - start
+        for j in range(rows.size):
+            source, cell_of, target = codes[rows[j]], cells[kinds[j]], found[j]
+            for i in range(width):
+                target[i] = cell_of[np.int64(source[start + i]) + 32768]
+        for t in range(members.shape[0]):
+            one, two, three = found[members[t, 0]], found[members[t, 1]], found[members[t, 2]]
+            large, small, offset = strides[t, 0], strides[t, 1], offsets[t]
+            for i in range(width):
+                sums[offset + one[i] * large + two[i] * small + three[i]] += 1

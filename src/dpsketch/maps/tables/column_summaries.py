@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpsketch.denoise.column_fit import ColumnSummary, Finer
 from dpsketch.maps.base import BoundMap, Sums
 from dpsketch.maps.tables.cells import GRID, POSITION_GRID, Cells, common_cells
+from dpsketch.maps.tables.count_tables import CountTables
 from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.maps.tables.pair_map import PairMap
 from dpsketch.numerics.arrays import Floats
@@ -45,9 +46,9 @@ def noisy_totals(maps: Sequence[BoundMap], noisy: Sequence[Sums], variances: Seq
 
 
 def pair_summaries(
-    pairs: PairMap, marginals: OneWayMap, sums: Sums, variance: float, totals: NoisyTotals
+    pairs: PairMap | CountTables, marginals: OneWayMap, sums: Sums, variance: float, totals: NoisyTotals
 ) -> list[ColumnSummary]:
-    """What noisy marginals say about the columns of pairs, in `joint_cells`, which may be finer."""
+    """What noisy marginals say about the columns of pairs or triples, in `joint_cells`, which may be finer."""
     every = dict(zip(marginals.columns, column_summaries(marginals, sums, variance, totals), strict=True))
     coarse = dict(zip(marginals.columns, marginals.cells, strict=True))
     return [
@@ -56,8 +57,8 @@ def pair_summaries(
     ]
 
 
-def joint_cells(pairs: PairMap, marginals: OneWayMap) -> list[Cells]:
-    """The cells of the columns of pairs in which neither these nor their marginals cut."""
+def joint_cells(pairs: PairMap | CountTables, marginals: OneWayMap) -> list[Cells]:
+    """The cells of the columns of pairs or triples in which neither these nor their marginals cut."""
     coarse = dict(zip(marginals.columns, marginals.cells, strict=True))
     return [common_cells(own, coarse[own.column.name]) for own in pairs.cells]
 

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from itertools import combinations
 from math import comb
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
-from dpsketch.maps.base import (
-    FeatureMap,
-    Sensitivity,
-    SumBlock,
-    Sums,
-    check_columns,
-    check_whole,
-    chosen_columns,
-)
-from dpsketch.maps.tables.cells import EVERY_CODE, MOST_BINS, cells_of, distinct
+from dpsketch.maps.base import FeatureMap, Sums, check_columns, check_whole, chosen_columns
+from dpsketch.maps.tables.cells import MOST_BINS, cells_of
+from dpsketch.maps.tables.count_tables import CountTables, check_groups, group_counts
 from dpsketch.maps.tables.pair_map import Groups, PairMap
-from dpsketch.numerics.arrays import Codes, Floats
-from dpsketch.schema.columns import MISSING
-from dpsketch.schema.relation import Relation
+from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.schema import Schema
 
 MOST_PAIRS = 100_000
@@ -72,7 +59,7 @@ class Pairs(FeatureMap):
         check_whole("Pairs", "bins", self.bins, 1, MOST_BINS)
         object.__setattr__(self, "columns", check_columns("Pairs", self.columns))
         object.__setattr__(self, "pairs", _checked_pairs(self.pairs, self.columns))
-        object.__setattr__(self, "groups", _checked_groups(self.groups))
+        object.__setattr__(self, "groups", check_groups("Pairs", self.groups))
         for name in ("pool", "tapered"):
             if not isinstance(getattr(self, name), bool):
                 raise RecipeError(f"Pairs: {name} must be true or false, got {getattr(self, name)!r} instead")
@@ -104,19 +91,7 @@ class Pairs(FeatureMap):
         """The number of cells, or of groups of them, of each column."""
         names = self.names(schema)
         fine = {name: cells_of(schema.column(name), self.bins, self.tapered).count for name in names}
-        if self.groups is None:
-            return fine
-        if len(self.groups) != len(names):
-            raise RecipeError(
-                f"Pairs: groups must have an entry for each of the {len(names)} columns, got {len(self.groups)}"
-            )
-        for name, groups in zip(names, self.groups, strict=True):
-            if len(groups) != fine[name]:
-                raise RecipeError(
-                    f"Pairs: the groups of column '{name}' must name the group of each of its {fine[name]} cells, "
-                    f"got {len(groups)}"
-                )
-        return {name: max(groups) + 1 for name, groups in zip(names, self.groups, strict=True)}
+        return group_counts("Pairs", fine, self.groups)
 
     def length(self, schema: Schema) -> int:
         counts = self.counts(schema)
@@ -139,13 +114,11 @@ class Pairs(FeatureMap):
         return BoundPairs(self, schema)
 
 
-class BoundPairs(PairMap):
+class BoundPairs(CountTables, PairMap):
     """Guarantee: a record adds one to one cell of each of the q tables, so L1 = L2² = q for a row more or less; 2q and
     2q for a row replaced (features are non-negative). Source: m2m §2.3; docs/proofs/pairs.md.
     """
 
-    largest = 1
-    narrow = True
     description: Pairs
 
     def __init__(self, description: Pairs, schema: Schema) -> None:
@@ -154,21 +127,7 @@ class BoundPairs(PairMap):
         self.pairs, self.bins, tapered = description.tables(schema), description.bins, description.tapered
         self.cells = tuple(cells_of(schema.column(name), self.bins, tapered) for name in self.columns)
         self.schema = schema
-        self._rows = np.array([schema.index(name) for name in self.columns])
-        index_of = {name: index for index, name in enumerate(self.columns)}
-        self._members = np.array([[index_of[one], index_of[two]] for one, two in self.pairs], np.int64)
-        counts = description.counts(schema)
-        self._shapes = [(counts[one], counts[two]) for one, two in self.pairs]
-        self._strides = np.array([columns for _, columns in self._shapes], np.int64)
-        self.offsets = np.cumsum([0] + [rows * columns for rows, columns in self._shapes])
-
-    def shape(self, pair: int) -> tuple[int, int]:
-        """Numbers of cells, or of groups, of the two columns of a pair, given by its index."""
-        return self._shapes[pair]
-
-    def table(self, pair: int) -> slice:
-        """The slice of the sums that holds the table of a pair, row by row."""
-        return slice(int(self.offsets[pair]), int(self.offsets[pair + 1]))
+        self.lay_out(self.pairs, description.counts(schema), description.groups)
 
     def coarsened(
         self, groups: Sequence[Sequence[int]] | None, pairs: Sequence[tuple[str, str]] | None = None
@@ -181,73 +140,13 @@ class BoundPairs(PairMap):
         tapered = self.description.tapered
         return BoundPairs(Pairs(columns, self.bins, listed, groups, tapered=tapered), self.schema)  # type: ignore
 
-    def coarse_sums(self, sums: Sums, coarse: BoundPairs) -> Sums:
-        """Exact sums of `coarse` from those of this map, of the same type: those that `coarse` would accumulate."""
-        groups, index_of = coarse.description.groups, {pair: number for number, pair in enumerate(self.pairs)}
-        alike = (coarse.columns, coarse.cells) == (self.columns, self.cells) and set(coarse.pairs) <= set(index_of)
-        if groups is None or self.description.groups is not None or not alike:
-            raise RecipeError("Pairs: coarse sums need a map of fine cells and one that it was coarsened to")
-        pooled = np.zeros(coarse.size, sums.dtype)
-        for pair, (one, two) in enumerate(coarse._members):
-            own = index_of[coarse.pairs[pair]]
-            rows = np.zeros((coarse.shape(pair)[0], self.shape(own)[1]), sums.dtype)
-            np.add.at(rows, np.array(groups[one]), sums[self.table(own)].reshape(self.shape(own)))
-            np.add.at(pooled[coarse.table(pair)].reshape(coarse.shape(pair)).T, np.array(groups[two]), rows.T)
-        return pooled
-
-    @cached_property
-    def _shared(self) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
-        """The lookup table of each column, and the tables: cell or group of every code, at index code - MISSING."""
-        groups = self.description.groups or (None,) * len(self.cells)
-        keys = [(cells.cut, own) for cells, own in zip(self.cells, groups, strict=True)]
-        firsts, kinds = distinct(keys)
-        tables = []
-        for column in firsts:
-            own, fine = groups[column], self.cells[column].cells(EVERY_CODE)
-            tables.append(fine if own is None else np.array(own)[fine])
-        return kinds, np.stack(tables).astype(np.uint16)
-
     def accumulate(self, records: Records, sums: Sums) -> None:
         from dpsketch.maps.tables.cells_kernels import pair_sums
 
-        pair_sums(records.codes, self._rows, *self._shared, self._members, self._strides, self.offsets[:-1], sums)
-
-    def places(self, codes: Codes) -> NDArray[np.int64]:
-        """Index into the sums of each record's cell in each table: one matrix row a pair."""
-        kinds, tables = self._shared
-        indices = codes[self._rows].astype(np.int64) - MISSING
-        own = np.stack([tables[kind, index] for kind, index in zip(kinds, indices, strict=True)]).astype(np.int64)
-        left, right = own[self._members.T]
-        cells: NDArray[np.int64] = self.offsets[:-1, None] + left * self._strides[:, None] + right
-        return cells
-
-    def features(self, records: Records) -> Floats:
-        one_hot = np.zeros((len(records), self.size))
-        one_hot[np.arange(len(records)), self.places(records.codes)] = 1.0
-        return one_hot
-
-    @property
-    def groups_of_cells(self) -> Groups:
-        return self.description.groups or tuple(tuple(range(own.count)) for own in self.cells)
+        pair_sums(records.codes, self.rows, *self.shared, self.members, self.strides[:, 0], self.offsets[:-1], sums)
 
     def pair_table(self, sums: Sums, pair: int) -> Floats:
-        return sums[self.table(pair)].reshape(self.shape(pair)).astype(np.float64)
-
-    def sum_blocks(self) -> Iterator[SumBlock]:
-        for pair, columns in enumerate(self.pairs):
-            yield SumBlock(columns, int(self.offsets[pair]), int(self.offsets[pair + 1]))
-
-    @property
-    def entries_per_record(self) -> int:
-        return len(self.pairs)
-
-    def sparse_entries(self, records: Records, block: SumBlock, rows: int) -> tuple[NDArray[np.int64], Floats]:
-        indices = self.places(records.codes).T
-        return indices, np.ones(indices.shape)
-
-    def record_sensitivity(self, relation: Relation) -> Sensitivity:
-        q = len(self.pairs)
-        return Sensitivity(q, q) if relation is Relation.ADD_REMOVE else Sensitivity(2 * q, 2 * q)
+        return self.counts_of(sums, pair)
 
 
 def _checked_pairs(pairs: object, columns: tuple[str, ...] | None) -> tuple[tuple[str, str], ...] | None:
@@ -274,16 +173,3 @@ def _is_pair(pair: object) -> bool:
         and all(isinstance(name, str) for name in pair)
         and pair[0] != pair[1]
     )
-
-
-def _checked_groups(groups: object) -> Groups | None:
-    """Check groups: None, or for each column groups 0, 1, … of its cells, none of them empty."""
-    if groups is None:
-        return None
-    if not isinstance(groups, list | tuple) or not all(isinstance(each, list | tuple) for each in groups):
-        raise RecipeError("Pairs: groups must list, for each column, the group of each cell")
-    for each in groups:
-        numbers = set(each) if all(type(group) is int for group in each) else set()
-        if not numbers or numbers != set(range(len(numbers))):
-            raise RecipeError("Pairs: the groups of a column must be whole numbers 0, 1, …, without gaps")
-    return tuple(tuple(each) for each in groups)

@@ -18,6 +18,7 @@ from dpsketch.maps.tables.count import Count
 from dpsketch.maps.tables.level_counts import Levels
 from dpsketch.maps.tables.pairs import MOST_PAIRS, Pairs
 from dpsketch.maps.tables.totals import Totals
+from dpsketch.maps.tables.triple_tables import MOST_TRIPLES, Triples
 from dpsketch.numerics.tuned import BY_HAND, PROTOTYPE, STUDY_TABLES, UNRECORDED, Tuned
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks.task import Shares, Task, marginal_bins, schema_counter_noise
@@ -50,6 +51,14 @@ FINER_BINS: Annotated[int, Tuned(STUDY_TABLES, by=BY_HAND, decision=10)] = 256  
 # Cells of a pair table in a bin of the marginals.
 MOST_TIMES_FINER: Annotated[int, Tuned(STUDY_TABLES, by=BY_HAND, decision=10)] = 8
 MOST_FINER_CELLS: Annotated[int, Tuned(STUDY_TABLES, by=BY_HAND, decision=10)] = 10_000_000
+_TRIPLES = Tuned("flights of the truth study", by=BY_HAND, decision=35)
+TRIPLES_SHARE: Annotated[float, _TRIPLES] = 0.2  # of the pairs' share, for tables of three columns
+# Standard deviation of a cell of these, as a share of the rows, up to which they are worth it.
+TRIPLE_SD: Annotated[float, Tuned("flights, adult, occupancy, california, by simulation", by=BY_HAND, decision=35)] = (
+    2.5e-4
+)
+TRIPLE_BINS = range(16, 37)  # the largest of these whose bins are divided by those of pair tables
+MOST_TRIPLE_CELLS = 16_000_000  # of a raw sketch: 64 MB in four-byte counters
 FEW_WHOLE_NUMBERS: Annotated[int, UNRECORDED] = 130  # up to here every whole number has a cell: ages and hours do
 
 
@@ -89,6 +98,11 @@ class General(Task):
         if frequencies:
             both: Shares = [(pairs, 1 - FOURIER_SHARE), (Fourier(size=frequencies), FOURIER_SHARE)]
             return _with_marginals(schema, budget, bins, both)
+        nested = finer // 2 if pairs.tapered else finer  # equal bins whose edges are all edges of the pair tables
+        triples = None if halved or most or named else affordable_triples(schema, rows, budget, nested)
+        if triples is not None:
+            measured: Shares = [(pairs, 1 - TRIPLES_SHARE), (triples, TRIPLES_SHARE)]
+            return _with_marginals(schema, budget, bins, measured)
         return _with_marginals(schema, budget, bins, [(pairs, 1.0)], halved)
 
 
@@ -121,9 +135,15 @@ def _one_way(schema: Schema, bins: int, share: float) -> Shares:
 
 
 def general_of(schema: Schema, names: tuple[str, ...], rows: int, budget: Budget) -> Shares:
-    """The general recipe of the named columns."""
+    """The general recipe of the named columns, for tasks that draw rows: these do not use tables of three columns."""
     only = replace(schema, columns=tuple(schema.column(name) for name in names))
-    return [(_of_columns(schema, each, names), share) for each, share in TASK.parts(only, rows, budget)]
+    parts = TASK.parts(only, rows, budget)
+    spared = sum(share for each, share in parts if isinstance(each, Triples))
+    return [
+        (_of_columns(schema, each, names), round(share + spared * isinstance(each, Pairs), 4))
+        for each, share in parts
+        if not isinstance(each, Triples)
+    ]
 
 
 def _of_columns(schema: Schema, each: FeatureMap, names: tuple[str, ...]) -> FeatureMap:
@@ -165,6 +185,23 @@ def suits_contrasts(schema: Schema, rows: int, budget: Budget, columns: int, mos
         return False
     noise = schema_counter_noise(schema, budget, comb(columns, 2), PURE_SHARES[1])
     return most is not None or noise > CONTRAST_SD * rows
+
+
+def affordable_triples(schema: Schema, rows: int, budget: Budget, bins: int) -> Triples | None:
+    """Tables of all triples of columns beside pair tables that divide this number of equal bins, where there are few
+    enough columns for the rows and the budget: from public numbers.
+
+    Source: docs/decisions/035-tables-of-three-columns.md.
+    """
+    columns = len(schema.scalars)
+    fewer = max((each for each in TRIPLE_BINS if bins % each == 0), default=None)
+    if columns < 3 or comb(columns, 3) > MOST_TRIPLES or fewer is None or not budget.private:
+        return None
+    share = TRIPLES_SHARE * (PURE_SHARES[1] if budget.pure else GAUSSIAN_SHARES[1])
+    if schema_counter_noise(schema, budget, comb(columns, 3), share) > TRIPLE_SD * rows:
+        return None
+    triples = Triples(bins=fewer, pool=True)
+    return triples if triples.length(schema) <= MOST_TRIPLE_CELLS else None
 
 
 def whole_number_bins(schema: Schema) -> int:

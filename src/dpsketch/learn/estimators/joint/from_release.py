@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,9 +26,21 @@ from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.column_summaries import joint_cells, pair_summaries, parents
 from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.maps.tables.pair_map import PairMap
+from dpsketch.maps.tables.triple_tables import BoundTriples
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.threads import one_thread
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
+
+
+@dataclass(frozen=True)
+class ReleasedTriples:
+    """`tables[i, j, k]`, i < j < k, are noisy joint shares of groups of three columns, off by `sd` each; `groups` the
+    group of each cell of the columns that have tables.
+    """
+
+    tables: Mapping[tuple[int, int, int], Floats]
+    sd: float
+    groups: Mapping[int, NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -39,7 +51,8 @@ class ReleasedProducts:
 
     `pairs` are the places i < j of columns with a table, or with a contrast if columns have `halves`: the half of each
     of their cells. Shares of pairs are known up to `pair_sd`; `dropped` are the `dropped_shares` of each column,
-    `lumps` its `lumpiness`, and `parents` the counted cells that cells are parts of, where they are.
+    `lumps` its `lumpiness`, and `parents` the counted cells that cells are parts of, where they are. `triples` are
+    tables of three of the columns, where the release has some.
     """
 
     columns: tuple[str, ...]
@@ -52,6 +65,7 @@ class ReleasedProducts:
     parents: tuple[NDArray[np.int64] | None, ...]
     halves: tuple[NDArray[np.int64], ...] = ()
     pair_sd: float = 0.0
+    triples: ReleasedTriples | None = None
     keep: Callable[[tuple[Products, ...]], None] = lambda _models: None
 
     @property
@@ -159,7 +173,35 @@ def with_fit(
     places = frozenset(_places(bound))
     halves = tuple(_groups_of(bound, marginals)) if bound.halved else ()
     pair_sd = sqrt(parts.pairs.noise_variance) / rows
-    return ReleasedProducts(bound.columns, cells, places, fitted, refit, dropped, lumps, whole, halves, pair_sd)
+    triples = _triples(released, bound.columns, cells, rows)
+    return ReleasedProducts(
+        bound.columns, cells, places, fitted, refit, dropped, lumps, whole, halves, pair_sd, triples
+    )
+
+
+def _triples(
+    released: ReleasedSketch, columns: tuple[str, ...], cells: Sequence[Cells], rows: float
+) -> ReleasedTriples | None:
+    """Of these columns and their cells; tables with a cell that ends inside one of these say nothing here."""
+    for part, bound in released.parts_with(BoundTriples):
+        if not set(bound.columns) <= set(columns):
+            continue
+        place = [columns.index(name) for name in bound.columns]
+        own_cells = zip(bound.cells, (cells[column] for column in place), strict=True)
+        if not all(np.isin(coarse.first_levels, fine.first_levels).all() for coarse, fine in own_cells):
+            continue
+        tables = {}
+        for number, members in enumerate(bound.members):
+            own = [place[member] for member in members]
+            order = np.argsort(own)
+            one, two, three = (own[axis] for axis in order)
+            tables[one, two, three] = bound.counts_of(part.sums, number).transpose(order) / rows
+        groups = {
+            column: np.array(own)[parents(coarse, cells[column])]
+            for column, own, coarse in zip(place, bound.groups_of_cells, bound.cells, strict=True)
+        }
+        return ReleasedTriples(tables, max(sqrt(part.noise_variance), 1.0) / rows, groups)
+    return None
 
 
 def _refits(released: ReleasedSketch, fitted: Products) -> tuple[Products, ...]:

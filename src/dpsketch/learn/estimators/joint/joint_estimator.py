@@ -10,7 +10,7 @@ from typing import Annotated
 
 import numpy as np
 
-from dpsketch.displays import listed
+from dpsketch.displays import counted, listed
 from dpsketch.learn.answer import Estimate, stacked
 from dpsketch.learn.cell_places import codes_in_cells
 from dpsketch.learn.estimators.joint import unseen
@@ -18,7 +18,8 @@ from dpsketch.learn.estimators.joint.bootstrap import REFITS, released_groups
 from dpsketch.learn.estimators.joint.draws import drawn_frame, shares_in_cells
 from dpsketch.learn.estimators.joint.from_release import ReleasedProducts
 from dpsketch.learn.estimators.joint.refine import shares_inside
-from dpsketch.learn.estimators.joint.triples import Triples, possible_pair
+from dpsketch.learn.estimators.joint.released_triples import OfThree, Told
+from dpsketch.learn.estimators.joint.triples import possible_pair
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, columns_of, merged, product_at
 from dpsketch.learn.points import ColumnPoints, Frame
@@ -44,12 +45,13 @@ COARSE = 1024  # codes that are taken as one for the main effects of functions t
 
 @dataclass(frozen=True)
 class _Single:
-    """Functions of one column: means as [model, function], means in groups as [model, function, group], variances, how
-    large each is at most, and in PER_COLUMN coordinates what the fit dropped or cannot see.
+    """Functions of one column: means as [model, function], means in groups as [model, function, group], the fit's means
+    in cells, variances, how large each is at most, and in PER_COLUMN coordinates what the fit dropped or cannot see.
     """
 
     means: Floats
     values: Floats
+    cells: Floats
     variances: Floats
     sizes: Floats
     unsure: Floats
@@ -67,17 +69,17 @@ class ProductEstimator:
     """
 
     def __init__(self, schema: Schema, noise: ReleaseNoise, fitted: ReleasedProducts) -> None:
-        self.columns = fitted.columns
-        self.fitted = fitted
+        self.columns, self.fitted = fitted.columns, fitted
         self._schema, self._noise = schema, noise
         self._column = Memo(self._points_of)
         self._joint = Memo(self._grouped_pair)
-        self._triples = Triples(fitted)
+        self._of_three = OfThree(fitted)
         self.draws = Memo(self._drawn)
         self._known: Latest[Factor, _Single] = Latest(MOST_KNOWN)
         self._first = noise.reserve(ERRORS + PER_COLUMN * len(self.columns))
         what = "contrasts of pairs" if fitted.halved else "pair tables"
-        self.how = f"mixture of products fitted to {len(fitted.pairs)} {what} and the marginals"
+        more = f", and to {counted(len(fitted.triples.tables), 'table')} of three columns" if fitted.triples else ""
+        self.how = f"mixture of products fitted to {len(fitted.pairs)} {what} and the marginals{more}"
         if len(fitted.columns) == 1:
             self.how = f"smooth marginal of {fitted.columns[0]}"
 
@@ -110,13 +112,14 @@ class ProductEstimator:
             return self._by_draws(factors)
         singles = [self._single(factor) for factor in factors]
         means = [single.means[0] for single in singles]
-        third = self._towards_pairs_only(factors, singles, means)
-        found = self._found(factors, singles) + third
+        third = self._told_of_three(factors, singles, means)
+        found = self._found(factors, singles) + third.added
         changes = _refit_changes(found)
         variances = [single.variances for single in singles]
-        hidden = self._hidden_pairs(factors, singles, means) + third**2
+        hidden = self._hidden_pairs(factors, singles, means) + third.guessed**2 + third.left
         if len(factors) > 2:
-            hidden = hidden + (unseen.MORE * self._dependence) ** 2 * unseen.of_several(means, variances)
+            several = np.maximum(unseen.of_several(means, variances) - third.seen, 0.0)
+            hidden = hidden + (unseen.MORE * self._dependence) ** 2 * several
         apart = self._without_table([factor.columns for factor in factors])
         if apart:
             hidden = hidden + self._usual**2 * unseen.unmeasured(means, variances, apart)
@@ -145,8 +148,8 @@ class ProductEstimator:
             if (i, j) in self.fitted.products.pairs
         }
         if len(named) < 2 or (len(named) == 2 and pairs):
-            own = [*pairs.values(), *_others(means, [at for pair in pairs for at in pair])]
-            return _product([np.ones((1, 1)), *own])  # also without any function
+            rest = _others(means, [at for pair in pairs for at in pair])
+            return _product([np.ones((1, 1)), *pairs.values(), *rest])
         inside = {at: self._in_components(column, singles[at]) for column, at in named}
         found = reduce(np.multiply, inside.values(), self._weights).sum(2) * _product(_others(means, list(inside)))
         for pair, table in pairs.items():
@@ -163,18 +166,16 @@ class ProductEstimator:
         mixtures = zip(single.values, self.fitted.mixtures, strict=True)
         return np.stack([values @ mixture.shares[column].T for values, mixture in mixtures])
 
-    def _towards_pairs_only(
-        self, factors: Sequence[Factor], singles: Sequence[_Single], means: Sequence[Floats]
-    ) -> Floats:
-        """What halving the mixture's own dependence of three columns adds, times the means of the other functions."""
-        added = np.zeros(1)
-        single = [(at, factor.columns[0]) for at, factor in enumerate(factors) if factor.columns]
-        named = sorted((self.columns.index(column), at) for at, column in single)
+    def _told_of_three(self, factors: Sequence[Factor], singles: Sequence[_Single], means: Sequence[Floats]) -> Told:
+        """What is added for every three of the columns, times the means of the other functions."""
+        found = Told(np.zeros((1, 1)), np.zeros(1), np.zeros(1), np.zeros(1))
+        named = sorted((self.columns.index(each.columns[0]), at) for at, each in enumerate(factors) if each.columns)
         for (i, one), (j, two), (k, three) in combinations(named, 3):
-            values = [singles[place].values[0] for place in (one, two, three)]
-            others = _product(_others(means, (one, two, three)))
-            added = added + self._triples.expected((i, j, k), values) * others
-        return added
+            own, others = [singles[at] for at in (one, two, three)], _product(_others(means, (one, two, three)))
+            told = self._of_three.told((i, j, k), [each.values[0] for each in own], [each.cells for each in own])
+            times = (others, others, others**2, others**2)
+            found = Told(*(every + part * other for every, part, other in zip(found, told, times, strict=True)))
+        return found
 
     def _hidden_pairs(self, factors: Sequence[Factor], singles: Sequence[_Single], means: Sequence[Floats]) -> Floats:
         """What groups of cells may hide of each pair of columns, times the means of the other functions."""
@@ -251,7 +252,7 @@ class ProductEstimator:
         unsure = self._dropped(column, cells[0])
         unsure[:, -1] = np.hypot(unsure[:, -1], hidden)
         groups = self._group_values(column, cells[0])
-        found = _Single(means, inside, variances, np.abs(by_cell).max((1, 2)), unsure, groups)
+        found = _Single(means, inside, cells[0], variances, np.abs(by_cell).max((1, 2)), unsure, groups)
         if len(by_cell) == 1:
             self._known.add(factor, found)
         return found
@@ -395,6 +396,5 @@ def _others(singles: Sequence[Floats], places: Sequence[int]) -> list[Floats]:
 def _refit_changes(found: Floats) -> Floats:
     """From the estimates of the fit (first row) and of each refit to changes in `ERRORS` coordinates."""
     changes = np.zeros((found.shape[1], ERRORS))
-    refits = len(found) - 1
-    changes[:, :refits] = ((found[1:] - found[0]) / np.sqrt(max(refits, 1))).T
+    changes[:, : len(found) - 1] = ((found[1:] - found[0]) / np.sqrt(max(len(found) - 1, 1))).T
     return changes

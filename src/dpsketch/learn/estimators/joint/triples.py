@@ -41,19 +41,27 @@ class Triples:
         """The addition to the mean of products of functions of three columns, in increasing order, whose values in
         groups are given as [function, group]. None is made where a pair has no table, or three need too large a one.
         """
-        products = self._fitted.products
-        sizes = [len(products.shares[column]) for column in columns]
-        told = all((columns[a], columns[b]) in products.pairs for a, b in _PAIRS)
-        if not told or np.prod(sizes) > LARGEST:
-            return np.zeros(1)
-        table = self._tables.get(columns)
+        table = self.table(columns)
         if table is None:
-            table = self._moved(columns)
-            self._tables.add(columns, table)
+            return np.zeros(1)
+        sizes = table.shape
         count = max(len(each) for each in values)
         one, two, three = (np.broadcast_to(each, (count, each.shape[1])) for each in values)
         inner = (three @ table.reshape(-1, sizes[2]).T).reshape(count, sizes[0], sizes[1])
         return np.einsum("ka,kb,kab->k", one, two, inner)
+
+    def table(self, columns: Places) -> Floats | None:
+        """The addition to joint shares of three columns' groups; None where none is made."""
+        products = self._fitted.products
+        sizes = [len(products.shares[column]) for column in columns]
+        told = all((columns[a], columns[b]) in products.pairs for a, b in _PAIRS)
+        if not told or np.prod(sizes) > LARGEST:
+            return None
+        table = self._tables.get(columns)
+        if table is None:
+            table = self._moved(columns)
+            self._tables.add(columns, table)
+        return table
 
     def _moved(self, columns: Places) -> Floats:
         """In joint shares of the columns' groups; all pair tables of it are zero."""
