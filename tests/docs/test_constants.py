@@ -36,7 +36,7 @@ NOT_TUNED = {
         class_tables._LEAST_SPREAD classifier._LEAST_LIKELIHOOD smooth_shares.GAIN smooth_shares.NEWTON_STEPS
         control_variate._STEPS cuts.STEPS cuts.UNKNOWN copula._FARTHEST copula._LEAST decoder.SPREAD
         denoised_pairs.COMMON_STEPS
-        denoised_pairs.SMALLEST denoised_pairs.SMOOTH_STEPS denoised_pairs.WARM_STEPS descent.CHECK descent.LEAST
+        denoised_pairs.SMALLEST denoised_pairs.SMOOTH_STEPS descent.CHECK descent.LEAST
         descent.LOWEST
         joint_fit.SMALLEST_SHARE lloyd.STEPS modes._ROUNDS moment_matrix._ROUNDING quadratic_fit._LEAST_CONDITION
         quadratic_fit._ROUNDS quadratic_fit._STEPS ratio._HALVINGS reduction._LEAST refine.CLOSEST refine.RIDGE
