@@ -57,7 +57,7 @@ class Ours:
         release, before = released_by(table, recipe, budget)
         start = time.process_time()
         self._view = dps.View(release)
-        self._view.fraction(" and ".join(f"{column.name} is null" for column in table.columns[:2]))  # fits
+        self._view.fraction(" and ".join(f"{column.name} is null" for column in table.columns[:3]))  # fits all
         self.seconds = time.process_time() - start
         self.total_seconds = before + self.seconds
         self._numeric = [table.columns[j] for j in table.numeric]
