@@ -23,10 +23,12 @@ def true_score(points: np.ndarray) -> float:
 
 @pytest.mark.parametrize("shape", ["spherical", "diag", "full"])
 def test_a_fit_is_nearly_as_likely_as_the_truth(view: dps.View, shape: str) -> None:
-    """The planted clusters are round in widths of the bounds but for column c, which is twice as wide in units."""
+    """The planted clusters are round in widths of the bounds but for column c, which is twice as wide in units. On a
+    sample of points, a fit very close to the truth may be slightly more likely by chance.
+    """
     model = dps.GaussianMixture(2, shape).fit(view)
     points = matrix(planted(2))
-    assert 0 <= true_score(points) - model.score(points) < 0.03
+    assert -0.001 < true_score(points) - model.score(points) < 0.03
     assert model.covariances_.shape == ((2, 3, 3) if shape == "full" else (2, 3))
 
 
