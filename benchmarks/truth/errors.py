@@ -83,7 +83,7 @@ def _row(estimator: ProductEstimator, schema: dps.Schema, condition: str) -> lis
     factors = merged(condition_factors(schema, parse_condition(condition, schema)))
     singles = [estimator._single(factor) for factor in factors]
     means = [single.means[0] for single in singles]
-    third = estimator._told_of_three(factors, singles, means)
+    third = estimator._third_order(factors, singles, means)
     values = (estimator._found(factors, singles) + third.added)[:, 0]
     more = np.maximum(unseen.of_several(means, [single.variances for single in singles]) - third.seen, 0.0)
     inside, hidden = _inside(estimator, factors, singles, means), float((third.guessed**2 + third.left)[0])

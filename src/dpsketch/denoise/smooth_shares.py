@@ -96,7 +96,7 @@ def _solved(banded: Floats, others: Floats, middle: Floats, aim: Floats) -> Floa
 
 
 def _bandwidth(matrix: Floats) -> int:
-    """Of a symmetric matrix."""
+    """The number of diagonals beside the main one that a symmetric matrix has."""
     rows, first = np.arange(len(matrix)), (matrix != 0).argmax(1)
     return int(np.where(matrix[rows, first] != 0, rows - first, 0).max(initial=0))
 

@@ -81,7 +81,7 @@ class ReleasedProducts:
 
     @made_once
     def mixture(self) -> Mixture:
-        """Of the fit."""
+        """The mixture of the fit."""
         if not self.products.made:
             with one_thread():
                 self.products.mixture  # noqa: B018
@@ -90,7 +90,7 @@ class ReleasedProducts:
 
     @made_once
     def mixtures(self) -> tuple[Mixture, ...]:
-        """Of the fit and of its refits, on all cores."""
+        """The mixtures of the fit and of its refits, made on all cores."""
         if not all(model.made for model in self.models):
             with one_thread(), ThreadPoolExecutor(os.cpu_count()) as pool:
                 list(pool.map(lambda model: model.mixture, self.models))
@@ -182,7 +182,7 @@ def with_fit(
 def _triples(
     released: ReleasedSketch, columns: tuple[str, ...], cells: Sequence[Cells], rows: float
 ) -> ReleasedTriples | None:
-    """Of these columns and their cells; tables with a cell that ends inside one of these say nothing here."""
+    """Released tables of three of these columns; those with a cell that ends inside one of `cells` are left out."""
     for part, bound in released.parts_with(BoundTriples):
         if not set(bound.columns) <= set(columns):
             continue

@@ -18,7 +18,7 @@ from dpsketch.learn.estimators.joint.bootstrap import REFITS, released_groups
 from dpsketch.learn.estimators.joint.draws import drawn_frame, shares_in_cells
 from dpsketch.learn.estimators.joint.from_release import ReleasedProducts
 from dpsketch.learn.estimators.joint.refine import shares_inside
-from dpsketch.learn.estimators.joint.released_triples import OfThree, Told
+from dpsketch.learn.estimators.joint.released_triples import OfThree, Third
 from dpsketch.learn.estimators.joint.triples import possible_pair
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, columns_of, merged, product_at
@@ -112,7 +112,7 @@ class ProductEstimator:
             return self._by_draws(factors)
         singles = [self._single(factor) for factor in factors]
         means = [single.means[0] for single in singles]
-        third = self._told_of_three(factors, singles, means)
+        third = self._third_order(factors, singles, means)
         found = self._found(factors, singles) + third.added
         changes = _refit_changes(found)
         variances = [single.variances for single in singles]
@@ -148,8 +148,7 @@ class ProductEstimator:
             if (i, j) in self.fitted.products.pairs
         }
         if len(named) < 2 or (len(named) == 2 and pairs):
-            rest = _others(means, [at for pair in pairs for at in pair])
-            return _product([np.ones((1, 1)), *pairs.values(), *rest])
+            return _product([np.ones((1, 1)), *pairs.values(), *_others(means, [at for pair in pairs for at in pair])])
         inside = {at: self._in_components(column, singles[at]) for column, at in named}
         found = reduce(np.multiply, inside.values(), self._weights).sum(2) * _product(_others(means, list(inside)))
         for pair, table in pairs.items():
@@ -166,15 +165,16 @@ class ProductEstimator:
         mixtures = zip(single.values, self.fitted.mixtures, strict=True)
         return np.stack([values @ mixture.shares[column].T for values, mixture in mixtures])
 
-    def _told_of_three(self, factors: Sequence[Factor], singles: Sequence[_Single], means: Sequence[Floats]) -> Told:
+    def _third_order(self, factors: Sequence[Factor], singles: Sequence[_Single], means: Sequence[Floats]) -> Third:
         """What is added for every three of the columns, times the means of the other functions."""
-        found = Told(np.zeros((1, 1)), np.zeros(1), np.zeros(1), np.zeros(1))
+        found = Third(np.zeros((1, 1)), np.zeros(1), np.zeros(1), np.zeros(1))
         named = sorted((self.columns.index(each.columns[0]), at) for at, each in enumerate(factors) if each.columns)
         for (i, one), (j, two), (k, three) in combinations(named, 3):
             own, others = [singles[at] for at in (one, two, three)], _product(_others(means, (one, two, three)))
-            told = self._of_three.told((i, j, k), [each.values[0] for each in own], [each.cells for each in own])
+            values, cells = [each.values[0] for each in own], [each.cells for each in own]
+            third = self._of_three.third_order((i, j, k), values, cells)
             times = (others, others, others**2, others**2)
-            found = Told(*(every + part * other for every, part, other in zip(found, told, times, strict=True)))
+            found = Third(*(every + part * other for every, part, other in zip(found, third, times, strict=True)))
         return found
 
     def _hidden_pairs(self, factors: Sequence[Factor], singles: Sequence[_Single], means: Sequence[Floats]) -> Floats:

@@ -51,7 +51,7 @@ class Products:
 
     @made_once
     def shares(self) -> tuple[Floats, ...]:
-        """Of each column's groups."""
+        """Shares of the groups of each column."""
         columns = zip(self.groups, self.marginals, strict=True)
         return tuple(np.bincount(groups, marginal.shares).astype(np.float64) for groups, marginal in columns)
 

@@ -21,7 +21,7 @@ from dpsketch.numerics.arrays import Floats
 _CONTRACT = "fa,fb,fc,abc->f"
 
 
-class Told(NamedTuple):
+class Third(NamedTuple):
     """What is added for three columns to the mean of a product of functions: to each model's, as [model, function]. Of
     it, what is only a guess; the variance of what noise leaves unknown; and the variance, under independence, of the
     functions' own part of three columns that tables can show.
@@ -43,12 +43,12 @@ class OfThree:
         noisy = fitted.triples
         self._measured = None if noisy is None else MeasuredTriples(fitted, self._triples, noisy)
 
-    def told(self, columns: Places, values: Sequence[Floats], cells: Sequence[Floats]) -> Told:
-        """Of functions of three columns, in increasing order, given by their means in the fit's groups and in cells."""
+    def third_order(self, columns: Places, values: Sequence[Floats], cells: Sequence[Floats]) -> Third:
+        """For functions of three columns, in increasing order, given by means in the fit's groups and in cells."""
         moved = self._triples.expected(columns, values)
-        if self._measured is None or not self._measured.tells(columns):
-            return Told(moved[None], moved, np.zeros(1), np.zeros(1))
-        return self._measured.told(columns, cells, moved)
+        if self._measured is None or not self._measured.measures(columns):
+            return Third(moved[None], moved, np.zeros(1), np.zeros(1))
+        return self._measured.third_order(columns, cells, moved)
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ class MeasuredTriples:
         self._turn = Memo(self._turned)
         self._modelled = Memo(self._in_model)
 
-    def tells(self, columns: Places) -> bool:
+    def measures(self, columns: Places) -> bool:
         return columns in self._noisy.tables
 
-    def told(self, columns: Places, cells: Sequence[Floats], moved: Floats) -> Told:
-        """Of functions that are given by their means in cells as [function, cell]; `moved` is added in any case."""
+    def third_order(self, columns: Places, cells: Sequence[Floats], moved: Floats) -> Third:
+        """For functions given by their means in cells as [function, cell]; `moved` is added in any case."""
         groups = [self._column(column) for column in columns]
         means = [each @ own.inside for each, own in zip(cells, groups, strict=True)]
         count = max(map(len, means))
@@ -94,7 +94,7 @@ class MeasuredTriples:
         seen = np.ones(1)
         for each, own in zip(means, groups, strict=True):
             seen = seen * np.maximum(each**2 @ own.shares - (each @ own.shares) ** 2, 0.0)
-        return Told(moved + added, np.zeros(1), left, seen)
+        return Third(moved + added, np.zeros(1), left, seen)
 
     def _groups_of(self, column: int) -> _Groups:
         of_cells, marginal = self._noisy.groups[column], self._fitted.products.marginals[column]
