@@ -81,7 +81,7 @@ class CountTables(BoundMap):
 
     @cached_property
     def strides(self) -> NDArray[np.int64]:
-        """Of each table, the number of cells in a step along each column but the last, whose steps are 1."""
+        """For each table, the number of cells in a step along each column but the last, whose steps are 1."""
         return np.array([[int(np.prod(shape[axis + 1 :])) for axis in range(len(shape) - 1)] for shape in self._shapes])
 
     def places(self, codes: Codes) -> NDArray[np.int64]:
