@@ -29,7 +29,8 @@ from benchmarks.truth.questions import questions
 from benchmarks.truth.tables import CHOSEN_ON, JUDGED_ON, load
 from dpsketch.learn.estimators.joint import unseen
 from dpsketch.learn.estimators.joint.from_release import fit_released
-from dpsketch.learn.estimators.joint.joint_estimator import ProductEstimator, _Single
+from dpsketch.learn.estimators.joint.joint_estimator import ProductEstimator
+from dpsketch.learn.estimators.joint.one_column import Single
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, merged
 from dpsketch.learn.sql.expressions import condition_factors, parse_condition
@@ -81,23 +82,27 @@ def _row(estimator: ProductEstimator, schema: dps.Schema, condition: str) -> lis
     of the dependence of three columns differ.
     """
     factors = merged(condition_factors(schema, parse_condition(condition, schema)))
-    singles = [estimator._single(factor) for factor in factors]
+    singles = [estimator._single.of(factor) for factor in factors]
     means = [single.means[0] for single in singles]
     third = estimator._third_order(factors, singles, means)
-    values = (estimator._found(factors, singles) + third.added)[:, 0]
+    trends = estimator._trends(factors, singles)
+    values = (estimator._found(factors, singles, trends) + third.added)[:, 0]
     more = np.maximum(unseen.of_several(means, [single.variances for single in singles]) - third.seen, 0.0)
     inside, hidden = _inside(estimator, factors, singles, means), float((third.guessed**2 + third.left)[0])
     hidden += float(estimator._hidden_pairs(factors, singles, means)[0]) - inside * unseen.INSIDE**2
     for index, single in enumerate(singles):
         others = float(np.prod([mean[0] for mean in means[:index] + means[index + 1 :]]))
         hidden += float((single.unsure[0] ** 2).sum()) * others**2
+    for pair, trend in trends.items():
+        others = float(np.prod([mean[0] for at, mean in enumerate(means) if at not in pair]))
+        hidden += float(trend.doubt[0]) ** 2 * others**2
     spread = float(np.mean((values[1:] - values[0]) ** 2))
     beyond = float(more[0]) * estimator._dependence**2 if len(factors) > 2 else 0.0
     return [float(values[0]), spread, inside, beyond, hidden]
 
 
 def _inside(
-    estimator: ProductEstimator, factors: Sequence[Factor], singles: Sequence[_Single], means: Sequence[Floats]
+    estimator: ProductEstimator, factors: Sequence[Factor], singles: Sequence[Single], means: Sequence[Floats]
 ) -> float:
     """The variance that groups of ordered cells hide, over INSIDE²; without what pooled labels hide."""
     in_use = unseen.INSIDE

@@ -24,7 +24,7 @@ NOT_TUNED = {
         grid_density.MOST_SUMMED grid_density._BLOCK grid_population.REDRAWN_ROWS
         heap.HEAVIEST heap.MOST_SCANNED heap._BLOCK
         heavy_cells.MOST_CELLS joint_estimator.BATCHES joint_estimator.COARSE joint_estimator.DRAWS
-        joint_estimator.MOST_KNOWN joint_estimator.REFIT_DRAWS level_counters._LOOKED_AT lloyd._BLOCK modes.MOST_MODES
+        one_column.MOST_KNOWN joint_estimator.REFIT_DRAWS level_counters._LOOKED_AT lloyd._BLOCK modes.MOST_MODES
         quadratic_fit.MOST_UNKNOWNS race_rejection.MOST_ROUNDS race_rejection.ROUND recipe.MOST_PARTS
         recipe._MOST_LETTERS release_noise._BLOCK sampling.MOST_ROWS sum_blocks.MOST_ENTRIES
         sum_blocks.MOST_FREQUENCIES sum_blocks.MOST_ROWS sum_blocks.MOST_SUMS sum_regression.MOST_DENSE
@@ -41,20 +41,20 @@ NOT_TUNED = {
         joint_fit.SMALLEST_SHARE lloyd.STEPS modes._ROUNDS moment_matrix._ROUNDING quadratic_fit._LEAST_CONDITION
         quadratic_fit._ROUNDS quadratic_fit._STEPS ratio._HALVINGS reduction._LEAST refine.CLOSEST refine.RIDGE
         regression._INTERCEPT_STEPS regression._LEAST_PENALTY regression._MOST_STEPS
-        corrected_coefficients._LEAST_SHARE corrected_coefficients._RIDGE search._RANGE
+        corrected_coefficients._LEAST_SHARE corrected_coefficients._RIDGE corrected_coefficients.SETTLED search._RANGE
         solver.DAMPING solver.LEAST_DAMPING
         solver.LEAST_VARIANCE solver.LOGIT_STEP solver.MOST_LOGIT solver.MOST_VARIANCE solver.SPREAD_STEP solver.STEPS
         latent_factors.BISECTIONS latent_factors.LEAST latent_factors.MOST_COMMON latent_factors.SMALLEST
         latent_factors.STEPS triples.CLOSE triples.SMALLEST triples.SWEEPS
-        unseen.LEAST weights.STAGES weights.STEPS
+        trends.LEAST unseen.LEAST weights.STAGES weights.STEPS
     """,
     "quantiles of known distributions": """
         tails.EMPTY tails.FAR tails.MORE_ALONE
     """,
     "seeds, units, markers, sizes of arrays, grids of plots": """
         bootstrap.SEED clompr.POINT convolved._HIGH convolved._INNER convolved._LOW density_plot._STEPS descent.SEED
-        fit_cache._DIGEST joint_estimator.ATOMS joint_estimator.ERRORS
-        joint_estimator.PER_COLUMN level_counters._NORMAL_MEDIAN linear_moments._SEED losses._NO_DESCENT
+        fit_cache._DIGEST one_column.ATOMS joint_estimator.ERRORS
+        one_column.PER_COLUMN level_counters._NORMAL_MEDIAN linear_moments._SEED losses._NO_DESCENT
         moment_matrix._SEED plot._LEAST_DEVIATION plot._STEPS product_mixture.SAMPLE_SEED solver.EDGE
         latent_factors.SEED spectrum._SEED sums.TURN surrogate._SEED triples._PAIRS
     """,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpsketch.denoise.column_fit import ColumnSummary, GroupTotals
+from dpsketch.denoise.unbiased_error import SWAMPED
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.cell_places import cells_at
@@ -31,14 +32,12 @@ from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.column_summaries import column_summaries, joint_cells
 from dpsketch.maps.tables.histogram import BoundHistogram
 from dpsketch.maps.tables.one_way import OneWayMap
-from dpsketch.numerics.tuned import BY_HAND, Tuned
 from dpsketch.schema.columns import Integer, Number
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 if TYPE_CHECKING:
     from dpsketch.learn.population.weighted_rows import Population, Rows
 
-SWAMPED: Annotated[float, Tuned("simulated tables of 500 rows at epsilon 0.1", by=BY_HAND, decision=25)] = 4.0
 SAMPLERS = ("auto", "cells", "heap", "rejection")
 
 

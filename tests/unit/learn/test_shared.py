@@ -16,7 +16,7 @@ import pytest
 import dpsketch as dps
 from conftest import SEED
 from dpsketch.learn import choice as sources
-from dpsketch.learn.estimators.joint import joint_estimator as estimator
+from dpsketch.learn.estimators.joint import one_column
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.numerics.threads import one_thread
 
@@ -96,7 +96,7 @@ def test_many_threads_get_what_one_thread_gets(kind: str) -> None:
 
 
 def test_the_memo_of_an_estimator_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimator, "MOST_KNOWN", 2)
+    monkeypatch.setattr(one_column, "MOST_KNOWN", 2)
     view = dps.View(released("pairs"))
     view.fraction("x < 5 and y < 5")
     joint = view._sources.products
@@ -107,7 +107,7 @@ def test_the_memo_of_an_estimator_stays_small(monkeypatch: pytest.MonkeyPatch) -
 
     expected = [ask(number) for number in range(THREADS)]
     assert together(ask) == expected
-    assert len(joint._known) <= 2
+    assert len(joint._single._known) <= 2
 
 
 def test_estimators_are_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

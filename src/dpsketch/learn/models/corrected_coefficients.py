@@ -57,6 +57,7 @@ SMOOTHED: Annotated[float, _ORIGIN_LATER] = 1.0
 MOST_SMOOTHED: Annotated[float, _ORIGIN_LATER] = 2.0
 # Least error of the equation of a label, in that of a sum over the target's cells with the noise of a cell each.
 ONE_ROW: Annotated[float, _ORIGIN_LATER] = 2.0
+SETTLED = 2.0  # penalties: up to here the curvature along a vector is the penalty, but for records without a label
 _RIDGE, _LEAST_SHARE = 1e-4, 1e-6  # of the shares of groups, where predictions are decomposed into functions of groups
 
 
@@ -107,12 +108,14 @@ def corrected(population: Population, design: Design, penalty: float, lines: Seq
     groups = [grouped_points(population, model) for model in range(population.refits + 1)]
     every = [Scaling.of(design.features(each.frame), each.weights) for each in points]
     halved = isinstance(population, ProductPopulation) and population.fitted.halved
-    labels = np.array([isinstance(design.schema.column(name), Category) for name in _owners(design)])
+    owners = np.array(_owners(design))
+    labels = np.array([isinstance(design.schema.column(name), Category) for name in owners])
+    columns = np.where(labels, owners, "")
     rare = np.where(labels, ONE_ROW * population.noise / every[0].deviation, 0.0)
     found = []
     for line in lines:
         own = [_equations(design, every[0], line, penalty, rare, *each) for each in zip(points, groups, strict=True)]
-        found.append(_solved(own, every, line, penalty, labels, REFITTED * (HALVED if halved else 1.0)))
+        found.append(_solved(own, every, line, penalty, columns, REFITTED * (HALVED if halved else 1.0)))
     return found
 
 
@@ -126,10 +129,12 @@ def _solved(
     scalings: Sequence[Scaling],
     line: Line,
     penalty: float,
-    labels: NDArray[np.bool_],
+    columns: NDArray[np.str_],
     factor: float,
 ) -> Corrected:
-    """Coefficients and errors from the equations of the fit and of refits to new noise, whose changes are errors."""
+    """Coefficients and errors from the equations of the fit and of refits to new noise, whose changes are errors.
+    `columns` are those of features that are labels, and empty for numbers.
+    """
     scaling, fit = scalings[0], equations[0]
     known = np.isfinite(scaling.deviation)
     deviation = np.where(known, scaling.deviation, 1.0)
@@ -138,9 +143,13 @@ def _solved(
     value, curvature = fit.without_intercept(slope)
     changes = np.array([(each.without_intercept(slope)[0] - value)[known] for each in equations[1:]])
     noise = factor**2 * np.mean(changes**2, axis=0) + fit.hidden[1:][known] + 1e-300
-    curvature = _possible(curvature[np.ix_(known, known)], penalty, CURVED * np.sqrt(noise))
-    most = np.where(labels, OF_LABELS * deviation, np.inf)[known]
+    exact = curvature[np.ix_(known, known)]
+    curvature = _possible(exact, penalty, CURVED * np.sqrt(noise))
+    most = np.where(columns != "", OF_LABELS * deviation, np.inf)[known]
     change, covariance = _step(value[known], curvature, noise, start, most)
+    settled = _settled_by_penalty(exact, penalty, np.where(known, deviation, 0.0), columns)[:, known]
+    free, left = np.eye(len(change)) - settled.T @ settled, settled @ start
+    change, covariance = free @ change - settled.T @ left, free @ covariance @ free + (settled.T * left**2) @ settled
     # Features are standardised by deviations that are off themselves.
     scale = [np.where(np.isfinite(each.deviation), deviation / each.deviation - 1, 0.0)[known] for each in scalings[1:]]
     total = np.diag(covariance) + np.mean(np.square(scale), axis=0) * start**2
@@ -152,6 +161,20 @@ def _solved(
     levels = np.array([each.value[0] - fit.value[0] for each in equations[1:]]) / fit.curvature[0, 0]
     level = np.mean(levels**2) * (factor * line.unit) ** 2
     return Corrected(coefficients, stderr, float(np.sqrt(level + through @ covariance @ through)))
+
+
+def _settled_by_penalty(curvature: Floats, penalty: float, deviation: Floats, columns: NDArray[np.str_]) -> Floats:
+    """Unit vectors, as rows, along which coefficients of standardised features are settled without error: those of all
+    labels of a column change alike. Every record has one label, so that this acts as the intercept does, and the
+    penalty alone decides; it makes the component zero, in the fit and in the model of the records.
+    """
+    found, known = [], deviation > 0
+    for name in np.unique(columns[columns != ""]):
+        along = np.where(columns == name, deviation, 0.0)
+        along /= max(float(np.linalg.norm(along)), 1e-300)
+        if float(along[known] @ curvature @ along[known]) <= SETTLED * penalty:
+            found.append(along)
+    return np.array(found).reshape(-1, len(deviation))
 
 
 def _step(value: Floats, curvature: Floats, noise: Floats, start: Floats, most: Floats) -> tuple[Floats, Floats]:

@@ -173,6 +173,11 @@ class LinearRegression(_Regression):
         column, population, found, penalty = self._start(view)
         check_arithmetic(column, "regression")
         _check_present(column, population)
+        if not view.std(self.target).known:
+            raise QueryError(
+                f"noise hides how far the values of column '{column.name}' differ",
+                "choose another target, or release with a larger epsilon",
+            )
         means = Scaling.of(found.features(population.points(0).frame), population.points(0).weights).mean
         self._column, self.how_ = column, _JOINT
         self._finish(found, means, _least_squares(column, found, population.points(0), penalty))

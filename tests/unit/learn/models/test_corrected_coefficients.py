@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch.learn.models.corrected_coefficients import SHIFT, _step
+from dpsketch.learn.models.corrected_coefficients import SHIFT, _settled_by_penalty, _step
 
 ROWS = 20_000
 COLUMNS = {
@@ -123,3 +123,37 @@ def test_errors_of_opposite_effects_include_smoothing() -> None:
     assert (same < errors[1]).all(), "effects of one sign stay"
     moved, covariance = _step(np.array([0.4, 0.0]), apart, noise, start, most)
     assert covariance[0, 0] > (SHIFT * moved[0]) ** 2
+
+
+def test_labels_of_one_column_cannot_all_move_together() -> None:
+    """Every record has one of the labels: moving all their coefficients acts as the intercept does."""
+    deviation = np.array([0.4, 0.3, 0.2, 2.0])
+    columns = np.array(["ward", "ward", "ward", ""])
+    along = np.where(columns == "ward", deviation, 0.0) / np.linalg.norm(deviation[:3])
+    penalty = 1e-4
+    curvature = np.eye(4) - (1 - penalty) * np.outer(along, along)
+    settled = _settled_by_penalty(curvature, penalty, deviation, columns)
+    assert settled == pytest.approx(along[None])
+    unlisted = curvature + 0.01 * np.outer(along, along)  # some records have none of them
+    assert _settled_by_penalty(unlisted, penalty, deviation, columns).shape == (0, 4)
+
+
+def test_coefficients_of_labels_of_which_every_record_has_one(tmp_path: Path) -> None:
+    generator = np.random.default_rng(3)
+    ward, names = generator.integers(0, 6, 20_000), [f"w{each}" for each in range(6)]
+    cost = 20.0 + 5 * ward + generator.normal(0, 4, len(ward))
+    columns = {
+        "ward": {"kind": "category", "values": names},
+        "cost": {"kind": "number", "lower": 0, "upper": 100},
+    }
+    schema = dps.Schema.from_dict({"privacy": {"rows": 20_000}, "columns": columns})
+    budget = dps.Budget(epsilon=10.0)
+    table = {"ward": np.array(names)[ward], "cost": cost}
+    raw = dps.accumulate(pa.table(table), schema, dps.Recipe.general(schema, rows=20_000, budget=budget))
+    released = dps.release(raw, budget, ledger=dps.Ledger(tmp_path / "ledger.db"), dataset="wards")
+    model = dps.LinearRegression("cost").fit(dps.View(released))
+    truths = np.array([cost[ward == each].mean() for each in range(6)])
+    truths -= cost.mean()
+    assert np.abs(model.coef_[:6] - truths).max() < 0.5
+    assert (np.abs(model.coef_[:6] - truths) < 4 * model.coef_stderr_[:6]).all()
+    assert model.coef_stderr_[:6].max() < 0.5  # a deviation of the target is 9

@@ -17,6 +17,7 @@ from dpsketch.denoise.column_fit import ColumnSummary
 from dpsketch.denoise.cuts import UNKNOWN, Sharing
 from dpsketch.denoise.dropped_cells import dropped_shares
 from dpsketch.denoise.heaping import Lumps, SharedValues, lumpiness
+from dpsketch.denoise.unbiased_error import CellNoise
 from dpsketch.learn.estimators.joint.bootstrap import refits
 from dpsketch.learn.estimators.joint.joint_fit import NoisySums, Products
 from dpsketch.learn.estimators.joint.product_mixture import Mixture
@@ -52,7 +53,8 @@ class ReleasedProducts:
     `pairs` are the places i < j of columns with a table, or with a contrast if columns have `halves`: the half of each
     of their cells. Shares of pairs are known up to `pair_sd`; `dropped` are the `dropped_shares` of each column,
     `lumps` its `lumpiness`, and `parents` the counted cells that cells are parts of, where they are. `triples` are
-    tables of three of the columns, where the release has some.
+    tables of three of the columns, where the release has some, and `noises` the noise of each column's own sums, where
+    answers need it.
     """
 
     columns: tuple[str, ...]
@@ -66,6 +68,7 @@ class ReleasedProducts:
     halves: tuple[NDArray[np.int64], ...] = ()
     pair_sd: float = 0.0
     triples: ReleasedTriples | None = None
+    noises: tuple[CellNoise, ...] = ()
     keep: Callable[[tuple[Products, ...]], None] = lambda _models: None
 
     @property
@@ -174,8 +177,9 @@ def with_fit(
     halves = tuple(_groups_of(bound, marginals)) if bound.halved else ()
     pair_sd = sqrt(parts.pairs.noise_variance) / rows
     triples = _triples(released, bound.columns, cells, rows)
+    noises = tuple(CellNoise.of(summary, rows) for summary in summaries)
     return ReleasedProducts(
-        bound.columns, cells, places, fitted, refit, dropped, lumps, whole, halves, pair_sd, triples
+        bound.columns, cells, places, fitted, refit, dropped, lumps, whole, halves, pair_sd, triples, noises
     )
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import combinations
 from typing import Annotated
@@ -15,15 +14,16 @@ from dpsketch.learn.answer import Estimate, stacked
 from dpsketch.learn.cell_places import codes_in_cells
 from dpsketch.learn.estimators.joint import unseen
 from dpsketch.learn.estimators.joint.bootstrap import REFITS, released_groups
-from dpsketch.learn.estimators.joint.draws import drawn_frame, shares_in_cells
+from dpsketch.learn.estimators.joint.draws import drawn_frame
 from dpsketch.learn.estimators.joint.from_release import ReleasedProducts
-from dpsketch.learn.estimators.joint.refine import shares_inside
+from dpsketch.learn.estimators.joint.one_column import PER_COLUMN, FunctionsOfOne, Single
 from dpsketch.learn.estimators.joint.released_triples import OfThree, Third
+from dpsketch.learn.estimators.joint.trends import Chain, Trend, chain_of
 from dpsketch.learn.estimators.joint.triples import possible_pair
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, columns_of, merged, product_at
-from dpsketch.learn.points import ColumnPoints, Frame
-from dpsketch.learn.shared import Latest, Memo, made_once
+from dpsketch.learn.points import Frame
+from dpsketch.learn.shared import Memo, made_once
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import UNRECORDED
@@ -34,28 +34,10 @@ DRAWS = 1 << 17  # rows for functions that are no product of functions of single
 REFIT_DRAWS = 1 << 15
 BATCHES = 16
 ERRORS = REFITS + BATCHES + 2  # coordinates
-ATOMS = 3  # of a column: its bounds and missing, which are not like their neighbours
-MOST_KNOWN = 500
 LUMPED: Annotated[int, UNRECORDED] = 4  # choices of single values for all cells
 # Share of the refits' spread that is never attributed to chance in their draws.
 LEAST_SPREAD: Annotated[float, UNRECORDED] = 0.25
-PER_COLUMN = ATOMS + 1  # and what cells hide
 COARSE = 1024  # codes that are taken as one for the main effects of functions that are no product
-
-
-@dataclass(frozen=True)
-class _Single:
-    """Functions of one column: means as [model, function], means in groups as [model, function, group], the fit's means
-    in cells, variances, how large each is at most, and in PER_COLUMN coordinates what the fit dropped or cannot see.
-    """
-
-    means: Floats
-    values: Floats
-    cells: Floats
-    variances: Floats
-    sizes: Floats
-    unsure: Floats
-    groups: unseen.GroupValues
 
 
 class ProductEstimator:
@@ -71,11 +53,11 @@ class ProductEstimator:
     def __init__(self, schema: Schema, noise: ReleaseNoise, fitted: ReleasedProducts) -> None:
         self.columns, self.fitted = fitted.columns, fitted
         self._schema, self._noise = schema, noise
-        self._column = Memo(self._points_of)
+        self._single = FunctionsOfOne(schema, noise, fitted)
         self._joint = Memo(self._grouped_pair)
+        self._chain = Memo(self._chain_of)
         self._of_three = OfThree(fitted)
         self.draws = Memo(self._drawn)
-        self._known: Latest[Factor, _Single] = Latest(MOST_KNOWN)
         self._first = noise.reserve(ERRORS + PER_COLUMN * len(self.columns))
         what = "contrasts of pairs" if fitted.halved else "pair tables"
         more = f", and to {counted(len(fitted.triples.tables), 'table')} of three columns" if fitted.triples else ""
@@ -110,13 +92,16 @@ class ProductEstimator:
     def _expect(self, factors: Sequence[Factor]) -> Estimate:
         if any(len(factor.columns) > 1 for factor in factors):
             return self._by_draws(factors)
-        singles = [self._single(factor) for factor in factors]
+        singles = [self._single.of(factor) for factor in factors]
         means = [single.means[0] for single in singles]
         third = self._third_order(factors, singles, means)
-        found = self._found(factors, singles) + third.added
+        trends = self._trends(factors, singles)
+        found = self._found(factors, singles, trends) + third.added
         changes = _refit_changes(found)
         variances = [single.variances for single in singles]
         hidden = self._hidden_pairs(factors, singles, means) + third.guessed**2 + third.left
+        for pair, trend in trends.items():
+            hidden = hidden + (trend.doubt * _product(_others(means, pair))) ** 2
         if len(factors) > 2:
             several = np.maximum(unseen.of_several(means, variances) - third.seen, 0.0)
             hidden = hidden + (unseen.MORE * self._dependence) ** 2 * several
@@ -134,7 +119,36 @@ class ProductEstimator:
             self._raise(changes, _product([single.sizes for single in singles]))
         return self._estimate(found[0], np.hstack([changes, unsure.reshape(len(changes), -1)]), len(factors) > 1)
 
-    def _found(self, factors: Sequence[Factor], singles: Sequence[_Single]) -> Floats:
+    def _trends(self, factors: Sequence[Factor], singles: Sequence[Single]) -> dict[tuple[int, int], Trend]:
+        """What pairs of functions with a pair table gain inside groups, by their places among the factors."""
+        named = [(self.columns.index(each.columns[0]), at) for at, each in enumerate(factors) if each.columns]
+        found = {}
+        for (i, first), (j, second) in combinations(sorted(named), 2):
+            if (i, j) in self.fitted.products.pairs:
+                sides = [(self._chain(column), singles[at]) for column, at in ((i, first), (j, second))]
+                if any(chain is not None for chain, _ in sides):
+                    found[first, second] = self._trend((i, j), singles[first], singles[second])
+        return found
+
+    def _trend(self, pair: tuple[int, int], one: Single, two: Single) -> Trend:
+        found = Trend(np.zeros((1, 1)), np.zeros(1))
+        for column, this, other, turned in ((pair[0], one, two, False), (pair[1], two, one, True)):
+            chain = self._chain(column)
+            if chain is not None:
+                tables = [model.pairs[pair].T if turned else model.pairs[pair] for model in self.fitted.models]
+                found = found + chain.trend(this.cells, other.values, tables)
+        return found
+
+    def _chain_of(self, column: int) -> Chain | None:
+        products = self.fitted.products
+        return chain_of(products.marginals[column], products.groups[column], products.shares[column])
+
+    def _found(
+        self,
+        factors: Sequence[Factor],
+        singles: Sequence[Single],
+        trends: Mapping[tuple[int, int], Trend],
+    ) -> Floats:
         """Means of products: entry [model, function]. Those of two columns follow their pair table. Of more, the
         mixtures are asked, and what they leave of each pair table is added, times the means of the other functions.
         """
@@ -144,6 +158,7 @@ class ProductEstimator:
         )
         pairs = {
             (first, second): self._of_pair((i, j), singles[first], singles[second])
+            + (trends[first, second].gained if (first, second) in trends else 0.0)
             for (i, first), (j, second) in combinations(named, 2)
             if (i, j) in self.fitted.products.pairs
         }
@@ -156,16 +171,16 @@ class ProductEstimator:
             found = found + (table - mixed) * _product(_others(means, pair))
         return found
 
-    def _of_pair(self, pair: tuple[int, int], one: _Single, two: _Single) -> Floats:
+    def _of_pair(self, pair: tuple[int, int], one: Single, two: Single) -> Floats:
         rows = [values @ model.pairs[pair] for values, model in zip(one.values, self.fitted.models, strict=True)]
         return np.asarray((np.stack(rows) * two.values).sum(2))
 
-    def _in_components(self, column: int, single: _Single) -> Floats:
+    def _in_components(self, column: int, single: Single) -> Floats:
         """Means in the mixtures' components: entry [model, function, component]."""
         mixtures = zip(single.values, self.fitted.mixtures, strict=True)
         return np.stack([values @ mixture.shares[column].T for values, mixture in mixtures])
 
-    def _third_order(self, factors: Sequence[Factor], singles: Sequence[_Single], means: Sequence[Floats]) -> Third:
+    def _third_order(self, factors: Sequence[Factor], singles: Sequence[Single], means: Sequence[Floats]) -> Third:
         """What is added for every three of the columns, times the means of the other functions."""
         found = Third(np.zeros((1, 1)), np.zeros(1), np.zeros(1), np.zeros(1))
         named = sorted((self.columns.index(each.columns[0]), at) for at, each in enumerate(factors) if each.columns)
@@ -177,7 +192,7 @@ class ProductEstimator:
             found = Third(*(every + part * other for every, part, other in zip(found, third, times, strict=True)))
         return found
 
-    def _hidden_pairs(self, factors: Sequence[Factor], singles: Sequence[_Single], means: Sequence[Floats]) -> Floats:
+    def _hidden_pairs(self, factors: Sequence[Factor], singles: Sequence[Single], means: Sequence[Floats]) -> Floats:
         """What groups of cells may hide of each pair of columns, times the means of the other functions."""
         hidden = np.zeros(1)
         named = [index for index, factor in enumerate(factors) if factor.columns]
@@ -232,73 +247,6 @@ class ProductEstimator:
     def _weights(self) -> Floats:
         """Weights of the components: entry [model, 0, component]."""
         return np.stack([mixture.weights for mixture in self.fitted.mixtures])[:, None, :]
-
-    def _single(self, factor: Factor) -> _Single:
-        """The latest small ones are kept."""
-        known = self._known.get(factor)
-        if known is not None:
-            return known
-        column = self.columns.index(factor.columns[0]) if factor.columns else 0
-        points, pieces = self._column(column)
-        models = self.fitted.models
-        shares, rows = models[0].marginals[column].shares, max(float(self._noise.rows().value), 1.0)
-        values = points.values_of(factor.at, factor.asked, self.fitted.lumps[column], shares, rows)
-        by_cell = values.by_cell()
-        cells = [np.einsum("kci,ci->kc", by_cell, each) for each in pieces] if pieces else [by_cell[:, :, 0]]
-        inside = np.stack([cells[i % len(cells)] @ model.inside(column) for i, model in enumerate(models)])
-        means = np.stack([values @ model.shares[column] for values, model in zip(inside, models, strict=True)])
-        variances = np.maximum(cells[0] ** 2 @ shares - (cells[0] @ shares) ** 2, 0.0)
-        hidden = values.hidden(shares, rows, self._lines(column, cells[0]))
-        unsure = self._dropped(column, cells[0])
-        unsure[:, -1] = np.hypot(unsure[:, -1], hidden)
-        groups = self._group_values(column, cells[0])
-        found = _Single(means, inside, cells[0], variances, np.abs(by_cell).max((1, 2)), unsure, groups)
-        if len(by_cell) == 1:
-            self._known.add(factor, found)
-        return found
-
-    def _group_values(self, column: int, means: Floats) -> unseen.GroupValues:
-        """Functions, given by their means in a column's cells, in the groups of its cells."""
-        shares = self.fitted.products.marginals[column].shares
-        if self.fitted.halved:
-            halves = self.fitted.halves[column]
-            inside = np.eye(2)[halves] * shares_inside(shares, halves, 2)[:, None]
-        else:
-            inside = self.fitted.products.inside(column)
-        cells = self.fitted.cells[column]
-        return unseen.group_values(means, shares, inside, cells.single if cells.ordered else None)
-
-    def _lines(self, column: int, means: Floats) -> Floats:
-        """Slopes of functions, given by their means in a column's cells; 0 where the sum of the column is not known."""
-        marginal = self.fitted.products.marginals[column]
-        if not marginal.ordered or self.fitted.cells[column].column.name not in self._noise.totals:
-            return np.zeros(len(means))
-        codes = marginal.means() - 0.5
-        codes -= marginal.shares @ codes
-        return (means * marginal.shares) @ codes / max(float(marginal.shares @ codes**2), 1e-12)
-
-    def _dropped(self, column: int, means: Floats) -> Floats:
-        """What functions, given by their means in a column's cells, would gain if cells that the fit dropped held
-        their `dropped_shares`: entry [function, atom] for the bounds and missing, and in the last place the root of the
-        sum of squares for all other cells.
-
-        Refits drop them again, so their spread does not show it. The sum of codes is known better and stays: only what
-        is not linear in codes changes.
-        """
-        cells, marginal = self.fitted.cells[column], self.fitted.products.marginals[column]
-        gained = means - (means @ marginal.shares)[:, None]
-        atoms = np.zeros(0, np.int64)
-        if cells.ordered:
-            atoms = np.array([0, cells.missing - 1, cells.missing])
-            codes = marginal.means() - 0.5
-            codes -= marginal.shares @ codes
-            slope = gained @ (marginal.shares * codes) / max(float(marginal.shares @ codes**2), 1e-12)
-            gained = gained - slope[:, None] * codes
-        gained = gained * self.fitted.dropped[column]
-        found = np.zeros((len(means), PER_COLUMN))
-        found[:, : len(atoms)] = gained[:, atoms]
-        found[:, -1] = np.sqrt((np.delete(gained, atoms, axis=1) ** 2).sum(1))
-        return found
 
     def _by_draws(self, factors: Sequence[Factor]) -> Estimate:
         each = [factor.at(self.draws(0)) for factor in factors]
@@ -376,12 +324,6 @@ class ProductEstimator:
         generator = np.random.default_rng(len(self.columns))
         drawn = self.draws(0)
         return Frame(self._schema, {name: generator.permutation(drawn.codes(name)) for name in self.columns})
-
-    def _points_of(self, column: int) -> tuple[ColumnPoints, list[Floats]]:
-        """Points of a column and, if it has several in a cell, their shares in the cell for each model."""
-        points = ColumnPoints(self._schema, self.fitted.cells[column], self.fitted.parents[column])
-        marginals = [model.marginals[column] for model in self.fitted.models if points.inside > 1]
-        return points, [shares_in_cells(marginal, points.inside) for marginal in marginals]
 
 
 def _product(singles: Sequence[Floats]) -> Floats:

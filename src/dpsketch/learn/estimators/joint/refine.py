@@ -53,7 +53,7 @@ def refine(
     even = own[:, None] * np.eye(len(shares))[parent] / shares
     spread = even
     if len(parent) > len(shares):
-        spread = own[:, None] * _smoothest(own, parent, *_places(marginal, parts, len(parent))) / shares
+        spread = own[:, None] * _smoothest(own, parent, *group_places(marginal, parts, len(parent))) / shares
     return Refinement(parts, own, spread, even, np.searchsorted(parent, np.arange(len(shares))))
 
 
@@ -98,7 +98,7 @@ def shares_inside(shares: Floats, parent: NDArray[np.int64], size: int) -> Float
     return np.where(total > 0, shares / np.where(total > 0, total, 1.0), 1 / count)
 
 
-def _places(marginal: Marginal, parts: NDArray[np.int64], count: int) -> tuple[Floats, NDArray[np.bool_]]:
+def group_places(marginal: Marginal, parts: NDArray[np.int64], count: int) -> tuple[Floats, NDArray[np.bool_]]:
     """Mean places of parts on [0, 1], and whether a part is a single value apart from its neighbours."""
     assert marginal.centres is not None
     assert marginal.widths is not None

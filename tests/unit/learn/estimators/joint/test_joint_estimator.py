@@ -150,7 +150,7 @@ def test_answers_about_pairs_follow_the_pair_tables(view: dps.View) -> None:
     factors = condition_factors(view.schema, parse_condition("x > 0.5 and y <= 0.5 and z = 'a'", view.schema))
     before = estimator.expect(factors).value[0]
     i, j = estimator.columns.index("x"), estimator.columns.index("y")
-    first, second = estimator._single(factors[0]), estimator._single(factors[1])
+    first, second = estimator._single.of(factors[0]), estimator._single.of(factors[1])
     moved = 1e-3 * np.ones_like(estimator.fitted.products.pairs[i, j])
     estimator.fitted.products.pairs[i, j][:] += moved
     after = estimator.expect(factors).value[0]
