@@ -4,7 +4,7 @@ A plan knows the schema, the declared rows, the budget and the text of one quest
 budget, and for every kind of question, it prints the share of questions whose planned standard error is within a factor
 of 1.5 of the released one, the share for which another release of the same table is (no plan can do better), the share
 of released errors inside the planned range, and the median, 5th and 95th percentile of planned/released. With groups,
-errors are medians over the groups. The goal is 90 % within 1.5.
+errors are medians over the groups. The goal is 90 % within 1.5. With `--like`, a plan also knows an earlier release.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from benchmarks.truth.questions import KINDS, Question
 from benchmarks.truth.tables import CHOSEN_ON, JUDGED_ON, TABLES, load
 
 FACTOR = 1.5
+EARLIER = (1.0, 0.0)  # budget of the earlier release that --like draws from
 BUDGETS = ((0.1, 0.0), (1.0, 0.0), (1.0, 1e-6), (10.0, 0.0))
 TINY = 1e-9  # of a question's scale: below, errors count as equal
 
@@ -76,11 +77,13 @@ def stated(view: dps.View, question: Question) -> float:
     return float(known[len(known) // 2]) if len(known) else np.nan
 
 
-def compare(table: str, budgets: Sequence[tuple[float, float]], each: int, seed: int) -> Iterator[Compared]:
+def compare(table: str, budgets: Sequence[tuple[float, float]], each: int, seed: int, like: bool) -> Iterator[Compared]:
     tasks = {budget: Task(table, *budget, release=0, seed=seed, questions=8 * each) for budget in budgets}
     views = {budget: [released_view(task)[0] for _ in range(2)] for budget, task in tasks.items()}
+    earlier = released_view(Task(table, *EARLIER, release=0, seed=seed))[0] if like else None
     for question in some(asked_of(tasks[budgets[0]]), each):
-        plan = dps.plan(load(table).schema, [question.sql], [dps.Budget(*budget) for budget in budgets])
+        spends = [dps.Budget(*budget) for budget in budgets]
+        plan = dps.plan(load(table).schema, [question.sql], spends, like=earlier)
         for found in plan.predictions:
             spent = next(budget for budget in budgets if dps.Budget(*budget) == found.budget)
             released = [stated(view, question) for view in views[spent]]
@@ -120,11 +123,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.truth.plans", description=__doc__)
     parser.add_argument("--tables", nargs="*", choices=TABLES, default=(*CHOSEN_ON, *JUDGED_ON))
     parser.add_argument("--budgets", nargs="*", default=(), help="as 1 or 1,1e-6")
+    parser.add_argument("--like", action="store_true", help="draw simulated rows from an earlier release at ε = 1")
     parser.add_argument("--questions", type=int, default=8, help="of each kind")
     parser.add_argument("--seed", type=int, default=5, help="of the questions")
     options = parser.parse_args()
     budgets = [_budget(text) for text in options.budgets] or BUDGETS
-    found = [each for name in options.tables for each in compare(name, budgets, options.questions, options.seed)]
+    found = [
+        each
+        for name in options.tables
+        for each in compare(name, budgets, options.questions, options.seed, options.like)
+    ]
     for text in lines(found):
         print(text, flush=True)
 

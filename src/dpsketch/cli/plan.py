@@ -43,6 +43,13 @@ Simulations = Annotated[
         "that are asked about."
     ),
 ]
+Like = Annotated[
+    Path | None,
+    typer.Option(
+        help="An earlier release of this table or of a similar one: predict from rows drawn from it, which is much "
+        "more accurate than from the schema alone."
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seed of the simulated tables and their noise.", min=0)]
 PlannedTask = Annotated[
     str | None,
@@ -113,6 +120,7 @@ def plan(
     rows: Rows = None,
     simulations: Simulations = None,
     seed: Seed = 0,
+    like: Like = None,
     task: PlannedTask = None,
     k: Count = None,
     columns: TaskColumns = None,
@@ -129,15 +137,17 @@ def plan(
     if task is not None:
         from dpsketch.cli.plan_task import print_task_plan
 
-        if query or recipe is not None:
-            raise RecipeError("a task brings its own recipe and has no queries", "leave out --recipe and --query")
+        if query or recipe is not None or like is not None:
+            raise RecipeError(
+                "a task brings its own recipe and has no queries", "leave out --recipe, --query and --like"
+            )
         print_task_plan(task, k, schema, columns, rows, budgets, plot, as_json)
         return
     if k is not None or columns is not None:
         raise RecipeError("--k and --columns are for a task", "pass --task clusters:8, pca:3, density or synthetic")
     if schema is None:
         raise RecipeError("a plan of answers needs --schema", "dpsketch init TABLE > schema.toml writes a template")
-    forecast = _forecast(schema, query, budgets, rows, recipe, simulations, seed)
+    forecast = _forecast(schema, query, budgets, rows, recipe, simulations, seed, like)
     if plot is not None:
         forecast.plot(plot)
         err.print(f"{plot}: relative error against epsilon")
@@ -155,8 +165,10 @@ def _forecast(
     recipe: Path | None,
     simulations: int | None,
     seed: int,
+    like: Path | None,
 ) -> Forecast:
     with progress_bar("simulating") as report:
+        from dpsketch.learn.view import open_view
         from dpsketch.planning.forecast import plan as predicted
         from dpsketch.planning.forecast import usual_queries
         from dpsketch.recipe.recipe import Recipe
@@ -164,7 +176,8 @@ def _forecast(
 
         facts = Schema.load(schema)
         chosen = None if recipe is None else Recipe.load(recipe)
-        return predicted(facts, query or usual_queries(facts), budgets, rows, chosen, simulations, seed, report)
+        view = None if like is None else open_view(like)
+        return predicted(facts, query or usual_queries(facts), budgets, rows, chosen, simulations, seed, report, view)
 
 
 def _print_forecast(forecast: Forecast) -> None:
@@ -175,6 +188,8 @@ def _print_forecast(forecast: Forecast) -> None:
             out.print(f"Below 10 % of a typical answer {least}: {label}")
     one = forecast.simulations == 1
     tables = "1 simulated table that obeys" if one else f"{forecast.simulations} simulated tables that obey"
+    if forecast.drawn:
+        tables = "rows drawn from the earlier release, with the bounds and labels of"
     out.print(f"Predicted from {tables} the schema: the middle and the range of their standard errors.")
     out.print("Nothing was read or spent.")
 

@@ -15,6 +15,7 @@ from dpsketch.learn.answer import Estimate
 from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame
 from dpsketch.learn.sql.selection import Estimator
+from dpsketch.learn.view import View
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import BY_HAND, Tuned
 from dpsketch.planning.compared import Compared
@@ -66,9 +67,22 @@ def simulated_table(
         column.name: _cells(column, hidden, rng.random() ** loose, asked.get(column.name, ()), rng)
         for column in schema.columns
     }
-    if schema.unit_column is not None:
-        columns[schema.unit_column] = _array(pa.int64(), np.arange(rows), np.zeros(rows, bool))
-    return pa.table(columns)
+    return _with_units(schema, pa.table(columns))
+
+
+def drawn_table(schema: Schema, like: View, rows: int, rng: np.random.Generator) -> pa.Table:
+    """The schema's columns of rows drawn from an earlier release."""
+    drawn = like.sample(rows, int(rng.integers(10**9)))
+    return _with_units(schema, drawn.select([column.name for column in schema.columns]))
+
+
+def _with_units(schema: Schema, table: pa.Table) -> pa.Table:
+    """Every row as a unit of its own, if the schema has units."""
+    if schema.unit_column is None:
+        return table
+    return table.append_column(
+        schema.unit_column, _array(pa.int64(), np.arange(len(table)), np.zeros(len(table), bool))
+    )
 
 
 class SimulatedTable:
