@@ -158,20 +158,18 @@ def plan(
     rows = declared_rows(schema, rows)
     copies = -(-rows // MOST_ROWS)
     recipes = [_recipe(schema, rows, budget, recipe) for budget in budgets]
-    only = recipes[0].only
-    names = columns_to_simulate(schema, recipes, _asked(schema, queries, only))
+    names = columns_to_simulate(schema, recipes, _asked(schema, queries, recipes[0].only))
     releases = [planned_release(schema, *each, names) for each in zip(recipes, budgets, strict=True)]
-    facts = schema if names is None else _with_columns(schema, names, only)
+    facts = schema if names is None else _with_columns(schema, names, recipes[0].only)
     simulations = simulations or affordable_simulations(facts, [each.recipe for each in releases])
-    compared = compared_levels(facts, queries)
+    compared, only = compared_levels(facts, queries), recipes[0].only
     _check_like(facts, like)
     tables = (
         _simulated(facts, like, rows // copies, (seed, each), compared, (each + 0.5) / simulations)
         for each in range(simulations)
     )
     errors_of_queries = [[_Errors() for _ in budgets] for _ in queries]
-    steps = simulations * len(budgets) * len(queries)
-    done = 0
+    done, steps = 0, simulations * len(budgets) * len(queries)
     for simulation, table in enumerate(tables):
         simulated = SimulatedTable(facts, table, only, copies)
         truths = [simulated.sql(query) for query in queries]
@@ -183,16 +181,13 @@ def plan(
                 done += 1
                 if progress is not None:
                     progress(done / steps)
-    return Forecast(
-        tuple(
-            prediction
-            for query, errors in zip(queries, errors_of_queries, strict=True)
-            for budget, each in zip(budgets, errors, strict=True)
-            for prediction in each.predictions(query, budget)
-        ),
-        simulations,
-        like is not None,
-    )
+    found = [
+        prediction
+        for query, errors in zip(queries, errors_of_queries, strict=True)
+        for budget, each in zip(budgets, errors, strict=True)
+        for prediction in each.predictions(query, budget)
+    ]
+    return Forecast(tuple(found), simulations, like is not None)
 
 
 def _simulated(
