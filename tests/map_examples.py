@@ -38,6 +38,9 @@ EXAMPLES: list[FeatureMap] = [
     dps.Pairs(bins=4, pool=True, contrasts=True),
     dps.Pairs(bins=4, tapered=True),
     dps.Pairs(bins=4, pool=True, tapered=True),
+    dps.Pairs(bins=4, important=[("sex", "age"), ("member", "joined")], times=3),
+    dps.Pairs(bins=4, pool=True, important=[("age", "sex")], times=8),
+    dps.Pairs(["height", "sex", "age"], 2, pool=True, most=2, important=[("sex", "age")], times=2, hints=["height"]),
     dps.Contrasts(halves=[(0, 1, 1), (0, 1, 1, 0, 1, 0, 1)], columns=["member", "height"], bins=4, tapered=True),
     dps.Contrasts(halves=[(0, 1, 1), (0, 1, 1, 0, 1)], columns=["member", "height"], bins=2),
     dps.Contrasts(
@@ -92,6 +95,7 @@ EXAMPLES: list[FeatureMap] = [
     dps.Grouped(dps.Histogram(ways=2, columns=["age", "member"], bins=3), "sex"),
     dps.Grouped(dps.Marginals(columns=["age", "member"], bins=3), "sex"),
     dps.Grouped(dps.Pairs(columns=["age", "member"], bins=3), "sex"),
+    dps.Grouped(dps.Pairs(bins=3, columns=["age", "member", "height"], important=[["age", "member"]], times=4), "sex"),
     dps.Grouped(dps.CellCounts(["age", "member"], 3, (((1, 5), (), (1, 1, 1)), None)), "sex"),
     dps.Grouped(dps.Totals(columns=["age", "height"]), "sex"),
     dps.Subsampled(dps.Fourier(size=12, seed=1), size=4),

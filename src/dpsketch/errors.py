@@ -83,5 +83,9 @@ class FitWarning(UserWarning):
     """A fit that should not be relied on as it is."""
 
 
+class RecipeWarning(UserWarning):
+    """A recipe on which a hint has no effect."""
+
+
 class LedgerWarning(UserWarning):
     """A release whose spend stands, but which the ledger could not mark as finished."""

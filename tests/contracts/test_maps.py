@@ -351,7 +351,7 @@ VECTORS = {
     "adaptive_marginals": "07113ae5 332cc28b",
     "cell_counts": "1547af23 dd299a30",
     "totals": "ab4c33ec 339895eb",
-    "pairs": "4f79aecd af215d01 96ec96bb e03d2149 4f79aecd 9ce524c7 9ce524c7",
+    "pairs": "4f79aecd af215d01 96ec96bb e03d2149 4f79aecd 9ce524c7 9ce524c7 a866ee64 8e084009 88fa8639",
     "contrasts": "62c2df19 af5570f5 e3532f12",
     "triples": "a952d76c 02910be1 50c5f2cf",
     "fourier": "dcf5bfc3 bb79708d d2cb3f2e",
@@ -360,7 +360,7 @@ VECTORS = {
     "second_moments": "a4e81712 07b9a375 7a6896e4 474e514e",
     "grid": "11ed0ad0 948ee38f",
     "race": "49d886a6 f597bc2d 26808db7 33c1263d 44543d6e 9b8b2fba 60c4fb1a 75a68dcb bc3449f3 1ddd4e2e",
-    "grouped": "7fad58ec c86f556e 658d73e4 56d316bb 1fada20d 155db317 b612a2c0 7f199bb0 57259e2b",
+    "grouped": "7fad58ec c86f556e 658d73e4 56d316bb 1fada20d 155db317 b612a2c0 81c9a0a2 7f199bb0 57259e2b",
 }
 
 

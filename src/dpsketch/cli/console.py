@@ -14,7 +14,7 @@ import typer
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
 from rich.segment import Segment
 
-from dpsketch.errors import FileError, FitWarning, LedgerWarning, visible_lines
+from dpsketch.errors import FileError, FitWarning, LedgerWarning, RecipeWarning, visible_lines
 from dpsketch.files import outputs
 from dpsketch.files.outputs import same_file
 
@@ -132,12 +132,12 @@ def waiting(message: str) -> Iterator[None]:
 
 @contextmanager
 def warnings_told() -> Iterator[None]:
-    """Print the warnings of a fit or a release when it is done."""
+    """Print the warnings of a recipe, a fit or a release when it is done."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         yield
     for each in told:
-        if issubclass(each.category, FitWarning | LedgerWarning):
+        if issubclass(each.category, FitWarning | LedgerWarning | RecipeWarning):
             err.print(f"Warning: {each.message}")
 
 

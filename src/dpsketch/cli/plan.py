@@ -23,7 +23,9 @@ from dpsketch.cli.console import (
     out,
     print_json,
     progress_bar,
+    warnings_told,
 )
+from dpsketch.cli.recipe_choice import Important, check_important, important_groups
 from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.privacy.budget import Budget
 
@@ -118,6 +120,7 @@ def plan(
     query: Queries = None,
     recipe: RecipePath = None,
     rows: Rows = None,
+    important: Important = None,
     simulations: Simulations = None,
     seed: Seed = 0,
     like: Like = None,
@@ -137,9 +140,10 @@ def plan(
     if task is not None:
         from dpsketch.cli.plan_task import print_task_plan
 
-        if query or recipe is not None or like is not None:
+        if query or any(option is not None for option in (recipe, like, important)):
             raise RecipeError(
-                "a task brings its own recipe and has no queries", "leave out --recipe, --query and --like"
+                "a task brings its own recipe and has no queries",
+                "leave out --recipe, --query, --like and --important",
             )
         print_task_plan(task, k, schema, columns, rows, budgets, plot, as_json)
         return
@@ -147,7 +151,8 @@ def plan(
         raise RecipeError("--k and --columns are for a task", "pass --task clusters:8, pca:3, density or synthetic")
     if schema is None:
         raise RecipeError("a plan of answers needs --schema", "dpsketch init TABLE > schema.toml writes a template")
-    forecast = _forecast(schema, query, budgets, rows, recipe, simulations, seed, like)
+    check_important(important, recipe is None)
+    forecast = _forecast(schema, query, budgets, rows, recipe, simulations, seed, like, important)
     if plot is not None:
         forecast.plot(plot)
         err.print(f"{plot}: relative error against epsilon")
@@ -166,18 +171,20 @@ def _forecast(
     simulations: int | None,
     seed: int,
     like: Path | None,
+    important: str | None,
 ) -> Forecast:
-    with progress_bar("simulating") as report:
+    with warnings_told(), progress_bar("simulating") as report:
         from dpsketch.learn.view import open_view
         from dpsketch.planning.forecast import plan as predicted
-        from dpsketch.planning.forecast import usual_queries
+        from dpsketch.planning.usual_queries import usual_queries
         from dpsketch.recipe.recipe import Recipe
         from dpsketch.schema.schema import Schema
 
         facts = Schema.load(schema)
         chosen = None if recipe is None else Recipe.load(recipe)
         view = None if like is None else open_view(like)
-        return predicted(facts, query or usual_queries(facts), budgets, rows, chosen, simulations, seed, report, view)
+        asked, groups = query or usual_queries(facts), important_groups(important)
+        return predicted(facts, asked, budgets, rows, chosen, simulations, seed, report, view, groups)
 
 
 def _print_forecast(forecast: Forecast) -> None:
@@ -196,8 +203,10 @@ def _print_forecast(forecast: Forecast) -> None:
 
 def _plan_table(plan: Forecast) -> RichTable:
     """A table with one line for each answer and budget. The query is printed in its first line only."""
+    hinted = any(each.without_hint is not None for each in plan.predictions)
     shown = RichTable("query")
-    for name in ("epsilon", "typical answer", "predicted error", "from – to", "relative"):
+    without = ["without the hint"] if hinted else []
+    for name in ("epsilon", "typical answer", "predicted error", *without, "from – to", "relative"):
         shown.add_column(name, justify="right", no_wrap=True)
     for label, predictions in plan.answers().items():
         for index, each in enumerate(predictions):
@@ -207,6 +216,7 @@ def _plan_table(plan: Forecast) -> RichTable:
                 name,
                 f"{each.budget.epsilon:g}",
                 *each.texts,
+                *([each.text_without_hint] if hinted else []),
                 each.range_text,
                 relative,
                 end_section=each is predictions[-1],

@@ -32,6 +32,7 @@ from dpsketch.cli.recipe_choice import (
     Clusters,
     Columns,
     Frequencies,
+    Important,
     OnlyRows,
     Purpose,
     Snapshot,
@@ -76,6 +77,7 @@ def accumulate(
     recipe: RecipePath = None,
     rows: Rows = None,
     frequencies: Frequencies = None,
+    important: Important = None,
     purpose: Purpose = None,
     clusters: Clusters = None,
     columns: Columns = None,
@@ -94,7 +96,9 @@ def accumulate(
     facts = Schema.load(schema)
     unknown = epsilon is None and rho is None and not delta
     budget = None if unknown and recipe is not None else Budget(epsilon, delta, rho)
-    chosen = chosen_recipe(facts, budget, recipe, rows, frequencies, only, snapshot, None, purpose, clusters, columns)
+    chosen = chosen_recipe(
+        facts, budget, recipe, rows, frequencies, only, snapshot, None, purpose, clusters, columns, important
+    )
     if budget is not None:
         planned(facts, chosen, budget)
     with written(output, force, secret=True) as file:
@@ -119,6 +123,7 @@ def release(
     plan: Plan = None,
     rows: Rows = None,
     frequencies: Frequencies = None,
+    important: Important = None,
     purpose: Purpose = None,
     clusters: Clusters = None,
     columns: Columns = None,
@@ -139,7 +144,7 @@ def release(
     name = dataset or table.name.split(".")[0]
     with Output(output, force) as claimed:
         if table.suffix == ".raw":
-            described = (schema, recipe, rows, frequencies, purpose, clusters, columns, only, snapshot)
+            described = (schema, recipe, rows, frequencies, purpose, clusters, columns, only, snapshot, important)
             if any(option is not None for option in described):
                 raise FileError(
                     "a raw sketch brings its own schema and recipe", "leave out the options that describe them"
@@ -150,7 +155,7 @@ def release(
                 raise FileError("a table needs --schema", "dpsketch init TABLE > schema.toml writes a template")
             facts = Schema.load(schema)
             chosen = chosen_recipe(
-                facts, budget, recipe, rows, frequencies, only, snapshot, other, purpose, clusters, columns
+                facts, budget, recipe, rows, frequencies, only, snapshot, other, purpose, clusters, columns, important
             )
             event = planned(facts, chosen, budget, mechanism)
             if book is not None and event is not None:

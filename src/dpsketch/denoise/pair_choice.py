@@ -17,22 +17,28 @@ def spread(shares: Floats) -> float:
 
 
 def choose_pairs(
-    spreads: Sequence[float], pairs: Sequence[tuple[int, int]], most: int, hints: Collection[int] = ()
+    spreads: Sequence[float],
+    pairs: Sequence[tuple[int, int]],
+    most: int,
+    hints: Collection[int] = (),
+    always: Collection[int] = (),
 ) -> list[int]:
     """The sorted indices of at most `most` of the pairs of columns.
 
     A pair's worth is √(spread · spread) of its columns, divided for each column by one plus the number of its chosen
-    pairs, so that columns take turns and near-constant ones come late. Pairs with a column of `hints` come first, then
-    pairs that connect columns not yet connected by chosen pairs, then all others. Ties go to the first pair.
+    pairs, so that columns take turns and near-constant ones come late. The pairs with the indices `always` come first,
+    then those with a column of `hints`; among each of these, and among the others, those that connect columns not yet
+    connected by chosen pairs. Ties go to the first pair.
     """
     members = np.array(pairs, np.int64).reshape(-1, 2)
     one, two = members.T
     worth = np.sqrt(np.asarray(spreads)[one] * np.asarray(spreads)[two])
-    hinted = np.isin(members, list(hints)).any(axis=1)
+    first = np.isin(np.arange(len(members)), list(always))
+    hinted = np.isin(members, list(hints)).any(axis=1) & ~first
     of_column = [np.flatnonzero((one == column) | (two == column)) for column in range(len(spreads))]
     uses, component = np.ones(len(spreads)), np.arange(len(spreads))
     left, wanted = np.ones(len(members), bool), min(most, len(members))
-    for group, joining in product((hinted, ~hinted), (True, False)):
+    for group, joining in product((first, hinted, ~first & ~hinted), (True, False)):
         open_ = left & group & (component[one] != component[two] if joining else True)
         now = np.where(open_, worth / (uses[one] * uses[two]), -1.0)
         while wanted and len(now) and now[index := int(np.argmax(now))] >= 0:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from sqlglot import exp
 
 from dpsketch.engines.engine import accumulate
-from dpsketch.errors import BudgetError, QueryError
+from dpsketch.errors import BudgetError, QueryError, RecipeError
 from dpsketch.files.pictures import picture
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.queries import Table
@@ -30,7 +29,6 @@ from dpsketch.planning.simulated_release import (
 from dpsketch.planning.simulation import SimulatedTable, drawn_table, simulated_table
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.recipe import Only, Recipe, declared_rows
-from dpsketch.schema.columns import Category, Column, Datetime
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.raw import RawSketch
 
@@ -51,6 +49,7 @@ class Prediction:
     low: float  # the least and the largest of the simulated tables
     high: float
     how: str
+    without_hint: float | None = None  # the error without important pairs; None where they change nothing
 
     @property
     def texts(self) -> tuple[str, str]:
@@ -58,6 +57,12 @@ class Prediction:
         if np.isnan(self.error):
             return "no such rows", "-"
         return str(Answer(self.typical, self._as_error(self.error))).split(" ± ")[0], self._text(self.error)
+
+    @property
+    def text_without_hint(self) -> str:
+        """The error without important pairs as a text; that of the release where they change nothing."""
+        error = self.error if self.without_hint is None else self.without_hint
+        return "-" if np.isnan(error) else self._text(error)
 
     @property
     def range_text(self) -> str:
@@ -86,6 +91,8 @@ class Prediction:
         typical = str(self.typical) if isinstance(self.typical, np.datetime64) else _plain(self.typical)
         numbers = {name: _plain(getattr(self, name)) for name in ("error", "low", "high", "relative")}
         spent = budget if self.budget.rho is None else {"rho": self.budget.rho}
+        if self.without_hint is not None:
+            numbers["without_hint"] = _plain(self.without_hint)
         return {"query": self.query, "answer": self.answer} | spent | {"typical": typical} | numbers | {"how": self.how}
 
 
@@ -139,6 +146,7 @@ def plan(
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
     like: View | None = None,
+    important: Sequence[Sequence[str]] | None = None,
 ) -> Forecast:
     """Predict the errors of select statements for several budgets, from public facts alone.
 
@@ -146,7 +154,8 @@ def plan(
     every query. The seed determines tables and noise. Only the columns that the queries use are simulated, with the
     noise that they have in a release of all columns. Nothing is read, nothing is spent. `recipe` defaults to the
     general one, `simulations` to a number that takes seconds. With `like`, an earlier release of this table or of a
-    similar one, tables are rows drawn from that release: predictions are then much more accurate.
+    similar one, tables are rows drawn from that release: predictions are then much more accurate. `important` is as in
+    `Recipe.general`; where it has an effect, predictions also hold the error without it.
 
     Source: a sketch is a sum, so the sums of a table times k are the sums of that table with every row k times. More
     than MOST_ROWS declared rows are simulated in this way, with the noise and the recipe of the declared rows.
@@ -157,37 +166,73 @@ def plan(
     queries, budgets = list(dict.fromkeys(queries)), list(dict.fromkeys(budgets))
     rows = declared_rows(schema, rows)
     copies = -(-rows // MOST_ROWS)
-    recipes = [_recipe(schema, rows, budget, recipe) for budget in budgets]
-    names = columns_to_simulate(schema, recipes, _asked(schema, queries, recipes[0].only))
-    releases = [planned_release(schema, *each, names) for each in zip(recipes, budgets, strict=True)]
-    facts = schema if names is None else _with_columns(schema, names, recipes[0].only)
+    cases = _cases(schema, rows, budgets, recipe, important)
+    only = cases[0].recipe.only
+    names = columns_to_simulate(schema, [case.recipe for case in cases], _asked(schema, queries, only))
+    releases = [planned_release(schema, case.recipe, case.budget, names) for case in cases]
+    facts = schema if names is None else _with_columns(schema, names, only)
     simulations = simulations or affordable_simulations(facts, [each.recipe for each in releases])
-    compared, only = compared_levels(facts, queries), recipes[0].only
+    compared = compared_levels(facts, queries)
     _check_like(facts, like)
     tables = (
         _simulated(facts, like, rows // copies, (seed, each), compared, (each + 0.5) / simulations)
         for each in range(simulations)
     )
-    errors_of_queries = [[_Errors() for _ in budgets] for _ in queries]
-    done, steps = 0, simulations * len(budgets) * len(queries)
+    errors_of_queries = [[_Errors() for _ in cases] for _ in queries]
+    done, steps = 0, simulations * len(cases) * len(queries)
     for simulation, table in enumerate(tables):
         simulated = SimulatedTable(facts, table, only, copies)
         truths = [simulated.sql(query) for query in queries]
-        for index, each in enumerate(releases):
+        for index, (case, each) in enumerate(zip(cases, releases, strict=True)):
             raw = _accumulated(table, facts, each.recipe, copies)
-            view = SimulatedView(each.of(raw, np.random.default_rng([seed, simulation, index])))
+            noise = np.random.default_rng([seed, simulation, budgets.index(case.budget)])
+            view = SimulatedView(each.of(raw, noise))
             for query, truth, errors in zip(queries, truths, errors_of_queries, strict=True):
                 errors[index].add(truth, view.sql(query))
                 done += 1
                 if progress is not None:
                     progress(done / steps)
-    found = [
-        prediction
-        for query, errors in zip(queries, errors_of_queries, strict=True)
-        for budget, each in zip(budgets, errors, strict=True)
-        for prediction in each.predictions(query, budget)
-    ]
-    return Forecast(tuple(found), simulations, like is not None)
+    asked = zip(queries, errors_of_queries, strict=True)
+    found = tuple(each for query, errors in asked for each in _predictions(query, cases, errors))
+    return Forecast(found, simulations, like is not None)
+
+
+class _Case(NamedTuple):
+    """A release to simulate; `plain` is one without the important pairs of another case of the same budget."""
+
+    budget: Budget
+    recipe: Recipe
+    plain: bool = False
+
+
+def _cases(
+    schema: Schema,
+    rows: int,
+    budgets: Sequence[Budget],
+    recipe: Recipe | None,
+    important: Sequence[Sequence[str]] | None,
+) -> list[_Case]:
+    """A case for each budget and, where important pairs have an effect, another one without them."""
+    if recipe is not None:
+        if important is not None:
+            raise RecipeError(
+                "important pairs are a hint to the general recipe", "list them in the recipe's own pairs part instead"
+            )
+        return [_Case(budget, Recipe(recipe.parts, rows, recipe.sampling, recipe.only)) for budget in budgets]
+    found = [_Case(budget, Recipe.general(schema, rows=rows, budget=budget, important=important)) for budget in budgets]
+    plain = [Recipe.general(schema, rows=rows, budget=budget, important=()) for budget in budgets]
+    changed = zip(found, plain, strict=True)
+    return found + [_Case(case.budget, other, True) for case, other in changed if case.recipe != other]
+
+
+def _predictions(query: str, cases: Sequence[_Case], errors: Sequence[_Errors]) -> Iterator[Prediction]:
+    """Predictions for each budget; with the errors without important pairs where these have an effect."""
+    every = [(case, list(each.predictions(query, case.budget))) for case, each in zip(cases, errors, strict=True)]
+    plain = {case.budget: found for case, found in every if case.plain}
+    for case, found in every:
+        if not case.plain:
+            others = [each.error for each in plain[case.budget]] if case.budget in plain else [None] * len(found)
+            yield from (replace(one, without_hint=other) for one, other in zip(found, others, strict=True))
 
 
 def _simulated(
@@ -198,19 +243,6 @@ def _simulated(
     if like is not None:
         return drawn_table(schema, like, rows, generator)
     return simulated_table(schema, rows, generator, compared, dependence)
-
-
-def usual_queries(schema: Schema) -> list[str]:
-    """A mean, a count with a condition on two columns, and a correlation, if the schema has columns for them."""
-    columns = list(schema.scalars)
-    numbers = [_quoted(column) for column in columns if column.numeric and not isinstance(column, Datetime)]
-    conditions = [_condition(column) for column in columns[:1] + columns[-1:][: len(columns) - 1]]
-    queries = [f"select avg({name}) from sketch" for name in numbers[:1]]
-    if conditions:
-        queries.append(f"select count(*) from sketch where {' and '.join(conditions)}")
-    if len(numbers) > 1:
-        queries.append(f"select corr({numbers[0]}, {numbers[1]}) from sketch")
-    return queries or ["select count(*) from sketch"]
 
 
 class _Errors:
@@ -292,13 +324,7 @@ def _with_columns(schema: Schema, names: Sequence[str], only: Only | None) -> Sc
     kept = {*names} | ({only.column} if only is not None else set())
     constant = tuple(name for name in schema.constant_per_unit if name in kept)
     columns = tuple(column for column in schema.columns if column.name in kept)
-    return replace(schema, columns=columns, constant_per_unit=constant)
-
-
-def _recipe(schema: Schema, rows: int, budget: Budget, recipe: Recipe | None) -> Recipe:
-    if recipe is None:
-        return Recipe.general(schema, rows=rows, budget=budget)
-    return Recipe(recipe.parts, rows, recipe.sampling, recipe.only)
+    return replace(schema, columns=columns, constant_per_unit=constant, workload=())
 
 
 def _accumulated(table: pa.Table, schema: Schema, recipe: Recipe, copies: int) -> RawSketch:
@@ -369,19 +395,3 @@ def _plain(number: float) -> float | None:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= 70 else text[:69] + "…"
-
-
-def _quoted(column: Column) -> str:
-    return exp.to_identifier(column.name, quoted=True).sql(dialect="duckdb")
-
-
-def _condition(column: Column) -> str:
-    """A condition that some rows are likely to meet and some are not, judged by the declaration alone."""
-    name = _quoted(column)
-    if isinstance(column, Datetime):
-        return f"{name} > '{column.lower + (column.upper - column.lower) / 2:%Y-%m-%d %H:%M}'"
-    if column.numeric:
-        return f"{name} > {float(column.values_of(np.array([0]))[0]):.4g}"
-    if isinstance(column, Category):
-        return f"{name} = {exp.Literal.string(column.labels[0]).sql(dialect='duckdb')}"
-    return name

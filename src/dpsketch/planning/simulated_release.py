@@ -117,6 +117,9 @@ def _divisible(described: FeatureMap) -> bool:
 def _of_columns(described: FeatureMap, schema: Schema, names: Sequence[str]) -> FeatureMap:
     if isinstance(described, Totals):
         return replace(described, columns=tuple(name for name in names if schema.column(name).numeric))
+    if isinstance(described, Pairs) and described.important is not None:
+        kept = tuple(pair for pair in described.important if set(pair) <= set(names))
+        described = replace(described, important=kept or None, times=described.times if kept else 1)
     return described if isinstance(described, Count) else replace(described, columns=tuple(names))  # type: ignore
 
 

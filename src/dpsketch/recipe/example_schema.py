@@ -35,7 +35,7 @@ def _declare(facts: dict[str, Any], columns: dict[str, dict[str, Any]]) -> None:
         for name in facts.get("columns") or ("ids",):
             columns[name] = {"kind": "set", "universe": 1000}
     number = {"kind": "number", "lower": 0, "upper": 1}
-    paired = [name for pair in facts.get("pairs") or () for name in pair]
+    paired = [name for key in ("pairs", "important") for pair in facts.get(key) or () for name in pair]
     for name in (*(facts.get("columns") or ()), *paired, *(facts.get("hints") or ())):
         columns.setdefault(name, number)
     if facts.get("weight"):

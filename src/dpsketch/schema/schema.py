@@ -6,9 +6,10 @@ A person writes a schema, or `tighten` derives it from a release. It never conta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from dpsketch.schema.relation import Relation
 ROW_UNIT = "row"
 UNIT_KINDS = ("text", "integer")
 MOST_COLUMNS = 10_000
+
+Workload = tuple[tuple[str, ...], ...]  # groups of columns that questions will be about
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,8 @@ class Schema:
     constant_per_unit: tuple[str, ...] = ()  # columns with the same value in all rows of a unit
     unit_kind: str = UNIT_KINDS[0]  # how unit ids are read
     csv: Csv = Csv()
+    # A public hint to the general recipe. Whatever it says, sketches merge.
+    workload: Workload = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -158,13 +163,15 @@ class Schema:
             privacy["relation"] = self.relation.value
         if self.constant_per_unit:
             privacy["constant_per_unit"] = list(self.constant_per_unit)
-        csv = {"csv": self.csv.to_dict()} if self.csv != Csv() else {}
-        return {"privacy": privacy, **csv, "columns": {column.name: column.to_dict() for column in self.columns}}
+        sections = {"csv": self.csv.to_dict()} if self.csv != Csv() else {}
+        if self.workload:
+            sections["workload"] = {"important": [list(group) for group in self.workload]}
+        return {"privacy": privacy, **sections, "columns": {column.name: column.to_dict() for column in self.columns}}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Schema:
         """Build and check a schema; errors name the key."""
-        check_keys(facts, "", ("privacy", "csv", "columns"))
+        check_keys(facts, "", ("privacy", "csv", "workload", "columns"))
         privacy = table_of(facts, "privacy", optional=True)
         known = ("rows", "unit", "unit_kind", "max_rows_per_unit", "constant_per_unit", "relation", "record", "note")
         check_keys(privacy, "privacy", known)
@@ -211,7 +218,10 @@ class Schema:
             )
         constant = constant_columns(privacy.get("constant_per_unit", []), sections)
         csv = Csv.from_dict(table_of(facts, "csv", optional=True))
-        return cls(columns, rows, unit, most, record or ROW_UNIT, note, Relation(relation), constant, unit_kind, csv)
+        workload = _workload(facts, columns)
+        return cls(
+            columns, rows, unit, most, record or ROW_UNIT, note, Relation(relation), constant, unit_kind, csv, workload
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
@@ -223,6 +233,44 @@ class Schema:
             return cls.from_dict(facts)
         except SchemaError as error:
             raise SchemaError(f"{path}: {error.fact}", error.hint) from None
+
+
+def _workload(facts: Mapping[str, Any], columns: Sequence[Column]) -> Workload:
+    section = table_of(facts, "workload", optional=True)
+    check_keys(section, "workload", ("important",))
+    return checked_workload("workload.important", section.get("important", []), columns)
+
+
+def checked_workload(owner: str, groups: object, columns: Sequence[Column]) -> Workload:
+    """Groups of two or more names of columns that have codes. `owner` is the key or option that errors name."""
+    if not isinstance(groups, list | tuple) or not all(isinstance(group, list | tuple) for group in groups):
+        raise SchemaError(
+            f"{owner} must be a list of groups of column names, got {groups!r} instead",
+            'write [["age", "income"], ["ward", "outcome"]]',
+        )
+    known = {column.name: column for column in columns}
+    for group in groups:
+        for name in group:
+            if not isinstance(name, str) or name not in known:
+                raise SchemaError(f"{owner}: there is no column '{name}'", nearest(str(name), list(known)))
+            if isinstance(known[name], IdSet):
+                raise SchemaError(
+                    f"{owner}: column '{name}' is a set of ids, which pair tables cannot hold", "leave it out"
+                )
+        if len(group) < 2 or len(set(group)) < len(group):
+            raise SchemaError(
+                f"{owner}: a group needs at least two columns, all different, got {', '.join(group) or 'none'}",
+                "name the columns that questions will be about together",
+            )
+    return tuple(tuple(group) for group in groups)
+
+
+def workload_pairs(groups: Workload, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """All pairs of these columns inside the groups, each once, in the order of the columns."""
+    index_of = {name: index for index, name in enumerate(names)}
+    inside = [sorted(index_of[name] for name in group if name in index_of) for group in groups]
+    pairs = sorted({pair for group in inside for pair in combinations(group, 2)})
+    return tuple((names[one], names[two]) for one, two in pairs)
 
 
 def nearest(name: str, names: Sequence[str], what: str = "columns") -> str:

@@ -40,7 +40,7 @@ def schema_text(schema: Schema, head: str) -> str:
     """A whole schema below a line that states its origin."""
     facts = schema.to_dict()
     general = "\n".join(
-        "\n".join([f"[{key}]", *_facts(facts[key])]) + "\n" for key in ("privacy", "csv") if key in facts
+        "\n".join([f"[{key}]", *_facts(facts[key])]) + "\n" for key in ("privacy", "csv", "workload") if key in facts
     )
     return f"# {head}\n{general}" + "".join(_section(name, _facts(column)) for name, column in facts["columns"].items())
 

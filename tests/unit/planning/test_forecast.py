@@ -20,8 +20,9 @@ from dpsketch.errors import BudgetError, QueryError, RecipeError
 from dpsketch.learn.estimators.joint import bootstrap
 from dpsketch.learn.estimators.joint import from_release as released
 from dpsketch.learn.points import Frame
-from dpsketch.planning.forecast import Forecast, Prediction, usual_queries
+from dpsketch.planning.forecast import Forecast, Prediction
 from dpsketch.planning.simulation import SimulatedTable, simulated_table
+from dpsketch.planning.usual_queries import usual_queries
 from dpsketch.schema.columns import MISSING
 
 SMALL = dps.Recipe([dps.Part(dps.Count(), 0.1), dps.Part(dps.Histogram(bins=16), 0.9)])

@@ -11,9 +11,9 @@ from dpsketch.engines.engine import accumulate
 from dpsketch.learn.estimators.joint.joint_fit import NoisySums, Products
 from dpsketch.planning import simulated_release
 from dpsketch.planning.compared import compared_levels
-from dpsketch.planning.forecast import usual_queries
 from dpsketch.planning.simulated_release import affordable_simulations, columns_to_simulate, planned_release
 from dpsketch.planning.simulation import simulated_table
+from dpsketch.planning.usual_queries import usual_queries
 from dpsketch.sketch.release import planned
 
 NUMBERS = dps.Schema.from_dict(

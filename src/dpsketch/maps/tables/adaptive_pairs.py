@@ -36,9 +36,9 @@ class AdaptivePairs(Pairs):
     """Fine pair tables in the raw sketch; a release chooses groups of their cells from its own noisy marginals. The
     recipe needs `Marginals` of these columns with as many bins, or with fewer that these divide evenly.
 
-    With `most`, a release also chooses that many of the pairs, and its noise is that of these alone; pairs with a
-    column of `hints` come first. With `contrasts`, it cuts each column in two halves instead, and shows one number a
-    pair: `Contrasts`.
+    With `most`, a release also chooses that many of the pairs, and its noise is that of these alone; `important` pairs
+    are always among them, and pairs with a column of `hints` come next. With `contrasts`, it cuts each column in two
+    halves instead, and shows one number a pair: `Contrasts`.
     """
 
     pool: bool = True
@@ -65,7 +65,7 @@ class AdaptivePairs(Pairs):
     def unsettled(self) -> Pairs:
         if self.contrasts:
             return AdaptivePairs(bins=self.bins, tapered=self.tapered, contrasts=True)
-        return Pairs(bins=self.bins, tapered=self.tapered)
+        return Pairs(bins=self.bins, tapered=self.tapered, important=self.important, times=self.times)
 
     def bind(self, schema: Schema) -> BoundAdaptivePairs:
         return BoundAdaptivePairs(self, schema)
@@ -82,6 +82,8 @@ def check_rule(parameters: Mapping[str, Any]) -> None:
             "Pairs: contrasts need pool: a release chooses the halves of columns",
             "pass pool=True, or Contrasts with halves of your own",
         )
+    if contrasts and parameters.get("important") is not None:
+        raise RecipeError("Pairs: contrasts have no weights, so none are important", "leave out important or contrasts")
     if most is not None:
         check_whole("Pairs", "most", most, 1, MOST_PAIRS)
         if not pool:
@@ -109,6 +111,13 @@ class BoundAdaptivePairs(BoundPairs):
                 raise RecipeError(
                     f"Pairs: hints name '{name}', which is not among the columns", "add it to columns, or leave it out"
                 )
+        most, important = description.kept(schema), description.important or ()
+        if most < len(important):
+            raise RecipeError(
+                f"Pairs: a release keeps {most} pairs, fewer than the {len(important)} important ones", "raise most"
+            )
+        wanted = {frozenset(pair) for pair in important}
+        self._always = {index for index, pair in enumerate(self.pairs) if frozenset(pair) in wanted}
 
     def depends_on(self, other: BoundMap) -> bool:
         return chosen_from(other)
@@ -121,10 +130,12 @@ class BoundAdaptivePairs(BoundPairs):
             )
 
     def noised(self) -> PairMap:
-        """As many tables or contrasts as a release shows, the first ones. Which ones it chooses, and how it cuts
-        columns, makes no difference to their sensitivities.
+        """As many tables or contrasts as a release shows: the important ones, then the first others. Which others it
+        chooses, and how it cuts columns, makes no difference to their sensitivities.
         """
-        kept = self.pairs[: self.description.kept(self.schema)]
+        others = [index for index in range(len(self.pairs)) if index not in self._always]
+        chosen = [*self._always, *others][: self.description.kept(self.schema)]
+        kept = tuple(self.pairs[index] for index in sorted(chosen))
         if self.description.contrasts:
             return self.settled([[0] + [1] * (own.count - 1) for own in self.cells], kept)
         return self.coarsened(None, kept)
@@ -155,7 +166,7 @@ class BoundAdaptivePairs(BoundPairs):
         column = {name: number for number, name in enumerate(self.columns)}
         members = [(column[one], column[two]) for one, two in self.pairs]
         hints = [column[name] for name in self.description.hints or ()]
-        return [self.pairs[place] for place in choose_pairs(spreads, members, most, hints)]
+        return [self.pairs[place] for place in choose_pairs(spreads, members, most, hints, self._always)]
 
     def settle_as(self, other: BoundMap) -> PairMap:
         """The groups or halves, and the pairs, of `other`."""
@@ -165,9 +176,10 @@ class BoundAdaptivePairs(BoundPairs):
 
     def settled(self, groups: Sequence[Sequence[int]], pairs: Sequence[tuple[str, str]]) -> PairMap:
         """Tables with these groups of cells, or contrasts with these halves, of as many pairs as a release keeps."""
-        kept = self.description.kept(self.schema)
-        if len(pairs) != kept or not set(pairs) <= set(self.pairs):
-            raise RecipeError(f"Pairs: a release keeps {kept} of the pairs")
+        kept, always = self.description.kept(self.schema), {self.pairs[index] for index in self._always}
+        if len(pairs) != kept or not always <= set(pairs) <= set(self.pairs):
+            which = ", the important ones among them" if always else ""
+            raise RecipeError(f"Pairs: a release keeps {kept} of the pairs{which}")
         tables = self.coarsened(groups, pairs)
         if not self.description.contrasts:
             return tables

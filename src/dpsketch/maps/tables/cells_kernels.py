@@ -55,12 +55,15 @@ def cell_sums(codes, rows, kinds, cells, starts, sums):  # type: ignore[no-untyp
                 sums[start + cell_of[np.int64(source[i]) + 32768]] += 1
 
 
-_PAIRS = "void(int16[:,::1], int64[::1], int64[::1], uint16[:,::1], int64[:,::1], int64[::1], int64[::1], {}[::1])"
+_PAIRS = (
+    "void(int16[:,::1], int64[::1], int64[::1], uint16[:,::1], int64[:,::1], int64[::1], int64[::1], int64[::1], "
+    "{}[::1])"
+)
 
 
 @kernel(_PAIRS.format("int64"), _PAIRS.format("int32"))
-def pair_sums(codes, rows, kinds, cells, members, strides, offsets, sums):  # type: ignore[no-untyped-def]
-    """Add one to the cell of each record in the table of each pair of columns."""
+def pair_sums(codes, rows, kinds, cells, members, strides, offsets, weights, sums):  # type: ignore[no-untyped-def]
+    """Add a table's weight to the cell of each record in the table of each pair of columns."""
     records = codes.shape[1]
     found = np.empty((rows.size, TILE), np.int32)
     for start in range(0, records, TILE):
@@ -71,9 +74,9 @@ def pair_sums(codes, rows, kinds, cells, members, strides, offsets, sums):  # ty
                 target[i] = cell_of[np.int64(source[start + i]) + 32768]
         for t in range(members.shape[0]):
             left, right = found[members[t, 0]], found[members[t, 1]]
-            stride, offset = strides[t], offsets[t]
+            stride, offset, weight = strides[t], offsets[t], weights[t]
             for i in range(width):
-                sums[offset + left[i] * stride + right[i]] += 1
+                sums[offset + left[i] * stride + right[i]] += weight
 
 
 _TRIPLES = "void(int16[:,::1], int64[::1], int64[::1], uint16[:,::1], int64[:,::1], int64[:,::1], int64[::1], {}[::1])"

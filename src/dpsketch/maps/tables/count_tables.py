@@ -20,20 +20,29 @@ from dpsketch.schema.schema import Schema
 
 
 class CountTables(BoundMap):
-    """Guarantee: a record adds one to one cell of each of the q tables, so L1 = L2² = q for a row more or less; 2q and
-    2q for a row replaced (features are non-negative). Source: docs/proofs/pairs.md.
+    """Guarantee: a record adds a table's weight w to one cell of each table, so L1 = Σw and L2² = Σw² for a row more or
+    less; 2Σw and 2Σw² for a row replaced (features are non-negative). Source: docs/proofs/pairs.md.
     """
 
-    largest = 1
     narrow = True
     separates_points = True
     sparse = True
     cells: tuple[Cells, ...]
     schema: Schema
 
-    def lay_out(self, tables: Sequence[tuple[str, ...]], counts: dict[str, int], groups: Groups | None) -> None:
-        """Place tables of these columns one after another, each row by row; `counts` are those of cells or groups."""
+    def lay_out(
+        self,
+        tables: Sequence[tuple[str, ...]],
+        counts: dict[str, int],
+        groups: Groups | None,
+        weights: Sequence[int] | None = None,
+    ) -> None:
+        """Place tables of these columns one after another, each row by row; `counts` are those of cells or groups,
+        `weights` what a record adds to each table, by default one.
+        """
         self.tables, self._groups = tuple(tables), groups
+        self.weights = np.array([1] * len(self.tables) if weights is None else weights, np.int64)
+        self.largest = int(self.weights.max())
         self.rows = np.array([self.schema.index(name) for name in self.columns])
         index_of = {name: index for index, name in enumerate(self.columns)}
         self.members = np.array([[index_of[name] for name in table] for table in tables], np.int64)
@@ -49,13 +58,15 @@ class CountTables(BoundMap):
         return slice(int(self.offsets[table]), int(self.offsets[table + 1]))
 
     def counts_of(self, sums: Sums, table: int) -> Floats:
-        return sums[self.table(table)].reshape(self.shape(table)).astype(np.float64)
+        """A table of counts of records: its sums divided by its weight."""
+        return sums[self.table(table)].reshape(self.shape(table)) / float(self.weights[table])
 
     def coarse_sums(self, sums: Sums, coarse: CountTables) -> Sums:
         """Exact sums of `coarse` from those of this map, of the same type: those that `coarse` would accumulate."""
         groups, index_of = coarse._groups, {table: number for number, table in enumerate(self.tables)}
         alike = (coarse.columns, coarse.cells) == (self.columns, self.cells) and set(coarse.tables) <= set(index_of)
-        if groups is None or self._groups is not None or not alike:
+        same = alike and (coarse.weights == [self.weights[index_of[table]] for table in coarse.tables]).all()
+        if groups is None or self._groups is not None or not same:
             name = type(self.description).__name__
             raise RecipeError(f"{name}: coarse sums need a map of fine cells and one that it was coarsened to")
         pooled = np.empty(coarse.size, sums.dtype)
@@ -95,9 +106,9 @@ class CountTables(BoundMap):
         return np.asarray(found)
 
     def features(self, records: Records) -> Floats:
-        one_hot = np.zeros((len(records), self.size))
-        one_hot[np.arange(len(records)), self.places(records.codes)] = 1.0
-        return one_hot
+        found = np.zeros((len(records), self.size))
+        found[np.arange(len(records)), self.places(records.codes)] = self.weights[:, None]
+        return found
 
     @property
     def groups_of_cells(self) -> Groups:
@@ -114,11 +125,11 @@ class CountTables(BoundMap):
 
     def sparse_entries(self, records: Records, block: SumBlock, rows: int) -> tuple[NDArray[np.int64], Floats]:
         indices = self.places(records.codes).T
-        return indices, np.ones(indices.shape)
+        return indices, np.broadcast_to(self.weights.astype(np.float64), indices.shape).copy()
 
     def record_sensitivity(self, relation: Relation) -> Sensitivity:
-        q = len(self.tables)
-        return Sensitivity(q, q) if relation is Relation.ADD_REMOVE else Sensitivity(2 * q, 2 * q)
+        times, weights = 1 if relation is Relation.ADD_REMOVE else 2, self.weights.tolist()
+        return Sensitivity(times * sum(weights), times * sum(weight**2 for weight in weights))
 
 
 def _pooled(table: Sums, axis: int, groups: NDArray[np.int64]) -> Sums:

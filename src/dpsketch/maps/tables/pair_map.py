@@ -30,7 +30,11 @@ class PairMap(BoundMap):
 
     @abstractmethod
     def pair_table(self, sums: Sums, pair: int) -> Floats:
-        """The table of a pair, given by its index, from the sums; its contrast as a table of one cell."""
+        """The table of counts of a pair, given by its index, from the sums; its contrast as a table of one cell."""
+
+    def pair_weight(self, pair: int) -> int:
+        """What a record adds to the table of a pair: the noise of its counts is that of sums divided by this."""
+        return 1
 
     def marginals_in(self, maps: Sequence[BoundMap]) -> tuple[int, OneWayMap] | None:
         """The first marginals among `maps` that have the cells of these pairs, or cells that those divide, with their

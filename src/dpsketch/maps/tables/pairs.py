@@ -18,6 +18,7 @@ from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.schema import Schema
 
 MOST_PAIRS = 100_000
+MOST_TIMES = 1000
 MOST_CELLS = 1 << 31
 
 
@@ -26,8 +27,10 @@ class Pairs(FeatureMap):
     """The table of all pairs of columns, or of the listed ones, with `bins` bins between a number's bounds: equal ones,
     or `tapered`, narrower towards the bounds.
 
-    `groups` pools cells: for each column, in the order of `columns`, the group of each of its cells.
-    `Pairs(pool=True, …)` makes `AdaptivePairs(…)`, whose groups a release chooses; files and recipes use this form.
+    `groups` pools cells: for each column, in the order of `columns`, the group of each of its cells. A record counts
+    `times` in the tables of `important` pairs and once in the others, so that answers from these tables have that much
+    less noise. `Pairs(pool=True, …)` makes `AdaptivePairs(…)`, whose groups a release chooses; files and recipes use
+    this form.
     """
 
     columns: tuple[str, ...] | None = None
@@ -36,8 +39,10 @@ class Pairs(FeatureMap):
     groups: Groups | None = None
     pool: bool = False
     tapered: bool = False
+    important: tuple[tuple[str, str], ...] | None = None
+    times: int = 1
 
-    absent: ClassVar[Mapping[str, Any]] = {"tapered": False}
+    absent: ClassVar[Mapping[str, Any]] = {"tapered": False, "important": None, "times": 1}
     name: ClassVar[str] = "pairs"
     good_for: ClassVar[str] = "questions about several columns, models, synthetic rows"
     version: ClassVar[int] = 1
@@ -58,7 +63,11 @@ class Pairs(FeatureMap):
     def __post_init__(self) -> None:
         check_whole("Pairs", "bins", self.bins, 1, MOST_BINS)
         object.__setattr__(self, "columns", check_columns("Pairs", self.columns))
-        object.__setattr__(self, "pairs", _checked_pairs(self.pairs, self.columns))
+        object.__setattr__(self, "pairs", _checked_pairs("pairs", self.pairs, self.columns))
+        object.__setattr__(self, "important", _checked_pairs("important", self.important, self.columns))
+        check_whole("Pairs", "times", self.times, 1, MOST_TIMES)
+        if self.times > 1 and self.important is None:
+            raise RecipeError("Pairs: times is the weight of important pairs", "list important pairs, or leave it out")
         object.__setattr__(self, "groups", check_groups("Pairs", self.groups))
         for name in ("pool", "tapered"):
             if not isinstance(getattr(self, name), bool):
@@ -87,6 +96,19 @@ class Pairs(FeatureMap):
             )
         return tuple(combinations(names, 2))
 
+    def weights(self, schema: Schema) -> list[int]:
+        """What a record adds to each table."""
+        if self.important is None:
+            return [1] * len(self.tables(schema))
+        known = {frozenset(pair): 1 for pair in self.tables(schema)}
+        for one, two in self.important:
+            if frozenset((one, two)) not in known:
+                raise RecipeError(
+                    f"Pairs: the important pair of '{one}' and '{two}' has no table", "add it, or leave it out"
+                )
+            known[frozenset((one, two))] = self.times
+        return list(known.values())
+
     def counts(self, schema: Schema) -> dict[str, int]:
         """The number of cells, or of groups of them, of each column."""
         names = self.names(schema)
@@ -104,7 +126,9 @@ class Pairs(FeatureMap):
         return size
 
     def unsettled(self) -> Pairs:
-        return self if self.groups is None else Pairs(bins=self.bins, tapered=self.tapered)
+        if self.groups is None:
+            return self
+        return Pairs(bins=self.bins, tapered=self.tapered, important=self.important, times=self.times)
 
     def summary(self) -> dict[str, Any]:
         groups = None if self.groups is None else [max(each) + 1 for each in self.groups]
@@ -115,8 +139,8 @@ class Pairs(FeatureMap):
 
 
 class BoundPairs(CountTables, PairMap):
-    """Guarantee: a record adds one to one cell of each of the q tables, so L1 = L2² = q for a row more or less; 2q and
-    2q for a row replaced (features are non-negative). Source: m2m §2.3; docs/proofs/pairs.md.
+    """Guarantee: a record adds a table's weight w to one cell of each table, so L1 = Σw and L2² = Σw² for a row more or
+    less; 2Σw and 2Σw² for a row replaced (features are non-negative). Source: m2m §2.3; docs/proofs/pairs.md.
     """
 
     description: Pairs
@@ -127,7 +151,7 @@ class BoundPairs(CountTables, PairMap):
         self.pairs, self.bins, tapered = description.tables(schema), description.bins, description.tapered
         self.cells = tuple(cells_of(schema.column(name), self.bins, tapered) for name in self.columns)
         self.schema = schema
-        self.lay_out(self.pairs, description.counts(schema), description.groups)
+        self.lay_out(self.pairs, description.counts(schema), description.groups, description.weights(schema))
 
     def coarsened(
         self, groups: Sequence[Sequence[int]] | None, pairs: Sequence[tuple[str, str]] | None = None
@@ -137,32 +161,39 @@ class BoundPairs(CountTables, PairMap):
         columns, listed = self.description.columns, self.description.pairs
         if chosen != self.pairs:  # all columns keep their groups, even those without a table
             columns, listed = self.columns, chosen
-        tapered = self.description.tapered
-        return BoundPairs(Pairs(columns, self.bins, listed, groups, tapered=tapered), self.schema)  # type: ignore
+        facts = self.description
+        weighted = {"tapered": facts.tapered, "important": facts.important, "times": facts.times}
+        return BoundPairs(Pairs(columns, self.bins, listed, groups, **weighted), self.schema)  # type: ignore
 
     def accumulate(self, records: Records, sums: Sums) -> None:
         from dpsketch.maps.tables.cells_kernels import pair_sums
 
-        pair_sums(records.codes, self.rows, *self.shared, self.members, self.strides[:, 0], self.offsets[:-1], sums)
+        places = self.members, self.strides[:, 0], self.offsets[:-1]
+        pair_sums(records.codes, self.rows, *self.shared, *places, self.weights, sums)
 
     def pair_table(self, sums: Sums, pair: int) -> Floats:
         return self.counts_of(sums, pair)
 
+    def pair_weight(self, pair: int) -> int:
+        return int(self.weights[pair])
 
-def _checked_pairs(pairs: object, columns: tuple[str, ...] | None) -> tuple[tuple[str, str], ...] | None:
+
+def _checked_pairs(name: str, pairs: object, columns: tuple[str, ...] | None) -> tuple[tuple[str, str], ...] | None:
     """Check pairs: None, or distinct pairs of names, all among the columns if those are named."""
     if pairs is None:
         return None
     if not isinstance(pairs, list | tuple) or not all(_is_pair(pair) for pair in pairs):
-        raise RecipeError(f"Pairs: pairs must be a list of pairs of column names, got {pairs!r} instead")
+        raise RecipeError(f"Pairs: {name} must be a list of pairs of column names, got {pairs!r} instead")
     if not pairs or len({frozenset(pair) for pair in pairs}) < len(pairs):
-        raise RecipeError("Pairs: pairs must list at least one pair, each once")
+        raise RecipeError(f"Pairs: {name} must list at least one pair, each once")
     if len(pairs) > MOST_PAIRS:
         raise RecipeError(f"Pairs: {len(pairs)} pairs are more than {MOST_PAIRS}", "list fewer pairs")
     known = set(columns or ())
-    for name in (name for pair in pairs for name in pair):
-        if columns is not None and name not in known:
-            raise RecipeError(f"Pairs: pairs name '{name}', which is not among columns", "add it, or leave out columns")
+    for column in (column for pair in pairs for column in pair):
+        if columns is not None and column not in known:
+            raise RecipeError(
+                f"Pairs: {name} name '{column}', which is not among columns", "add it, or leave out columns"
+            )
     return tuple((one, two) for one, two in pairs)
 
 

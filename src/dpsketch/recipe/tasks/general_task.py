@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from math import comb, sqrt
 from typing import Annotated
 
 from dpsketch.calibration import affordable
-from dpsketch.errors import RecipeError
+from dpsketch.errors import RecipeError, RecipeWarning
 from dpsketch.maps.base import FeatureMap
 from dpsketch.maps.fourier.fourier import Fourier
 from dpsketch.maps.tables.adaptive_marginals import AdaptiveMarginals
@@ -23,7 +24,7 @@ from dpsketch.numerics.tuned import BY_HAND, PROTOTYPE, STUDY_TABLES, UNRECORDED
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks.task import Shares, Task, marginal_bins, schema_counter_noise
 from dpsketch.schema.columns import Column, Integer
-from dpsketch.schema.schema import Schema
+from dpsketch.schema.schema import Schema, Workload, checked_workload, workload_pairs
 
 _ORIGIN = Tuned(STUDY_TABLES, by=BY_HAND, decision=12)
 _WIDE = Tuned("covtype, nomao and simulated tables of 30 and 100 columns", by=BY_HAND, decision=30)
@@ -59,6 +60,9 @@ TRIPLE_SD: Annotated[float, Tuned("flights, adult, occupancy, california, by sim
 )
 TRIPLE_BINS = range(16, 37)  # the largest of these whose bins are divided by those of pair tables
 MOST_TRIPLE_CELLS = 16_000_000  # of a raw sketch: 64 MB in four-byte counters
+_HINTS = Tuned("california_housing, adult, fare", by=BY_HAND, decision=38)
+OTHERS_NOISE: Annotated[float, _HINTS] = 1.5  # the most that hints may multiply the noise of other pair tables by
+MOST_WEIGHT: Annotated[int, _HINTS] = 8  # of important pairs
 FEW_WHOLE_NUMBERS: Annotated[int, UNRECORDED] = 130  # up to here every whole number has a cell: ages and hours do
 
 
@@ -67,8 +71,17 @@ class General(Task):
 
     name = "general"
 
-    def parts(self, schema: Schema, rows: int, budget: Budget, frequencies: int | None = None) -> Shares:
+    def parts(
+        self,
+        schema: Schema,
+        rows: int,
+        budget: Budget,
+        frequencies: int | None = None,
+        important: Sequence[Sequence[str]] | None = None,
+    ) -> Shares:
         columns = schema.scalars
+        groups = schema.workload if important is None else important
+        groups = checked_workload("important", groups, schema.columns)
         if not columns:
             raise RecipeError(
                 "Recipe.general needs a column that is not a set of ids",
@@ -87,6 +100,7 @@ class General(Task):
         bins, most = pair_sizes(rows, budget, len(columns))
         bins, finer, paired = fine_columns(schema, max(bins, whole_number_bins(schema)))
         if len(paired) < 2:
+            _hinted(schema, groups, budget, (), AdaptivePairs())  # warns
             size = frequencies or fourier_size(rows * PAIRS_SHARE * epsilon)
             return _with_marginals(schema, budget, bins, [(Fourier(size=size), 1.0)])
         if most is not None and most >= comb(len(paired), 2):
@@ -95,6 +109,7 @@ class General(Task):
         halved = not frequencies and suits_contrasts(schema, rows, budget, len(paired), most)
         most = None if halved else most
         pairs = AdaptivePairs(named, finer, tapered=finer > bins, most=most, contrasts=halved)
+        pairs = _hinted(schema, groups, budget, paired, pairs)
         if frequencies:
             both: Shares = [(pairs, 1 - FOURIER_SHARE), (Fourier(size=frequencies), FOURIER_SHARE)]
             return _with_marginals(schema, budget, bins, both)
@@ -107,6 +122,48 @@ class General(Task):
 
 
 TASK = General()
+
+
+def _hinted(
+    schema: Schema, groups: Workload, budget: Budget, paired: Sequence[str], pairs: AdaptivePairs
+) -> AdaptivePairs:
+    """Pair tables in which those inside the groups have less noise, from public numbers. Warns where a hint has no
+    effect.
+    """
+    asked = workload_pairs(groups, [column.name for column in schema.scalars])
+    important = workload_pairs(groups, paired)
+    if len(important) < len(asked):
+        lost = sorted({name for pair in asked for name in pair} - set(paired))
+        _no_effect(budget, f"there are no pair tables with {', '.join(lost)}, as columns have too many values")
+    if not important or not budget.private:
+        return pairs
+    if pairs.contrasts:
+        _no_effect(budget, "noise would hide pair tables, and the contrasts that replace them have no weights")
+        return pairs
+    most = None if pairs.most is None else max(pairs.most, len(important))
+    tables = most or comb(len(paired), 2)
+    times = pair_weight(budget, tables, len(important))
+    if times == 1 and most is None:
+        _no_effect(budget, f"they are {len(important)} of {tables} pairs, too many for the others to pay for")
+        return pairs
+    return replace(pairs, important=important, times=times, most=most)
+
+
+def pair_weight(budget: Budget, tables: int, important: int) -> int:
+    """How often a record counts in tables of important pairs: as often as leaves the noise of the others, in standard
+    deviations, below OTHERS_NOISE times what it would be without them.
+
+    With k of P tables counted w times, the noise of a sum grows by (P − k + kw)/P under pure ε, and by the root of
+    (P − k + kw²)/P with δ or ρ. Source: docs/decisions/038-hints-weigh-pair-tables.md.
+    """
+    ratio = tables / important
+    pure = 1 + (OTHERS_NOISE - 1) * ratio
+    weight = pure if budget.pure else sqrt(1 + (OTHERS_NOISE**2 - 1) * ratio)
+    return min(int(weight), MOST_WEIGHT)
+
+
+def _no_effect(budget: Budget, why: str) -> None:
+    warnings.warn(RecipeWarning(f"important pairs have no effect at {budget}: {why}"), stacklevel=2)
 
 
 def _with_marginals(schema: Schema, budget: Budget, bins: int, rest: Shares, halved: bool = False) -> Shares:
@@ -136,7 +193,7 @@ def _one_way(schema: Schema, bins: int, share: float) -> Shares:
 
 def general_of(schema: Schema, names: tuple[str, ...], rows: int, budget: Budget) -> Shares:
     """The general recipe of the named columns, for tasks that draw rows: these do not use tables of three columns."""
-    only = replace(schema, columns=tuple(schema.column(name) for name in names))
+    only = replace(schema, columns=tuple(schema.column(name) for name in names), workload=())
     parts = TASK.parts(only, rows, budget)
     spared = sum(share for each, share in parts if isinstance(each, Triples))
     return [

@@ -59,7 +59,7 @@ def redrawn(sums: NoisySums, fitted: Products, generator: np.random.Generator) -
         exact = released_groups(released_groups(pair, *columns[j]).T, *columns[i]).T
         if sums.halved:
             exact = contrast_of(exact)
-        tables[i, j] = sums.rows * exact + sums.pair_sd * generator.normal(size=table.shape)
+        tables[i, j] = sums.rows * exact + sums.sd_of((i, j)) * generator.normal(size=table.shape)
     rows = max(sums.rows + sums.rows_sd * generator.normal(), 1.0)
     return replace(sums, summaries=summaries, rows=rows, tables=tables)
 
@@ -72,7 +72,7 @@ def what_is_missed(sums: NoisySums, fitted: Products) -> Missed:
     """
     shares, ordered = group_shares(fitted.marginals, sums.groups), [summary.ordered for summary in sums.summaries]
     tables = {pair: table / sums.rows for pair, table in sums.tables.items()}
-    return find_missed(tables, sums.pair_sd / sums.rows, shares, ordered)
+    return find_missed(tables, sums.share_sds(), shares, ordered)
 
 
 def _less(refit: Products, missed: Mapping[tuple[int, int], Floats], groups: Groups) -> Products:

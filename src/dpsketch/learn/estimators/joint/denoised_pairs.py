@@ -33,12 +33,13 @@ class Dependence:
 
 def find_dependence(
     tables: Mapping[tuple[int, int], Floats],
-    sd: float,
+    sd: float | Floats,
     shares: Sequence[Floats],
     ordered: Sequence[bool],
     start: Floats | None = None,
 ) -> Dependence:
-    """From noisy joint shares whose cells are off by `sd`. `start` is the common part of similar tables.
+    """From noisy joint shares whose cells are off by `sd`: one number, or one for each pair of columns, as a symmetric
+    matrix. `start` is the common part of similar tables.
 
     Rows and columns of every block add up to zero. In coordinates of
     `contrasts` noise is as before, and truth is mostly in the smooth ones. Two estimates are averaged, as they err
@@ -47,7 +48,7 @@ def find_dependence(
     turned = _turned(tables, shares, ordered)
     noisy, known = turned.noisy, turned.known
     first = None if start is None else turned.turn.T @ start @ turned.turn
-    whole = common_dependence(noisy, known, sd, first)
+    whole = common_dependence(noisy, known, _largest(sd, tables), first)
     common = np.where(known, whole, 0.0)
     smooth = shrink_smooth(noisy, known, turned.blocks, turned.classes, sd)
     rest = shrink_smooth(noisy - common, known, turned.blocks, turned.classes, sd)
@@ -70,11 +71,16 @@ class Missed:
 
 
 def find_missed(
-    tables: Mapping[tuple[int, int], Floats], sd: float, shares: Sequence[Floats], ordered: Sequence[bool]
+    tables: Mapping[tuple[int, int], Floats], sd: float | Floats, shares: Sequence[Floats], ordered: Sequence[bool]
 ) -> Missed:
     turned = _turned(tables, shares, ordered)
     kept = kept_smooth(turned.noisy, turned.known, turned.blocks, turned.classes, sd)
-    return Missed(turned.turn, sd * np.sqrt(kept))
+    return Missed(turned.turn, turned.blocks.spread(sd) * np.sqrt(kept))
+
+
+def _largest(sd: float | Floats, tables: Mapping[tuple[int, int], Floats]) -> float:
+    """The standard deviation of the noisiest table."""
+    return sd if isinstance(sd, float) else max((float(sd[pair]) for pair in tables), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -120,14 +126,14 @@ def _degrees(count: int, ordered: bool) -> NDArray[np.int64]:
 
 
 def shrink_smooth(
-    noisy: Floats, known: NDArray[np.bool_], blocks: Blocks, classes: NDArray[np.int64], sd: float
+    noisy: Floats, known: NDArray[np.bool_], blocks: Blocks, classes: NDArray[np.int64], sd: float | Floats
 ) -> Floats:
     """Posterior means of coefficients."""
     return noisy * kept_smooth(noisy, known, blocks, classes, sd)
 
 
 def kept_smooth(
-    noisy: Floats, known: NDArray[np.bool_], blocks: Blocks, classes: NDArray[np.int64], sd: float
+    noisy: Floats, known: NDArray[np.bool_], blocks: Blocks, classes: NDArray[np.int64], sd: float | Floats
 ) -> Floats:
     """The part of each noisy coefficient that is kept, if coefficients have variances (pair's size) · (class's size) ·
     (other class's size). Their posterior variances are this times that of the noise.
@@ -139,13 +145,13 @@ def kept_smooth(
     """
     if not known.any():
         return np.zeros_like(noisy)
-    noise, member = sd**2, blocks.member
+    of_pair, noise, member = np.square(sd), blocks.spread(sd) ** 2, blocks.member
     kinds, kind = np.unique(classes, return_inverse=True)
     in_pair = member.T @ known @ member
     in_kind = np.bincount(kind, known.sum(1), len(kinds))
     there = in_pair > 0
-    found = member.T @ noisy**2 @ member / np.maximum(in_pair, 1) - noise
-    pair = np.where(there, np.maximum(found, 0.1 * noise), 1.0)
+    found = member.T @ noisy**2 @ member / np.maximum(in_pair, 1) - of_pair
+    pair = np.where(there, np.maximum(found, 0.1 * of_pair), 1.0)
     size, power = np.ones(len(noisy)), noisy**2
     for step in range(SMOOTH_STEPS + 1):
         sized = member * size[:, None]
@@ -156,7 +162,7 @@ def kept_smooth(
         sums = (kept * (kept * power + noise)) @ (member / size[:, None])  # of squares and posterior variances
         usual = np.exp(np.log(pair[there]).mean())
         both = (member / size[:, None]).T @ sums
-        pair = np.where(there, np.maximum((both + BORROWED * usual) / (in_pair + BORROWED), SMALLEST * noise), 1.0)
+        pair = np.where(there, np.maximum((both + BORROWED * usual) / (in_pair + BORROWED), SMALLEST * of_pair), 1.0)
         relative = (sums / pair[blocks.owner]).sum(1)
         size = np.maximum((np.bincount(kind, relative, len(kinds)) / np.maximum(in_kind, 1))[kind], SMALLEST)
     return kept
@@ -168,6 +174,7 @@ def common_dependence(noisy: Floats, known: NDArray[np.bool_], sd: float, start:
     In a mixture of products this matrix is the covariance of the components' shares, so of low rank and positive.
     What is not known, such as blocks on the diagonal, is filled in from the estimate; eigenvalues above the noise's
     are shrunk for least squared error. A cause that touches d columns stands out √d times more than in any one pair.
+    `sd` is that of the noisiest table: with less noise in some tables, the edge of the noise's eigenvalues is lower.
 
     Source: Gavish & Donoho, IEEE Trans. Inf. Theory 63 (2017) 2137 (square matrices); filling in as in Mazumder, Hastie
     & Tibshirani, JMLR 11 (2010) 2287.

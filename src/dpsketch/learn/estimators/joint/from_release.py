@@ -51,10 +51,10 @@ class ReleasedProducts:
     made when a question about three columns needs them. Whatever is made is given to `keep`.
 
     `pairs` are the places i < j of columns with a table, or with a contrast if columns have `halves`: the half of each
-    of their cells. Shares of pairs are known up to `pair_sd`; `dropped` are the `dropped_shares` of each column,
-    `lumps` its `lumpiness`, and `parents` the counted cells that cells are parts of, where they are. `triples` are
-    tables of three of the columns, where the release has some, and `noises` the noise of each column's own sums, where
-    answers need it.
+    of their cells. Contrasts, and shares of pairs of weight one, are known up to `pair_sd`; `dropped` are the
+    `dropped_shares` of each column, `lumps` its `lumpiness`, and `parents` the counted cells that cells are parts of,
+    where they are. `triples` are tables of three of the columns, where the release has some, and `noises` the noise of
+    each column's own sums, where answers need it.
     """
 
     columns: tuple[str, ...]
@@ -217,15 +217,17 @@ def _refits(released: ReleasedSketch, fitted: Products) -> tuple[Products, ...]:
 
 def noisy_sums(released: ReleasedSketch, parts: ProductParts) -> NoisySums:
     pairs, bound = parts.pairs, parts.pair_map
-    tables = {}
+    tables, weights = {}, {}
     for pair, (places, (one, two)) in enumerate(zip(_places(bound), bound.pairs, strict=True)):
         table = bound.pair_table(pairs.sums, pair)
+        if bound.pair_weight(pair) > 1:
+            weights[places] = bound.pair_weight(pair)
         tables[places] = table if bound.columns.index(one) < bound.columns.index(two) else table.T
     rows = ReleaseNoise(released).rows()
     sd = max(sqrt(pairs.noise_variance), 1.0)
     groups = _groups_of(bound, parts.marginal_map)
     summaries = _summaries(released, parts)
-    return NoisySums(summaries, float(rows.value), float(rows.stderr), groups, tables, sd, bound.halved)
+    return NoisySums(summaries, float(rows.value), float(rows.stderr), groups, tables, sd, bound.halved, weights)
 
 
 def _groups_of(pairs: PairMap, marginals: OneWayMap) -> list[NDArray[np.int64]]:

@@ -78,8 +78,9 @@ class Products:
 @dataclass(frozen=True)
 class NoisySums:
     """What a release says of its columns and pairs, and how far off. `tables[i, j]`, i < j, are noisy counts of the
-    groups of columns i and j, off by `pair_sd` each; if `halved`, columns have two groups and a table is one number,
-    the contrast of two by two counts.
+    groups of columns i and j; if `halved`, columns have two groups and a table is one number, the contrast of two by
+    two counts. The noise of a table has the standard deviation `pair_sd`, divided by the table's weight where it has
+    one in `weights`.
     """
 
     summaries: Sequence[ColumnSummary]
@@ -89,6 +90,18 @@ class NoisySums:
     tables: Mapping[tuple[int, int], Floats]
     pair_sd: float
     halved: bool = False
+    weights: Mapping[tuple[int, int], int] = field(default_factory=dict)
+
+    def sd_of(self, pair: tuple[int, int]) -> float:
+        """Standard deviation of the noise of a table."""
+        return self.pair_sd / self.weights.get(pair, 1)
+
+    def share_sds(self) -> Floats:
+        """Standard deviations of the noise of joint shares, for each pair of columns: a symmetric matrix."""
+        sds = np.full((len(self.groups), len(self.groups)), self.pair_sd / self.rows)
+        for i, j in self.weights:
+            sds[i, j] = sds[j, i] = self.sd_of((i, j)) / self.rows
+        return sds
 
     def totals(self) -> list[GroupTotals | None]:
         """What the pair tables say about single columns: the mean of their row sums, weighted by precision.
@@ -100,7 +113,7 @@ class NoisySums:
         precision = [0.0] * len(sums)
         for (i, j), table in self.tables.items():
             for column, axis in ((i, 1), (j, 0)):
-                known = (self.rows / self.pair_sd) ** 2 / table.shape[axis]
+                known = (self.rows / self.sd_of((i, j))) ** 2 / table.shape[axis]
                 sums[column] += known / self.rows * table.sum(axis)
                 precision[column] += known
         return [
@@ -118,7 +131,7 @@ def fit_products(sums: NoisySums, start: Products | None = None) -> Products:
     A pair that has no table is taken as independent given the others. Costs no privacy: everything comes from released
     sums. `start`, fitted to similar sums of the same groups, makes the fit several times faster.
     """
-    groups, sd = sums.groups, sums.pair_sd / sums.rows
+    groups, sds = sums.groups, sums.share_sds()
     sizes = [int(group.max()) + 1 for group in groups]
     pairs = {pair: table / sums.rows for pair, table in sums.tables.items()}
     before = [None] * len(sizes) if start is None else start.marginals
@@ -128,18 +141,20 @@ def fit_products(sums: NoisySums, start: Products | None = None) -> Products:
     ]
     if sums.halved:
         contrasts = {pair: float(contrast[0, 0]) for pair, contrast in pairs.items()}
-        mixture = factor_mixture(contrasts, sd, marginals, groups, None if start is None else start.groups)
+        mixture = factor_mixture(
+            contrasts, sums.pair_sd / sums.rows, marginals, groups, None if start is None else start.groups
+        )
         held = [mixture.weights @ inside for inside in mixture.shares]
         agreed = _agreed(marginals, mixture.groups, held, mixture.within)
         return Products(agreed, mixture.groups, mixture.within, given=mixture)
     shares = group_shares(marginals, groups)
     common = None if start is None else start.common
-    dependence = find_dependence(pairs, sd, shares, [summary.ordered for summary in sums.summaries], common)
+    dependence = find_dependence(pairs, sds, shares, [summary.ordered for summary in sums.summaries], common)
     given = [None] * len(sizes) if start is None else start.groups
     parts = [refine(*column) for column in zip(marginals, groups, shares, given, strict=True)]
     joint = refined_joint(dependence.found, parts)
     blocks = Blocks([len(part.shares) for part in parts])
-    close = CLOSE_ENOUGH * sd * (sum(sizes) / len(joint)) ** 2
+    close = CLOSE_ENOUGH * float(sds.min()) * (sum(sizes) / len(joint)) ** 2
     inside = tuple(
         shares_inside(m.shares, part.groups, len(part.shares)) for m, part in zip(marginals, parts, strict=True)
     )

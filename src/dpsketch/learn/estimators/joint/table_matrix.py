@@ -42,6 +42,10 @@ class Blocks:
             columns[i, j] = columns[j, i] = True
         return columns[np.ix_(self.owner, self.owner)]
 
+    def spread(self, values: float | Floats) -> float | Floats:
+        """A matrix with the value of each pair of columns in its block; a single number stands for all."""
+        return values if isinstance(values, float) else values[np.ix_(self.owner, self.owner)]
+
     def diagonal(self, parts: Sequence[Floats]) -> Floats:
         """`parts[j]`, of as many rows as column j, along the diagonal."""
         other = Blocks([part.shape[1] for part in parts])
