@@ -198,15 +198,19 @@ def _print_forecast(forecast: Forecast) -> None:
     if forecast.drawn:
         tables = "rows drawn from the earlier release, with the bounds and labels of"
     out.print(f"Predicted from {tables} the schema: the middle and the range of their standard errors.")
+    if any(each.without_hint is not None for each in forecast.predictions):
+        out.print("Important pairs have less noise than without the hint, the other pairs more; --json has the ranges.")
     out.print("Nothing was read or spent.")
 
 
 def _plan_table(plan: Forecast) -> RichTable:
-    """A table with one line for each answer and budget. The query is printed in its first line only."""
+    """A table with one line for each answer and budget. The query is printed in its first line only. Where important
+    pairs have an effect, the error without them takes the place of the range.
+    """
     hinted = any(each.without_hint is not None for each in plan.predictions)
     shown = RichTable("query")
-    without = ["without the hint"] if hinted else []
-    for name in ("epsilon", "typical answer", "predicted error", *without, "from – to", "relative"):
+    beside = "without hint" if hinted else "from – to"
+    for name in ("epsilon", "typical answer", "predicted error", beside, "relative"):
         shown.add_column(name, justify="right", no_wrap=True)
     for label, predictions in plan.answers().items():
         for index, each in enumerate(predictions):
@@ -216,8 +220,7 @@ def _plan_table(plan: Forecast) -> RichTable:
                 name,
                 f"{each.budget.epsilon:g}",
                 *each.texts,
-                *([each.text_without_hint] if hinted else []),
-                each.range_text,
+                each.text_without_hint if hinted else each.range_text,
                 relative,
                 end_section=each is predictions[-1],
             )
