@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dpsketch.errors import MissingExtraError as MissingExtraError
     from dpsketch.errors import QueryError as QueryError
     from dpsketch.errors import RecipeError as RecipeError
+    from dpsketch.errors import RecipeWarning as RecipeWarning
     from dpsketch.errors import SchemaError as SchemaError
     from dpsketch.errors import SourceError as SourceError
     from dpsketch.learn import models as models

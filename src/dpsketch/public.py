@@ -57,6 +57,7 @@ HOMES = {
     "RawSketch": "sketch.raw",
     "Recipe": "recipe.recipe",
     "RecipeError": "errors",
+    "RecipeWarning": "errors",
     "ReleasedSketch": "sketch.released",
     "RowSampling": "recipe.recipe",
     "Schema": "schema.schema",

@@ -14,7 +14,7 @@ from dpsketch.recipe.tasks.task_registry import parse_task, task_list
 
 if TYPE_CHECKING:
     from dpsketch.privacy.budget import Budget
-    from dpsketch.recipe.recipe import Recipe
+    from dpsketch.recipe.recipe import Only, Recipe
     from dpsketch.schema.schema import Schema
     from dpsketch.sketch.released import ReleasedSketch
 
@@ -69,7 +69,7 @@ def chosen_recipe(
     important: str | None = None,
 ) -> Recipe:
     """The recipe of a file, of the sketch `other` whose groups are used, of a task, or the general one."""
-    from dpsketch.recipe.recipe import Only, Recipe
+    from dpsketch.recipe.recipe import Recipe
     from dpsketch.sketch.agreement import agreed_maps, check_source
 
     if other is not None:
@@ -102,8 +102,18 @@ def chosen_recipe(
         raise RecipeError("--frequencies is for the general recipe", "set size in the recipe file instead")
     else:
         chosen = Recipe.load(recipe)
-    part = chosen.only
-    if part is not None and recipe is None:
+    part = _chosen_rows(chosen.only, recipe is not None, only, snapshot)
+    chosen = Recipe(chosen.parts, rows, chosen.sampling, part)
+    if other is not None:
+        agreed_maps(chosen.bind(facts), other)
+    return chosen
+
+
+def _chosen_rows(part: Only | None, of_file: bool, only: str | None, snapshot: str | None) -> Only | None:
+    """The part of a table that a recipe names, in a file or not, or that the options name in its place."""
+    from dpsketch.recipe.recipe import Only
+
+    if part is not None and not of_file:
         part = Only(part.column, part.value)  # the snapshot of the other sketch is not that of this table
     if only is not None:
         column, separator, value = only.partition("=")
@@ -114,10 +124,7 @@ def chosen_recipe(
         if part is None:
             raise RecipeError("--snapshot is for one part of a table", "pass --only region=north, or leave it out")
         part = Only(part.column, part.value, snapshot)
-    chosen = Recipe(chosen.parts, rows, chosen.sampling, part)
-    if other is not None:
-        agreed_maps(chosen.bind(facts), other)
-    return chosen
+    return part
 
 
 def check_important(important: str | None, general: bool) -> None:

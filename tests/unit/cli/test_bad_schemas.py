@@ -32,7 +32,15 @@ CASES = [
     ),
     schema("", "columns must be a section\nHint: write [columns] and its keys below it"),
     schema("[columns]\n", "columns: at least one column must be declared\nHint: add a [columns.NAME] section"),
-    schema("rows = 5\n", "rows is not a known key\nHint: the keys here are privacy, csv, columns"),
+    schema("rows = 5\n", "rows is not a known key\nHint: the keys here are privacy, csv, workload, columns"),
+    schema(
+        '[workload]\nasked = [["x", "y"]]\n[columns.x]\nkind = "boolean"\n',
+        "workload.asked is not a known key\nHint: the keys here are important",
+    ),
+    schema(
+        '[workload]\nimportant = [["x", "y"]]\n[columns.x]\nkind = "boolean"\n',
+        "workload.important: there is no column 'y'\nHint: the columns are x",
+    ),
     schema("[privacy]\nrows = 0\n", "privacy.rows must be a whole number from 1 to 1000000000000000, got 0 instead"),
     schema(
         '[privacy]\nrows = ""\n',
