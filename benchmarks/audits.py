@@ -35,6 +35,7 @@ MAPS = {
     "cell counts": dps.CellCounts(("n", "y"), 2, (((1, 3, 4), (3,), (1.0, 1.0, 1.0)), None)),
     "totals": dps.Totals(columns=("x", "z")),
     "pairs": dps.Pairs(columns=("x", "y"), bins=2),
+    "important pairs": dps.Pairs(columns=("x", "y", "z"), bins=1, important=(("x", "y"),), times=4),
     "contrasts": dps.Contrasts(
         ((0, 0, 1, 1, 1), (0, 1, 1, 1, 1), (0, 1, 1, 1)), ("x", "z", "y"), 2, (("x", "z"), ("x", "y"))
     ),

@@ -89,7 +89,8 @@ def chosen_recipe(
                 f"{option} is a recipe of its own",
                 "leave out --recipe, --frequencies and --groups-from, and pass one of --for and --clusters",
             )
-        chosen = task_recipe(purpose or f"clusters:{clusters}", facts, rows, budget, names)
+        with warnings_told():
+            chosen = task_recipe(purpose or f"clusters:{clusters}", facts, rows, budget, names)
     elif recipe is None and other is not None:
         if frequencies is not None:
             raise RecipeError("with --groups-from the recipe is that of the other sketch", "leave out --frequencies")

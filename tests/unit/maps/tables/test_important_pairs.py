@@ -121,6 +121,24 @@ def test_sketches_with_the_same_hint_merge_and_with_another_do_not(schema: Schem
             one.merge(sketched(3, **hint))
 
 
+def test_releases_with_the_same_hint_merge(schema: Schema) -> None:
+    def sketched(seed: int, times: int) -> dps.RawSketch:
+        pairs = dps.AdaptivePairs(bins=4, most=5, important=IMPORTANT, times=times)
+        recipe = dps.Recipe([dps.Part(dps.Marginals(bins=4), 0.4), dps.Part(pairs, 0.6)])
+        return dps.accumulate(mixed_table(1000, seed), schema, recipe)
+
+    def released(raw: dps.RawSketch, other: dps.ReleasedSketch | None = None) -> dps.ReleasedSketch:
+        return dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a", groups_from=other)
+
+    north = released(sketched(1, 5))
+    assert north.maps[1].description.times == 5
+    south = released(sketched(2, 5), north)
+    both = north.merge(south)
+    assert (both.sums[1] == north.sums[1] + south.sums[1]).all()
+    with pytest.raises(MergeError, match="has another recipe"):
+        released(sketched(3, 4), north)
+
+
 def test_a_hint_of_the_schema_does_not_keep_sketches_from_merging(schema: Schema) -> None:
     recipe = dps.Recipe([dps.Part(dps.Marginals(bins=4), 1.0)])
     other = replace(schema, workload=(("age", "sex"),))

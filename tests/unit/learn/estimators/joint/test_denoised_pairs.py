@@ -124,6 +124,32 @@ def test_a_start_from_similar_tables_finds_the_same():
     assert np.abs(warm - cold).max() < 0.1 * np.abs(cold - start.found).max()
 
 
+def test_one_noise_for_all_pairs_may_be_given_as_a_matrix():
+    noisy, every = joint(one_cause(0.6), 0.005, 5), np.full((6, 6), 0.005)
+    one, same = (find_dependence(noisy, sd, SHARES, [True] * 6) for sd in (0.005, every))
+    assert (one.found == same.found).all()
+    assert (one.common == same.common).all()
+    first, second = (find_missed(noisy, sd, SHARES, [True] * 6).sd for sd in (0.005, every))
+    assert (first == second).all()
+
+
+def test_a_pair_with_less_noise_keeps_more_of_its_table():
+    """As if it were by itself, and more than if all pairs were taken to be as noisy as the others."""
+    truth, sds = one_cause(0.6), np.full((6, 6), 0.03)
+    sds[0, 1] = sds[1, 0] = 0.001
+    rng = np.random.default_rng(9)
+    alone = {pair: np.outer(SHARES[pair[0]], SHARES[pair[1]]) for pair in PAIRS}
+    noisy = {pair: alone[pair] + truth[pair] + rng.normal(0, sds[pair], truth[pair].shape) for pair in PAIRS}
+    left = {}
+    for name, sd in (("own", sds), ("alike", np.full((6, 6), 0.03))):
+        found = find_dependence(noisy, sd, SHARES, [True] * 6).found
+        left[name] = ((found[BLOCKS.of(0), BLOCKS.of(1)] - truth[0, 1]) ** 2).sum()
+    assert left["own"] < 0.25 * left["alike"]
+    missed = find_missed(noisy, sds, SHARES, [True] * 6).draw(rng)
+    own, other = (np.std(missed[BLOCKS.of(i), BLOCKS.of(j)]) for i, j in ((0, 1), (2, 3)))
+    assert own < 0.25 * other
+
+
 def test_a_contrast_is_the_diagonal_less_the_rest():
     assert contrast_of(np.array([[0.4, 0.1], [0.2, 0.3]])) == pytest.approx(np.array([[0.4]]))
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -67,6 +68,23 @@ def test_pair_tables_and_refits_of_them_need_no_mixture(monkeypatch: pytest.Monk
         assert again.tables[pair] == pytest.approx(ROWS * table, abs=1.0)
         assert refit.pairs[pair] == pytest.approx(table, abs=1e-4)
     assert not products.made
+
+
+def test_sums_drawn_again_have_the_noise_of_each_table():
+    """And row sums of tables with less noise count for more."""
+    plain = release(1, 1.0)
+    sums = replace(plain, pair_sd=50.0, weights={(0, 1): 5})
+    products = fit_products(plain)
+    again = [redrawn(sums, products, np.random.default_rng(seed)).tables for seed in range(100)]
+    for pair, sd in (((0, 1), 10.0), ((1, 2), 50.0)):
+        assert np.std([each[pair] for each in again], axis=0).mean() == pytest.approx(sd, rel=0.1)
+    first = sums.totals()[0]
+    assert first is not None
+    precision = [(ROWS / sd) ** 2 / size for sd, size in ((10.0, SIZES[1]), (50.0, SIZES[2]), (50.0, SIZES[3]))]
+    assert first.sd == pytest.approx(sum(precision) ** -0.5)
+    assert sums.share_sds() == pytest.approx(
+        np.where(np.isin(np.arange(16), (1, 4)).reshape(4, 4), 10.0 / ROWS, 50.0 / ROWS)
+    )
 
 
 def test_products_beat_the_noise():
