@@ -60,7 +60,7 @@ TRIPLE_SD: Annotated[float, Tuned("flights, adult, occupancy, california, by sim
 )
 TRIPLE_BINS = range(16, 37)  # the largest of these whose bins are divided by those of pair tables
 MOST_TRIPLE_CELLS = 16_000_000  # of a raw sketch: 64 MB in four-byte counters
-_HINTS = Tuned("california_housing, adult, fare", by=BY_HAND, decision=38)
+_HINTS = Tuned("no table: a limit on what hints may cost", by=BY_HAND, decision=38)
 OTHERS_NOISE: Annotated[float, _HINTS] = 1.5  # the most that hints may multiply the noise of other pair tables by
 MOST_WEIGHT: Annotated[int, _HINTS] = 8  # of important pairs
 FEW_WHOLE_NUMBERS: Annotated[int, UNRECORDED] = 130  # up to here every whole number has a cell: ages and hours do
