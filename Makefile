@@ -77,8 +77,15 @@ bench: $(VENV)/.installed-test  ## speed of the kernels, as ratios in one proces
 	.venvs/diffprivlib/bin/python -m pip install -q diffprivlib 'scikit-learn<1.6' 'numpy<2.3' 'scipy<1.15'
 	@touch $@
 
-papers-truth: $(VENV)/.installed-test  ## whether ± holds, on tables and questions that nobody tuned on
+.venvs/dpmm/.installed: Makefile
+	$(PYTHON) -m venv .venvs/dpmm || python3 -m venv .venvs/dpmm
+	.venvs/dpmm/bin/python -m pip install -q 'dpmm==0.1.9'
+	@touch $@
+
+papers-truth: $(VENV)/.installed-test .venvs/dpmm/.installed  ## whether ± holds on tables and questions that nobody tuned on, wide tables, and MST and AIM of dpmm
 	$(BIN)/python -m benchmarks.truth
+	$(BIN)/python -m benchmarks.truth.wide
+	$(BIN)/python -m benchmarks.truth.peers
 
 papers-m2m: $(VENV)/.installed-test .venvs/mbi/.installed .venvs/diffprivlib/.installed  ## every figure of the m2m paper beside its goal and its baselines
 	$(BIN)/python -m benchmarks.m2m

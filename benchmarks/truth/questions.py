@@ -43,7 +43,7 @@ class Condition:
 
 def questions(table: Table, seed: int, each: int = 200) -> list[Question]:
     """`each` questions of every kind where the table allows it."""
-    maker = _Maker(table, np.random.default_rng([seed, len(table.train)]))
+    maker = Maker(table, np.random.default_rng([seed, len(table.train)]))
     kinds: dict[str, Callable[[int], Iterator[Question]]] = {
         "1-way": lambda count: maker.shares(1, count),
         "2-way": lambda count: maker.shares(2, count),
@@ -64,7 +64,7 @@ def questions(table: Table, seed: int, each: int = 200) -> list[Question]:
     return list({question.sql: question for question in found}.values())
 
 
-class _Maker:
+class Maker:
     def __init__(self, table: Table, generator: np.random.Generator) -> None:
         self._table, self._generator = table, generator
         self._names = [column.name for column in table.schema.columns]
@@ -103,12 +103,15 @@ class _Maker:
         found = self._condition(self._pick(others))
         return Condition(f" where {found.text}", found.holds)
 
+    def conditions(self, names: list[str], ways: int) -> list[Condition]:
+        """One on each of some of these columns."""
+        return [self._condition(str(name)) for name in self._generator.choice(names, ways, replace=False)]
+
     def shares(self, ways: int, count: int) -> Iterator[Question]:
         if len(self._names) < ways:
             return
         for _ in range(count):
-            chosen = self._generator.choice(self._names, ways, replace=False)
-            conditions = [self._condition(str(name)) for name in chosen]
+            conditions = self.conditions(self._names, ways)
             text = " and ".join(condition.text for condition in conditions)
             holds = np.logical_and.reduce([condition.holds for condition in conditions])
             rows = len(self._every)

@@ -182,6 +182,8 @@ TABLES = (*CHOSEN_ON, *JUDGED_ON, *APART)
 # Tables that are asked questions of some kinds only.
 ASKED = {"flight_days": ("single day",), "fare_days": ("single day",), "nomao": ("1-way", "2-way", "3-way")}
 
+WIDE = {f"wide{columns}": columns for columns in (10, 30, 60, 100)}  # simulated, by their numbers of columns
+
 Facts = dict[str, dict[str, Any]]
 
 
@@ -367,6 +369,30 @@ COMMON_SENSE: dict[str, Callable[[], tuple[Any, Facts]]] = {
 }
 
 
+def simulated(columns: int, rows: int = 100_000) -> tuple[Any, Facts]:
+    """Numbers, skewed numbers, six labels and booleans in turn, each following two of four hidden causes."""
+    rng = np.random.default_rng(columns)
+    hidden = rng.normal(size=(rows, 4))
+    cells: dict[str, Any] = {}
+    facts: Facts = {}
+    for column in range(columns):
+        causes, name = np.zeros(4), f"c{column}"
+        two = rng.choice(4, 2, replace=False)
+        causes[two] = rng.normal(size=2)
+        score = hidden @ causes
+        score = 0.8 * score / score.std() + 0.6 * rng.normal(size=rows)
+        if column % 4 == 0:
+            cells[name], facts[name] = score.clip(-5, 5), _number(-5, 5)
+        elif column % 4 == 1:
+            cells[name], facts[name] = np.exp(score + 2).clip(0, 1000), _number(0, 1000, "asinh")
+        elif column % 4 == 2:
+            label = np.clip(np.floor(1.2 * score + 3), 0, 5).astype(int)
+            cells[name], facts[name] = np.array(list("abcdef"), object)[label], _category(list("abcdef"))
+        else:
+            cells[name], facts[name] = score > 0.4, _BOOLEAN
+    return pd.DataFrame(cells), facts
+
+
 def _with_schema(name: str) -> tuple[Any, Facts]:
     facts = tomllib.loads((DATA / "schemas" / f"{name}.toml").read_text())["columns"]
     if name == "lifesci":
@@ -403,10 +429,16 @@ def rounded(rows: int) -> int:
     return int(round(rows, 1 - int(np.floor(np.log10(rows)))))
 
 
+def _frame(name: str) -> tuple[Any, Facts]:
+    if name in WIDE:
+        return simulated(WIDE[name])
+    return COMMON_SENSE[name]() if name in COMMON_SENSE else _with_schema(name)
+
+
 @lru_cache(2)
 def load(name: str, rows: int | None = None, seed: int = 0) -> Table:
     """A table, or `rows` of its rows at random, all where it has fewer."""
-    frame, facts = COMMON_SENSE[name]() if name in COMMON_SENSE else _with_schema(name)
+    frame, facts = _frame(name)
     frame = frame[list(facts)].reset_index(drop=True)
     order, held_out = np.random.default_rng(HELD_OUT_SEED).permutation(len(frame)), len(frame) // 5
     chosen = order[held_out:]

@@ -103,8 +103,10 @@ def accumulate(
         planned(facts, chosen, budget)
     with written(output, force, secret=True) as file:
         _accumulated(table, facts, chosen).write(file)
-    message = f"{output}: raw sketch, NOT PRIVATE. Keep it secret; release it with: dpsketch release {output} …"
-    tell_written(as_json, output, message, kind="raw", private=False)
+    size = output.stat().st_size
+    shown = f"{output}: raw sketch of {size / 1e6:,.1f} MB, NOT PRIVATE"
+    message = f"{shown}. Keep it secret; release it with: dpsketch release {output} …"
+    tell_written(as_json, output, message, kind="raw", private=False, bytes=size)
 
 
 def release(

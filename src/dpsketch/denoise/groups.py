@@ -67,7 +67,8 @@ def choose_halves(shares: Floats, ordered: bool) -> NDArray[np.int64]:
     """The half of each cell, 0 or 1, neither of them empty; the last cell is *missing*.
 
     The cells up to a cut in their order, or the heaviest ones where they have none, that come nearest to half of all.
-    Labels have the order of the schema, in which people list sizes and degrees, unless it is merely alphabetical.
+    Labels have the order of the schema, in which people list sizes and degrees, unless it means nothing
+    (`Category.in_order`).
     """
     order = np.arange(len(shares)) if ordered else np.argsort(-shares, kind="stable")
     below = np.cumsum(shares[order])[:-1]

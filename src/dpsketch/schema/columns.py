@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -192,9 +193,10 @@ class Datetime(Column):
 
 @dataclass(frozen=True)
 class Category(Column):
-    """One of the listed values; anything else falls into `other`."""
+    """One of the listed values; anything else falls into `other`. `ordered` declares whether the list has an order."""
 
     values: tuple[str | int, ...] = ()
+    ordered: bool | None = None
     kind: ClassVar[str] = "category"
 
     @property
@@ -207,14 +209,22 @@ class Category(Column):
         return len(self.labels)
 
     @property
-    def alphabetical(self) -> bool:
-        """Whether labels are in alphabetical order, which says nothing about them unless all hold digits."""
+    def in_order(self) -> bool:
+        """Whether labels are listed in an order that means something. If that is not declared: an alphabetical list is
+        not, unless all labels hold digits, or are letters that follow each other, such as grades.
+        """
+        if self.ordered is not None:
+            return self.ordered
         listed = [str(value).casefold() for value in self.values]
         numbers = all(any(letter.isdigit() for letter in label) for label in listed)
-        return listed == sorted(listed) and not numbers
+        letters = all(len(label) == 1 for label in listed) and all(
+            ord(two) - ord(one) == 1 for one, two in pairwise(listed)
+        )
+        return listed != sorted(listed) or numbers or letters
 
     def to_dict(self) -> dict[str, Any]:
-        return super().to_dict() | {"values": list(self.values)}
+        declared = {} if self.ordered is None else {"ordered": self.ordered}
+        return super().to_dict() | {"values": list(self.values)} | declared
 
 
 @dataclass(frozen=True)

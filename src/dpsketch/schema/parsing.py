@@ -130,7 +130,7 @@ def _datetime(name: str, path: str, facts: Mapping[str, Any]) -> Datetime:
 
 
 def _category(name: str, path: str, facts: Mapping[str, Any]) -> Category:
-    check_keys(facts, path, ("kind", "values"))
+    check_keys(facts, path, ("kind", "values", "ordered"))
     values = facts.get("values")
     check_filled(values, f"{path}.values")
     if not isinstance(values, list) or not values:
@@ -149,7 +149,12 @@ def _category(name: str, path: str, facts: Mapping[str, Any]) -> Category:
         raise SchemaError(f"{path}.values lists a value twice")
     if len(values) > SPAN:
         raise SchemaError(f"{path}.values lists more than {SPAN} values", "list the common ones; the rest is 'other'")
-    return Category(name, tuple(values))
+    ordered = facts.get("ordered")
+    if ordered is not None and not isinstance(ordered, bool):
+        raise SchemaError(
+            f"{path}.ordered must be true or false, got {ordered!r} instead", "true if values are listed in an order"
+        )
+    return Category(name, tuple(values), ordered)
 
 
 def _boolean(name: str, path: str, facts: Mapping[str, Any]) -> Boolean:

@@ -108,6 +108,14 @@ def test_every_verb_prints_one_document(folder: Path) -> None:
             assert (folder / facts["output"]).exists(), name
 
 
+def test_a_raw_sketch_says_how_large_it_is(folder: Path) -> None:
+    """The size follows from the schema and the recipe."""
+    done = called(folder, *shlex.split(f"accumulate {TABLE} --epsilon 4 -o size.raw --json"))
+    size = (folder / "size.raw").stat().st_size
+    assert json.loads(done.stdout)["bytes"] == size
+    assert f"raw sketch of {size / 1e6:,.1f} MB, NOT PRIVATE" in " ".join(done.stderr.split())
+
+
 def test_a_release_says_what_it_spent(folder: Path) -> None:
     command = f"release {TABLE} --epsilon 1 --ledger l.db --dataset spent -o spent.sketch --json"
     facts = json.loads(called(folder, *shlex.split(command)).stdout)

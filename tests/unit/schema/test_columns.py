@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from dpsketch.errors import SchemaError
 from dpsketch.schema.columns import LOWEST, Boolean, Category, Column, Datetime, IdSet, Integer, Number
+from dpsketch.schema.schema import Schema
 
 DATE = Datetime("x", datetime(2000, 1, 1, tzinfo=UTC), datetime(2000, 1, 31, tzinfo=UTC))
 COLUMNS = [
@@ -44,16 +46,30 @@ def test_levels_are_equidistant_after_the_transform(column: Column) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "alphabetical"),
+    ("labels", "in_order"),
     [
-        (("Husband", "Own-child", "Wife"), True),
-        (("10th", "11th", "Bachelors"), True),
-        (("low", "medium", "high"), False),
-        (("0-17", "18-64", "65+"), False),
-        ((1, 2, 3), False),
+        (("Husband", "Own-child", "Wife"), False),
+        (("10th", "11th", "Bachelors"), False),
+        (("low", "medium", "high"), True),
+        (("0-17", "18-64", "65+"), True),
+        ((1, 2, 3), True),
+        (("a", "b", "c", "d"), True),
+        (("A", "B", "C"), True),
+        (("F", "M"), False),
     ],
 )
-def test_an_alphabetical_list_says_nothing_about_the_order_of_labels(
-    labels: tuple[str, ...], alphabetical: bool
-) -> None:
-    assert Category("x", labels).alphabetical is alphabetical
+def test_an_alphabetical_list_says_nothing_about_the_order_of_labels(labels: tuple[str, ...], in_order: bool) -> None:
+    assert Category("x", labels).in_order is in_order
+    for declared in (True, False):
+        assert Category("x", labels, declared).in_order is declared
+
+
+def test_an_order_may_be_declared() -> None:
+    facts = {"columns": {"x": {"kind": "category", "values": ["high", "low"], "ordered": False}}}
+    column = Schema.from_dict(facts).column("x")
+    assert isinstance(column, Category)
+    assert not column.in_order
+    assert column.to_dict()["ordered"] is False
+    assert "ordered" not in Category("x", ("high", "low")).to_dict()
+    with pytest.raises(SchemaError, match=r"x\.ordered must be true or false, got 'yes' instead"):
+        Schema.from_dict({"columns": {"x": facts["columns"]["x"] | {"ordered": "yes"}}})

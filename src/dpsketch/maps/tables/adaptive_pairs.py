@@ -152,7 +152,7 @@ class BoundAdaptivePairs(BoundPairs):
         groups, spreads = [], []
         for own, (shares, cell_sd) in zip(self.cells, columns, strict=True):
             if self.description.contrasts:
-                chosen = choose_halves(shares, not (isinstance(own.column, Category) and own.column.alphabetical))
+                chosen = choose_halves(shares, not isinstance(own.column, Category) or own.column.in_order)
             else:
                 chosen = choose_groups(shares, widths_of(own), wanted, pooling_threshold(cell_sd, pair_sd))
             groups.append(chosen.tolist())
