@@ -9,8 +9,8 @@ from pinned import cases
 
 # Sums of floats may differ in their last bits between processors; searches for clusters repeat that.
 CLOSE = 1e-5
-# The largest change by another processor that was seen: 0.4 %.
-CLOSE_BY_REFITS = 0.02
+# The largest change that was seen, of the error of a quantile by another number of threads: 6 %.
+CLOSE_BY_REFITS = 0.1
 
 
 @pytest.mark.parametrize("name", ["releases", "relations", "sums"])
