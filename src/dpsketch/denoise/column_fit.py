@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.denoise.smooth_shares import SquaredErrors, smooth_minimum
+from dpsketch.denoise.smooth_shares import SHORTEST, SquaredErrors, changes_inside, smooth_minimum
 from dpsketch.denoise.tails import falling, unseen_tails
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.nonnegative import nonnegative_minimum, project_to_simplex
@@ -258,6 +258,10 @@ def _smoothed(
     least = sd * len(observed) / len(parent) / 10
     first = np.where(first[live] > 0, first[live], least) if start is not None else np.maximum(first[live], least)
     penalty = (len(parent) / len(observed)) ** 3 * _roughness(smooth)[np.ix_(live, live)]
+    inside = np.zeros_like(penalty)
+    if summary.finer is not None and summary.widths is not None:
+        places = summary.finer.centres / np.maximum(summary.widths[parent], SHORTEST)
+        inside = changes_inside(parent, places, smooth)[np.ix_(live, live)]
     errors = errors.only(live)
     theta = np.log(first / first.sum())
     kept = np.ones(len(observed), bool)
@@ -266,7 +270,7 @@ def _smoothed(
     shares = np.zeros(len(parent))
     even = _logarithms_of_widths(widths, smooth)[live]
     for weight in SMOOTHING if start is None else (start.smoothing,):
-        theta = smooth_minimum(errors, weight * penalty, theta, even)
+        theta = smooth_minimum(errors, weight * penalty + inside, theta, even)
         shares[live] = np.exp(theta)
         if counts.chi_squared(shares) <= len(counts.values):
             break
@@ -277,7 +281,7 @@ def _smoothed(
         # What the noise of tails took from other cells goes back to them: tails are fitted to what is expected there.
         held = np.where(tails, np.bincount(parent, fallen, len(tails)) - observed, 0.0) / sd**2
         errors = replace(errors, linear=errors.linear + held[parent][live])
-        theta = smooth_minimum(errors, weight * penalty, theta, even)
+        theta = smooth_minimum(errors, weight * penalty + inside, theta, even)
         shares[live] = np.exp(theta)
         fallen = np.where(tail, fallen, shares)
     return fallen / fallen.sum(), weight

@@ -12,6 +12,11 @@ from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import BY_HAND, Tuned
 
 RIDGE: Annotated[float, Tuned("lifesci, htru2", by=BY_HAND, decision=10)] = 1e-5  # more leaves mass in empty tails
+# Standard deviation of the change of a log density across a counted cell, where its parts are not counted themselves.
+ACROSS: Annotated[
+    float, Tuned("adult, california_housing, fare, payroll, htru2 and airfoil", by=BY_HAND, decision=39)
+] = 1.0
+SHORTEST = 1e-6  # distance of parts, in widths of their cell
 NEWTON_STEPS = 30
 GAIN = 1e-2  # in χ²/2, below which Newton steps stop
 
@@ -34,6 +39,22 @@ class SquaredErrors:
     def only(self, cells: NDArray[np.bool_]) -> SquaredErrors:
         """For some cells, where others hold nothing."""
         return SquaredErrors(self.near[np.ix_(cells, cells)], self.far[:, cells], self.linear[cells])
+
+
+def changes_inside(parent: NDArray[np.int64], places: Floats, smooth: NDArray[np.bool_]) -> Floats:
+    """The quadratic form of changes of the log density between parts of one counted cell, `parent`, at these places in
+    widths of it.
+
+    It changes as a random walk does, by about ACROSS from end to end: parts that lie close together, as those beside a
+    bound, have nearly the same density. Second differences alone let it grow by the same factor from part to part,
+    however narrow they are.
+    """
+    found = np.zeros((len(parent), len(parent)))
+    one = np.flatnonzero((parent[1:] == parent[:-1]) & smooth[1:] & smooth[:-1])
+    strength = 1 / (ACROSS**2 * np.maximum(places[one + 1] - places[one], SHORTEST))
+    for first, second, sign in ((one, one, 1), (one + 1, one + 1, 1), (one, one + 1, -1), (one + 1, one, -1)):
+        np.add.at(found, (first, second), sign * strength)
+    return found
 
 
 def smooth_minimum(errors: SquaredErrors, penalty: Floats, theta: Floats, even: Floats) -> Floats:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dpsketch.denoise.smooth_shares import RIDGE, SquaredErrors, smooth_minimum
+from dpsketch.denoise.smooth_shares import ACROSS, RIDGE, SquaredErrors, changes_inside, smooth_minimum
 
 CELLS = 40
 
@@ -45,3 +45,17 @@ def test_counts_far_above_their_noise_leave_a_distribution() -> None:
     found = smooth_minimum(errors, 0.1 * steps.T @ steps, start, np.zeros(CELLS))
     assert np.exp(found).sum() == pytest.approx(1)
     assert np.exp(found).reshape(10, 4).sum(1) == pytest.approx(0.1, abs=1e-3)
+
+
+def test_density_inside_a_counted_cell_changes_with_distance() -> None:
+    """Parts of a half, a quarter, … of the first of two cells: a factor from part to part costs more the closer they
+    lie, and nothing between cells.
+    """
+    parent, smooth = np.array([0, 0, 0, 0, 1, 1]), np.array([True] * 5 + [False])
+    places = np.array([0.05, 0.15, 0.35, 0.75, 1.5, 2.0])
+    form = changes_inside(parent, places, smooth)
+    for step, apart in ((0, 0.1), (1, 0.2), (2, 0.4)):
+        risen = np.where(np.arange(6) > step, 1.0, 0.0)
+        assert risen @ form @ risen == pytest.approx(1 / (ACROSS**2 * apart))
+    assert form[4:].sum() == form[:, 4:].sum() == 0.0
+    np.testing.assert_array_equal(form, form.T)
