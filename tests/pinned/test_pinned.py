@@ -7,9 +7,10 @@ import pytest
 
 from pinned import cases
 
-# Sums of floats may differ in their last bits between processors; searches for clusters repeat that.
-CLOSE = 1e-5
-# The largest change that was seen, of the error of a quantile by another number of threads: 6 %.
+# Sums of floats differ in their last bits between kernels of OpenBLAS; searches for clusters repeat that, and fits end
+# a little earlier or later: 1.2e-5 was seen.
+CLOSE = 1e-4
+# The largest change that was seen, of the error of a quantile: 7 %.
 CLOSE_BY_REFITS = 0.1
 
 
