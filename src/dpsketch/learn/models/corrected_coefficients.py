@@ -147,7 +147,7 @@ def _solved(
     curvature = _possible(exact, penalty, CURVED * np.sqrt(noise))
     most = np.where(columns != "", OF_LABELS * deviation, np.inf)[known]
     change, covariance = _step(value[known], curvature, noise, start, most)
-    settled = _settled_by_penalty(exact, penalty, np.where(known, deviation, 0.0), columns)[:, known]
+    settled = _settled_by_penalty(exact, penalty, deviation[known], columns[known])
     free, left = np.eye(len(change)) - settled.T @ settled, settled @ start
     change, covariance = free @ change - settled.T @ left, free @ covariance @ free + (settled.T * left**2) @ settled
     # Features are standardised by deviations that are off themselves.
@@ -168,11 +168,11 @@ def _settled_by_penalty(curvature: Floats, penalty: float, deviation: Floats, co
     labels of a column change alike. Every record has one label, so that this acts as the intercept does, and the
     penalty alone decides; it makes the component zero, in the fit and in the model of the records.
     """
-    found, known = [], deviation > 0
+    found = []
     for name in np.unique(columns[columns != ""]):
         along = np.where(columns == name, deviation, 0.0)
-        along /= max(float(np.linalg.norm(along)), 1e-300)
-        if float(along[known] @ curvature @ along[known]) <= SETTLED * penalty:
+        along /= np.linalg.norm(along)
+        if float(along @ curvature @ along) <= SETTLED * penalty:
             found.append(along)
     return np.array(found).reshape(-1, len(deviation))
 

@@ -122,13 +122,11 @@ class ProductEstimator:
     def _trends(self, factors: Sequence[Factor], singles: Sequence[Single]) -> dict[tuple[int, int], Trend]:
         """What pairs of functions with a pair table gain inside groups, by their places among the factors."""
         named = [(self.columns.index(each.columns[0]), at) for at, each in enumerate(factors) if each.columns]
-        found = {}
-        for (i, first), (j, second) in combinations(sorted(named), 2):
-            if (i, j) in self.fitted.products.pairs:
-                sides = [(self._chain(column), singles[at]) for column, at in ((i, first), (j, second))]
-                if any(chain is not None for chain, _ in sides):
-                    found[first, second] = self._trend((i, j), singles[first], singles[second])
-        return found
+        return {
+            (first, second): self._trend((i, j), singles[first], singles[second])
+            for (i, first), (j, second) in combinations(sorted(named), 2)
+            if (i, j) in self.fitted.products.pairs
+        }
 
     def _trend(self, pair: tuple[int, int], one: Single, two: Single) -> Trend:
         found = Trend(np.zeros((1, 1)), np.zeros(1))
@@ -157,8 +155,7 @@ class ProductEstimator:
             (self.columns.index(factor.columns[0]), at) for at, factor in enumerate(factors) if factor.columns
         )
         pairs = {
-            (first, second): self._of_pair((i, j), singles[first], singles[second])
-            + (trends[first, second].gained if (first, second) in trends else 0.0)
+            (first, second): self._of_pair((i, j), singles[first], singles[second]) + trends[first, second].gained
             for (i, first), (j, second) in combinations(named, 2)
             if (i, j) in self.fitted.products.pairs
         }
