@@ -13,10 +13,11 @@ import dpsketch as dps
 from benchmarks.truth.tables import Table
 from dpsketch.errors import QueryError
 from dpsketch.learn.models.design import Design
+from dpsketch.learn.models.regression import LEAST_LOGISTIC_PENALTY
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import Boolean, Category, Integer
 
-LEAST_PENALTY = 1e-8  # that of the product, where a release has no noise
+LEAST_PENALTY = 1e-8  # that of the product's linear models, where a release has no noise
 MOST_STEPS = 1000
 
 
@@ -48,7 +49,7 @@ def models(table: Table, view: dps.View) -> Iterator[FittedModel]:
     features = Design(table.schema, names).features_of(table.train[names])
     means, deviations = np.nanmean(features, axis=0), np.nanstd(features, axis=0)
     scaled = (np.where(np.isnan(features), means, features) - means) / np.where(deviations > 0, deviations, np.inf)
-    penalty = max(view.population.noise, LEAST_PENALTY)
+    penalty = max(view.population.noise, LEAST_LOGISTIC_PENALTY if classes else LEAST_PENALTY)
     target, unit = table.train[table.target], 1.0
     if isinstance(model, dps.LogisticRegression):
         found = logistic(scaled, target.astype(str).to_numpy(), [str(each) for each in model.classes_], penalty)

@@ -42,7 +42,8 @@ NOT_TUNED = {
         joint_fit.SMALLEST_SHARE lloyd.STEPS modes._ROUNDS moment_matrix._ROUNDING quadratic_fit._LEAST_CONDITION
         quadratic_fit._ROUNDS quadratic_fit._STEPS ratio._HALVINGS reduction._LEAST refine.CLOSEST refine.RIDGE
         regression._INTERCEPT_STEPS regression._LEAST_PENALTY regression._MOST_STEPS
-        corrected_coefficients._LEAST_SHARE corrected_coefficients._RIDGE corrected_coefficients.SETTLED search._RANGE
+        corrected_coefficients._LEAST_SHARE corrected_coefficients._RIDGE search._RANGE
+        corrected_coefficients.LEFT corrected_coefficients.SETTLED
         solver.DAMPING solver.LEAST_DAMPING
         solver.LEAST_VARIANCE solver.LOGIT_STEP solver.MOST_LOGIT solver.MOST_VARIANCE solver.SPREAD_STEP solver.STEPS
         latent_factors.BISECTIONS latent_factors.LEAST latent_factors.MOST_COMMON latent_factors.SMALLEST

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.estimators.weights import WeightedPoints
-from dpsketch.learn.models.corrected_coefficients import Line, corrected
+from dpsketch.learn.models.corrected_coefficients import OF_LABEL, OF_LABEL_ODDS, Line, corrected
 from dpsketch.learn.models.design import (
     STANDS_OUT,
     Classes,
@@ -31,6 +31,7 @@ from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats
 from dpsketch.learn.sql.literals import find_column
 from dpsketch.learn.sql.selection import check_arithmetic
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import BY_HAND, Tuned
 from dpsketch.schema.columns import Column
 from dpsketch.schema.schema import Schema
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
 _LEAST_PENALTY = 1e-8
+# Least default of a logistic model: with less, errors of steep coefficients grow and predictions do not improve.
+LEAST_LOGISTIC_PENALTY: Annotated[float, Tuned("adult, kdd, occupancy, htru2, cod_rna", by=BY_HAND, decision=29)] = 3e-3
 _MOST_STEPS = 1000
 _INTERCEPT_STEPS = 30
 _ARRAYS = ("coef", "coef_stderr", "intercept", "intercept_stderr")
@@ -49,12 +52,13 @@ class _Regression(Model):
     """Base of linear and logistic regression.
 
     `penalty` is λ in mean loss + λ/2 · ‖coefficients of standardised features‖². The default is the standard deviation
-    of the noise in a cell of the pair tables, as a share of the rows.
+    of the noise in a cell of the pair tables, as a share of the rows; for logistic regression at least 0.003.
     """
 
     coef_: Floats
     intercept_: Floats
     _column: Column
+    _least_penalty = _LEAST_PENALTY
 
     def __init__(self, target: str, columns: Sequence[str] | None = None, penalty: float | None = None) -> None:
         self.target, self.columns, self.penalty = target, columns, penalty
@@ -72,7 +76,7 @@ class _Regression(Model):
         population = view.population
         known_columns(population, [self.target])
         found = design(view.schema, population, self.target, self.columns)
-        penalty = population.noise if self.penalty is None else self.penalty
+        penalty = max(population.noise, self._least_penalty) if self.penalty is None else self.penalty
         return column, population, found, max(penalty, _LEAST_PENALTY)
 
     def _finish(self, found: Design, means: Floats, fit: Coefficients) -> None:
@@ -194,6 +198,7 @@ class LinearRegression(_Regression):
             lambda frame: numbers_of(self._column, frame),
             lambda features: (features @ self.coef_ + self.intercept_, np.ones(len(features))),
             deviation if np.isfinite(deviation) else 1.0,
+            OF_LABEL,
         )
 
     def _fit_moments(self, view: View, column: Column, chosen: tuple[str, ...], uncertainty: bool) -> LinearRegression:
@@ -240,6 +245,7 @@ class LogisticRegression(_Regression):
     """
 
     _estimator_type = "classifier"
+    _least_penalty = LEAST_LOGISTIC_PENALTY
 
     def fit(self, view: View, uncertainty: bool = True) -> LogisticRegression:
         column, population, found, penalty = self._start(view)
@@ -279,7 +285,7 @@ class LogisticRegression(_Regression):
             share = self._shares(features @ self.coef_.T + self.intercept_)[:, own]
             return share, together * share * (1 - share)
 
-        return Line(self.coef_[number], self.target, target, predicted, 1.0)
+        return Line(self.coef_[number], self.target, target, predicted, 1.0, OF_LABEL_ODDS)
 
     def to_saved(self) -> Saved:
         facts, arrays = super().to_saved()

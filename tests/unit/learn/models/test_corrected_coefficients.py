@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch.learn.models.corrected_coefficients import SHIFT, _settled_by_penalty, _step
+from dpsketch.learn.models.corrected_coefficients import SHIFT, _settled_by_penalty, _step, _usual
 
 ROWS = 20_000
 COLUMNS = {
@@ -104,24 +104,25 @@ def test_coefficients_follow_the_pair_tables(tmp_path: Path) -> None:
 def test_labels_with_almost_no_records_keep_the_coefficient_of_the_fit() -> None:
     """Noise of one row of cells is all that their equation holds."""
     value, curvature, start = np.array([0.3, 0.3]), np.eye(2), np.array([0.5, 0.01])
-    most = np.array([np.inf, 4 * 0.01])
+    usual, numbers = _usual(start, np.array([0.0, 0.01]), 4.0), np.array([True, False])
     noise = np.array([0.01, 0.01]) ** 2
-    change, _ = _step(value, curvature, noise, start, most)
-    hidden, covariance = _step(value, curvature, noise + np.array([0.0, 0.5**2]), start, most)
+    change, _ = _step(value, curvature, noise, start, usual, numbers)
+    hidden, covariance = _step(value, curvature, noise + np.array([0.0, 0.5**2]), start, usual, numbers)
     assert hidden[1] < 0.1 * change[1]
     assert hidden[0] == pytest.approx(change[0], rel=0.01)
-    assert covariance[1, 1] > 0.9 * most[1] ** 2
+    assert covariance[1, 1] > 0.9 * usual[1] ** 2
 
 
 def test_errors_of_opposite_effects_include_smoothing() -> None:
     noise = np.full(2, 0.02**2)
-    most, start = np.full(2, np.inf), np.array([1.0, -1.0])
+    numbers, start = np.full(2, True), np.array([1.0, -1.0])
+    usual = _usual(start, np.zeros(2), 0.5)
     apart, near = (np.array([[1.0, shared], [shared, 1.0]]) for shared in (0.0, 0.95))
-    errors = [np.sqrt(np.diag(_step(np.zeros(2), each, noise, start, most)[1])) for each in (apart, near)]
+    errors = [np.sqrt(np.diag(_step(np.zeros(2), each, noise, start, usual, numbers)[1])) for each in (apart, near)]
     assert (errors[1] > 5 * errors[0]).all()
-    same = np.sqrt(np.diag(_step(np.zeros(2), near, noise, np.ones(2), most)[1]))
+    same = np.sqrt(np.diag(_step(np.zeros(2), near, noise, np.ones(2), usual, numbers)[1]))
     assert (same < errors[1]).all(), "effects of one sign stay"
-    moved, covariance = _step(np.array([0.4, 0.0]), apart, noise, start, most)
+    moved, covariance = _step(np.array([0.4, 0.0]), apart, noise, start, usual, numbers)
     assert covariance[0, 0] > (SHIFT * moved[0]) ** 2
 
 
