@@ -30,7 +30,8 @@ NOT_TUNED = {
         sum_blocks.MOST_FREQUENCIES sum_blocks.MOST_ROWS sum_blocks.MOST_SUMS sum_regression.MOST_DENSE
         surrogate._BLOCK synthetic_task.MOST_WIDTH table.MOST_DRAWN task.MOST_TABLE_BINS weighted_rows.REFIT_ROWS
         latent_factors.COMPONENTS triples.LARGEST triples.MOST_KEPT
-        weighted_rows.ROWS weighted_rows._BLOCK_CELLS wrapped.MOST_ROWS
+        weighted_rows.FEWEST_DRAWN weighted_rows.OVERDRAWN weighted_rows.ROWS weighted_rows._BLOCK_CELLS
+        wrapped.MOST_ROWS
     """,
     "numerical safeguards: tolerances, floors against zero, steps and iterations of solvers": """
         class_tables._LEAST_SPREAD classifier._LEAST_LIKELIHOOD smooth_shares.GAIN smooth_shares.NEWTON_STEPS

@@ -130,5 +130,6 @@ def _drawn(
     summaries = column_summaries(marginals, part.sums, part.noise_variance, released_totals(released))
     indices = [marginals.columns.index(name) for name in columns]
     products = independent(tuple(fit_marginal(summaries[index], rows) for index in indices))
-    frame = drawn_frame(released.schema, [marginals.cells[index] for index in indices], products, DRAWN, 0)
+    cells = [marginals.cells[index] for index in indices]
+    frame = drawn_frame(released.schema, cells, products, products.mixture.sample(DRAWN, 0), 0)
     return np.stack([frame.codes(name) for name in columns])

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.estimators.joint.draws import drawn_frame
@@ -15,12 +16,15 @@ from dpsketch.learn.estimators.sum_regression import MomentEstimator
 from dpsketch.learn.estimators.weights import WeightedPoints
 from dpsketch.learn.points import Frame
 from dpsketch.learn.population.copula import Copula
+from dpsketch.learn.population.third_order import resampled, third_order_weights
 from dpsketch.learn.shared import Memo
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.schema import Schema, nearest
 
 ROWS = 1 << 16
 REFIT_ROWS = 1 << 14
+# Where rows are weighted: drawn for each that is kept, and in all at least.
+OVERDRAWN, FEWEST_DRAWN = 3, 1 << 15
 _BLOCK_CELLS = 1 << 21  # cells of the rows that are drawn at once
 
 
@@ -66,7 +70,9 @@ def block_sizes(rows: int, columns: int) -> Iterator[int]:
 
 
 class ProductPopulation:
-    """Rows of a mixture of products, coupled inside its groups of cells by a copula."""
+    """Rows of a mixture of products, weighted by what tables of three columns show, and coupled inside its groups of
+    cells by a copula.
+    """
 
     def __init__(self, schema: Schema, fitted: ReleasedProducts, noise: float) -> None:
         self._schema, self.fitted, self.noise = schema, fitted, noise
@@ -98,11 +104,21 @@ class ProductPopulation:
         return Copula(self.fitted.cells, self.fitted.with_mixture(model).mixture)
 
     def _block(self, model: int, rows: int, seed: int) -> Frame:
-        drawn = drawn_frame(self._schema, self.fitted.cells, self.fitted.with_mixture(model), rows, seed)
+        products = self.fitted.with_mixture(model)
+        drawn = drawn_frame(self._schema, self.fitted.cells, products, self._places(model, rows, seed), seed)
         codes = [drawn.codes(name) for name in self.columns]
         members = np.stack([own.cells(each) for own, each in zip(self.fitted.cells, codes, strict=True)])
         coupled = self._copula(model).couple(codes, members, np.random.default_rng([seed, 2]))
         return Frame(self._schema, dict(zip(self.columns, coupled, strict=True)))
+
+    def _places(self, model: int, rows: int, seed: int) -> NDArray[np.int64]:
+        """Cells of rows, one column a column."""
+        mixture = self.fitted.with_mixture(model).mixture
+        if self.fitted.triples is None:
+            return mixture.sample(rows, seed)
+        candidates = mixture.sample(max(OVERDRAWN * rows, FEWEST_DRAWN), seed)
+        weights = third_order_weights(self.fitted.triples, candidates, model)
+        return candidates[resampled(weights, rows, np.random.default_rng([seed, 4]))]
 
 
 class PointPopulation:

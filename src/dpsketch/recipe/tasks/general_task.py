@@ -52,12 +52,15 @@ FINER_BINS: Annotated[int, Tuned(STUDY_TABLES, by=BY_HAND, decision=10)] = 256  
 # Cells of a pair table in a bin of the marginals.
 MOST_TIMES_FINER: Annotated[int, Tuned(STUDY_TABLES, by=BY_HAND, decision=10)] = 8
 MOST_FINER_CELLS: Annotated[int, Tuned(STUDY_TABLES, by=BY_HAND, decision=10)] = 10_000_000
-_TRIPLES = Tuned("flights of the truth study", by=BY_HAND, decision=35)
-TRIPLES_SHARE: Annotated[float, _TRIPLES] = 0.2  # of the pairs' share, for tables of three columns
-# Standard deviation of a cell of these, as a share of the rows, up to which they are worth it.
-TRIPLE_SD: Annotated[float, Tuned("flights, adult, occupancy, california, by simulation", by=BY_HAND, decision=35)] = (
-    2.5e-4
+# Of tables of three columns, under pure ε and with δ or ρ: their part of the pairs' share, and the standard deviation
+# of a cell, as a share of the rows, up to which they are worth it.
+PURE_TRIPLES: Annotated[tuple[float, float], Tuned("flights of the truth study", by=BY_HAND, decision=35)] = (
+    0.2,
+    2.5e-4,
 )
+GAUSSIAN_TRIPLES: Annotated[
+    tuple[float, float], Tuned("fare, flights, payroll and california", by=BY_HAND, decision=40)
+] = (0.1, 5e-3)
 TRIPLE_BINS = range(16, 37)  # the largest of these whose bins are divided by those of pair tables
 MOST_TRIPLE_CELLS = 16_000_000  # of a raw sketch: 64 MB in four-byte counters
 _HINTS = Tuned("no table: a limit on what hints may cost", by=BY_HAND, decision=38)
@@ -116,7 +119,8 @@ class General(Task):
         nested = finer // 2 if pairs.tapered else finer  # equal bins whose edges are all edges of the pair tables
         triples = None if halved or most or named else affordable_triples(schema, rows, budget, nested)
         if triples is not None:
-            measured: Shares = [(pairs, 1 - TRIPLES_SHARE), (triples, TRIPLES_SHARE)]
+            part = (PURE_TRIPLES if budget.pure else GAUSSIAN_TRIPLES)[0]
+            measured: Shares = [(pairs, 1 - part), (triples, part)]
             return _with_marginals(schema, budget, bins, measured)
         return _with_marginals(schema, budget, bins, [(pairs, 1.0)], halved)
 
@@ -192,22 +196,16 @@ def _one_way(schema: Schema, bins: int, share: float) -> Shares:
 
 
 def general_of(schema: Schema, names: tuple[str, ...], rows: int, budget: Budget) -> Shares:
-    """The general recipe of the named columns, for tasks that draw rows: these do not use tables of three columns."""
+    """The general recipe of the named columns, for tasks that draw rows."""
     only = replace(schema, columns=tuple(schema.column(name) for name in names), workload=())
-    parts = TASK.parts(only, rows, budget)
-    spared = sum(share for each, share in parts if isinstance(each, Triples))
-    return [
-        (_of_columns(schema, each, names), round(share + spared * isinstance(each, Pairs), 4))
-        for each, share in parts
-        if not isinstance(each, Triples)
-    ]
+    return [(_of_columns(schema, each, names), share) for each, share in TASK.parts(only, rows, budget)]
 
 
 def _of_columns(schema: Schema, each: FeatureMap, names: tuple[str, ...]) -> FeatureMap:
     """A map of all columns, restricted to the named ones."""
     if isinstance(each, Totals) and each.columns is None:
         return Totals(tuple(name for name in names if schema.column(name).numeric))
-    if isinstance(each, Levels | AdaptiveMarginals | Pairs | Fourier) and each.columns is None:
+    if isinstance(each, Levels | AdaptiveMarginals | Pairs | Triples | Fourier) and each.columns is None:
         return replace(each, columns=names)
     return each
 
@@ -248,14 +246,15 @@ def affordable_triples(schema: Schema, rows: int, budget: Budget, bins: int) -> 
     """Tables of all triples of columns beside pair tables that divide this number of equal bins, where there are few
     enough columns for the rows and the budget: from public numbers.
 
-    Source: docs/decisions/035-tables-of-three-columns.md.
+    Source: docs/decisions/035-tables-of-three-columns.md, 040-rows-follow-tables-of-three-columns.md.
     """
     columns = len(schema.scalars)
     fewer = max((each for each in TRIPLE_BINS if bins % each == 0), default=None)
     if columns < 3 or comb(columns, 3) > MOST_TRIPLES or fewer is None or not budget.private:
         return None
-    share = TRIPLES_SHARE * (PURE_SHARES[1] if budget.pure else GAUSSIAN_SHARES[1])
-    if schema_counter_noise(schema, budget, comb(columns, 3), share) > TRIPLE_SD * rows:
+    part, most = PURE_TRIPLES if budget.pure else GAUSSIAN_TRIPLES
+    share = part * (PURE_SHARES[1] if budget.pure else GAUSSIAN_SHARES[1])
+    if schema_counter_noise(schema, budget, comb(columns, 3), share) > most * rows:
         return None
     triples = Triples(bins=fewer, pool=True)
     return triples if triples.length(schema) <= MOST_TRIPLE_CELLS else None

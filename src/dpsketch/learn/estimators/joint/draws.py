@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsketch.denoise.column_fit import Marginal
 from dpsketch.learn.cell_places import codes_in_cells
@@ -15,9 +16,11 @@ from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.schema import Schema
 
 
-def drawn_frame(schema: Schema, cells: Sequence[Cells], products: Products, rows: int, seed: int) -> Frame:
-    """`rows` stratified draws; deterministic given the seed. Values in a cell are spread as `Marginal` says."""
-    places = products.mixture.sample(rows, seed)
+def drawn_frame(
+    schema: Schema, cells: Sequence[Cells], products: Products, places: NDArray[np.int64], seed: int
+) -> Frame:
+    """Values in the cells `places` of rows; deterministic given the seed. They are spread as `Marginal` says."""
+    rows = len(places)
     generator = np.random.default_rng([seed, 1])
     codes = {}
     for own, place, marginal in zip(cells, places.T, products.marginals, strict=True):

@@ -313,7 +313,8 @@ class ProductEstimator:
     def _drawn(self, model: int) -> Frame:
         """Rows drawn from the fit (model 0) or a refit; always the same."""
         rows = DRAWS if model == 0 else REFIT_DRAWS
-        return drawn_frame(self._schema, self.fitted.cells, self.fitted.with_mixture(model), rows, model)
+        products = self.fitted.with_mixture(model)
+        return drawn_frame(self._schema, self.fitted.cells, products, products.mixture.sample(rows, model), model)
 
     @made_once
     def _independent(self) -> Frame:
