@@ -2,8 +2,8 @@
 
 Peers are those of the package `dpmm`, in an environment of their own, with its defaults on 32 and 128 equal bins
 between the declared bounds. Each method gets the same rows, bounds and (ε, δ); the peers answer from as many synthetic
-rows as the table has. Errors are means over the same questions. A run beyond an hour of processor time is printed as
-not finished.
+rows as the table has. Errors are means over the same questions. A run beyond an hour of processor time, and one that
+fails in the package, is printed as such.
 """
 
 from __future__ import annotations
@@ -58,14 +58,17 @@ def ours(table: Table, task: Task) -> Result:
     return Result(mean_error(table, asked, values), score(table, rows), time.process_time() - start)
 
 
-def peer(table: Table, task: Task, method: str, bins: int) -> Result | None:
+def peer(table: Table, task: Task, method: str, bins: int) -> Result | str:
+    """What a peer reached, or why it did not finish."""
     columns, domain = encoded(table)
     options = {"method": method, "bins": bins, "epsilon": task.epsilon, "delta": task.delta}
     options |= {"domain": domain, "rows": len(table.train)}
     try:
         output, report = run_script("dpmm", "benchmarks.truth.dpmm_script", columns, options, SECONDS)
     except OverTime:
-        return None
+        return "not finished in an hour"
+    except RuntimeError as error:  # of the package itself
+        return f"failed: {str(error).strip().splitlines()[-1]}"
     rows = decoded(table, output)
     with duckdb.connect() as database:
         database.register("sketch", rows)
@@ -131,7 +134,7 @@ def lines(tables: Sequence[str], releases: int, count: int, seed: int, methods: 
         table = load(name)
         for epsilon, delta in BUDGETS:
             tasks = [Task(name, epsilon, delta, release, seed, questions=count) for release in range(releases)]
-            runs: list[tuple[str, Callable[[Task], Result | None]]] = [(OURS, partial(ours, table))]
+            runs: list[tuple[str, Callable[[Task], Result | str]]] = [(OURS, partial(ours, table))]
             runs += [
                 (f"{each} {bins}", partial(peer, table, method=each, bins=bins)) for each in methods for bins in BINS
             ]
@@ -140,10 +143,11 @@ def lines(tables: Sequence[str], releases: int, count: int, seed: int, methods: 
                 yield f"{name:18} ε={epsilon:g}, δ={delta:g}  {method:10} {_mean(results)}"
 
 
-def _mean(results: Sequence[Result | None]) -> str:
-    done = [each for each in results if each is not None]
-    if len(done) < len(results):
-        return "not finished in an hour"
+def _mean(results: Sequence[Result | str]) -> str:
+    done = [each for each in results if isinstance(each, Result)]
+    stopped = sorted({each for each in results if isinstance(each, str)})
+    if stopped:
+        return "; ".join(stopped)
     fields = [(each.error, each.trees, each.seconds) for each in done]
     return Result(*np.mean(fields, axis=0).tolist()).text
 
