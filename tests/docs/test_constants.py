@@ -31,9 +31,10 @@ NOT_TUNED = {
         surrogate._BLOCK synthetic_task.MOST_WIDTH table.MOST_DRAWN task.MOST_TABLE_BINS weighted_rows.REFIT_ROWS
         latent_factors.COMPONENTS triples.LARGEST triples.MOST_KEPT
         weighted_rows.FEWEST_DRAWN weighted_rows.OVERDRAWN weighted_rows.ROWS weighted_rows._BLOCK_CELLS
-        wrapped.MOST_ROWS
+        wrapped.MOST_ROWS density_prior.MOST_LABELS density_prior.MOST_PRODUCTS density_prior.MOST_SCANNED
     """,
     "numerical safeguards: tolerances, floors against zero, steps and iterations of solvers": """
+        density_prior.PASSES density_prior.TRIED density_prior._LEAST sum_regression.ANYTHING
         class_tables._LEAST_SPREAD classifier._LEAST_LIKELIHOOD smooth_shares.GAIN smooth_shares.NEWTON_STEPS
         smooth_shares.SHORTEST
         control_variate._STEPS cuts.STEPS cuts.UNKNOWN copula._FARTHEST copula._LEAST decoder.SPREAD
@@ -55,6 +56,7 @@ NOT_TUNED = {
         tails.EMPTY tails.FAR tails.MORE_ALONE
     """,
     "seeds, units, markers, sizes of arrays, grids of plots": """
+        density_prior.ABSENT density_prior.BOUND density_prior.GROUPS density_prior.LABELS density_prior.PRODUCTS
         bootstrap.SEED clompr.POINT convolved._HIGH convolved._INNER convolved._LOW density_plot._STEPS descent.SEED
         fit_cache._DIGEST one_column.ATOMS joint_estimator.ERRORS
         one_column.PER_COLUMN level_counters._NORMAL_MEDIAN linear_moments._SEED losses._NO_DESCENT
