@@ -58,7 +58,8 @@ def test_trees_learn_from_good_rows_and_not_from_shuffled_ones(table: Table) -> 
 
 def test_a_run_that_does_not_finish_is_not_averaged() -> None:
     done = peers.Result(0.01, 0.9, 5.0)
-    assert peers._mean([done, None]) == "not finished in an hour"
+    stopped = "not finished in an hour"
+    assert peers._mean([done, stopped]) == stopped
     assert peers._mean([done, peers.Result(0.03, 0.7, 7.0)]) == peers.Result(0.02, 0.8, 6.0).text
 
 
