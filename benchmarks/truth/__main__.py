@@ -2,8 +2,9 @@
 
 Every question of every kind is asked of fresh releases of every table; the truth is that of the rows released. Coverage
 is of `Answer.interval(level)`. A line ends with PASS or SHORT against its goal, where SHORT means beyond two standard
-errors of the figure itself, clustered by question. `--quick` runs a small part; `--only-report` prints again what
-outcomes.jsonl holds, and `--resume` measures what it lacks. At the end, what a journalist asks of three million flights (`benchmarks.truth.flights`).
+errors of the figure itself, clustered by question. `--quick` runs a small part, `--resume` measures what outcomes.jsonl
+lacks, and `--only-report` prints again what it holds. At the end, what a journalist asks of three million flights
+(`benchmarks.truth.flights`).
 """
 
 from __future__ import annotations
