@@ -25,6 +25,7 @@ EXAMPLES: list[FeatureMap] = [
     dps.Levels(bins=8),
     dps.Levels(columns=["age", "sex", "joined"], bins=2),
     dps.Levels(columns=["height", "sex"], bins=4, dropped=True),
+    dps.Levels(bins=3, runs=24),
     dps.AdaptiveMarginals(bins=8),
     dps.AdaptiveMarginals(columns=["sex", "age", "height"], bins=150),
     dps.CellCounts(None, 4, (((1, 2, 60, 61, 90), (60,), (1.5, 0.25, 9)),) + (None,) * 5),

@@ -36,7 +36,7 @@ NOT_TUNED = {
     "numerical safeguards: tolerances, floors against zero, steps and iterations of solvers": """
         class_tables._LEAST_SPREAD classifier._LEAST_LIKELIHOOD smooth_shares.GAIN smooth_shares.NEWTON_STEPS
         smooth_shares.SHORTEST
-        control_variate._STEPS cuts.STEPS cuts.UNKNOWN copula._FARTHEST copula._LEAST decoder.SPREAD
+        control_variate._STEPS cuts.STEPS cuts.TINY cuts.UNKNOWN copula._FARTHEST copula._LEAST decoder.SPREAD
         denoised_pairs.COMMON_STEPS
         denoised_pairs.SMALLEST denoised_pairs.SMOOTH_STEPS descent.CHECK descent.LEAST
         descent.LOWEST
