@@ -29,6 +29,7 @@ from dpsketch.schema.schema import Schema
 if TYPE_CHECKING:
     from dpsketch.learn.estimators.control_variate import Control
 
+METHODS = MEAN, MEDIAN = "mean", "median"
 GROUPS: Annotated[int, UNRECORDED] = 8  # in the median of means
 _ERRORS_OF_ROWS: Annotated[float, UNRECORDED] = 4.0  # standard errors added to the number of records in a bound
 
@@ -46,15 +47,15 @@ class KernelSums:
         self._sets = [name for name in self.columns if isinstance(schema.column(name), IdSet)]
         self._numbers = _Numbers(schema, [name for name in self.columns if name not in self._sets])
 
-    def at(self, points: Any, method: str = "mean") -> Answer:
+    def at(self, points: Any, method: str = MEAN) -> Answer:
         """Σ k(x, point) over the records x, with its standard error from the spread between rows.
 
         The standard error covers the privacy noise, which it never falls below, and the randomness of the hashes.
         """
-        if method not in ("mean", "median"):
-            raise QueryError(f"method must be 'mean' or 'median', got {method!r} instead")
+        if method not in METHODS:
+            raise QueryError(f"method must be one of {', '.join(METHODS)}, got {method!r} instead")
         race = self._race
-        rows, groups = race.rows, 1 if method == "mean" else min(GROUPS, race.rows)
+        rows, groups = race.rows, 1 if method == MEAN else min(GROUPS, race.rows)
         records = self.records(points)
         totals, squares = race.totals(records, self._counters, groups)
         mean = (totals[0] if groups == 1 else totals.sum(axis=0)) / rows
@@ -67,7 +68,7 @@ class KernelSums:
             f"{rows} rows of hashed counters" if rows > 1 else "one row of hashed counters, whose own error is unknown"
         )
         how += "" if self._control is None else self._control.how
-        if method == "mean":
+        if method == MEAN:
             value = (mean - accident) * scale + known
             return Answer(value, stderr, f"mean of {how}", bounds=self._bounds(records, value))
         sizes = np.bincount(np.arange(rows) * groups // rows)
@@ -102,13 +103,13 @@ class KernelSums:
         else:
             centre = race.totals(records, self._sums, 1)[0][0] / rows
         slack = _ERRORS_OF_ROWS * float(np.sqrt(self._noise_variance * race.width / rows))
-        most = self._total + slack
+        most = self.total + slack
         inside = factor * most * np.maximum(centre, 0.0) + factor * self._noise_variance
         bound = factor * most / 2 + np.sqrt((factor * most / 2) ** 2 + inside)
         if race.direct:
             return bound + np.abs(value - centre)
         scale = race.width / (race.width - 1)
-        return scale * (bound + slack / race.width) + np.abs(value - scale * (centre - self._total / race.width))
+        return scale * (bound + slack / race.width) + np.abs(value - scale * (centre - self.total / race.width))
 
     @cached_property
     def _counted(self) -> float:
@@ -116,7 +117,7 @@ class KernelSums:
         return blockwise_total(self._counters) / self._race.rows
 
     @cached_property
-    def _total(self) -> float:
+    def total(self) -> float:
         """The mean of the rows' totals: the number of records, or the sum of their integer weights."""
         return blockwise_total(self._sums) / self._race.rows
 

@@ -228,7 +228,7 @@ def density_choices(
     bins, error = table_bins(schema, rows, budget, spans, density)
     if max(spans) / bins > WIDEST_CELLS:
         return None, counters
-    return (Histogram(len(names), names, bins), error), counters
+    return (Histogram(len(names), names, bins, family), error), counters
 
 
 def _corrected(family: HashFamily, names: Sequence[str]) -> bool:
