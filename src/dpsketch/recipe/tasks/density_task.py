@@ -21,6 +21,7 @@ from dpsketch.numerics.tuned import BY_HAND, DENSITY_TABLES, PROTOTYPE, UNRECORD
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.recipe import Part, Recipe
 from dpsketch.recipe.tasks.task import (
+    COUNT_SHARE,
     MOST_TABLE_BINS,
     MOST_TABLE_COLUMNS,
     Prediction,
@@ -204,9 +205,10 @@ def density_shares(
     """
     chosen = table[0] if table is not None and table[1] < counters[1] else counters[0]
     if not _corrected(counters[0].hash, names):
-        return [(Count(), 0.03), (chosen, 0.97)]
+        return [(Count(), COUNT_SHARE), (chosen, 1 - COUNT_SHARE)]
     bins = marginal_bins(rows * CONTROL_SHARE * min(budget.strength, 1000.0) / len(names))
-    return [(Count(), 0.03), (Marginals(names, bins), CONTROL_SHARE), (chosen, round(0.97 - CONTROL_SHARE, 4))]
+    rest = round(1 - COUNT_SHARE - CONTROL_SHARE, 4)
+    return [(Count(), COUNT_SHARE), (Marginals(names, bins), CONTROL_SHARE), (chosen, rest)]
 
 
 def density_choices(

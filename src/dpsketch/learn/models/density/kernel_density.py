@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from dpsketch.encoding.frames import named_columns
-from dpsketch.errors import QueryError
+from dpsketch.errors import FitWarning, QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.estimators.control_variate import CORRECTED
 from dpsketch.learn.estimators.kernel_sums import MEAN, MEDIAN, METHODS
@@ -24,13 +25,15 @@ from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, real
 from dpsketch.maps.base import check_columns
 from dpsketch.maps.hashed.hashes import HashFamily, hash_from_dict
 from dpsketch.numerics.arrays import Floats
-from dpsketch.numerics.tuned import UNRECORDED
+from dpsketch.numerics.tuned import BY_HAND, UNRECORDED, Tuned
 from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
 _COMPARED: Annotated[int, UNRECORDED] = 200  # points at which two estimates are compared
+# Relative error of the number of records, above which fits warn.
+_NOISY: Annotated[float, Tuned("facebook", by=BY_HAND, decision=50)] = 0.05
 _LOWEST: Annotated[float, UNRECORDED] = 0.1  # records: the least density
 
 
@@ -40,6 +43,18 @@ class _Rows:
 
     value: float
     stderr: float
+
+    def check(self) -> None:
+        """Warn if densities, which are divided by this number, are inaccurate because of it."""
+        if self.stderr > _NOISY * self.value:
+            number = Answer(self.value, self.stderr)
+            warnings.warn(
+                f"the number of records is {number}, and densities are divided by it: they have an error of "
+                f"{self.stderr / self.value:.0%} in common\n"
+                "Hint: add Part(Count(), share=0.03) to the recipe, or compare kernel sums (view.kernel_sum)",
+                FitWarning,
+                stacklevel=3,
+            )
 
 
 class KernelDensity(Model):
@@ -95,6 +110,8 @@ class KernelDensity(Model):
             )
         schema, rows, table, wanted = view.schema, view.rows_in_sums(), parts.table, parts.kernel
         self._rows = _Rows(float(rows.value), float(rows.stderr))
+        if not any(part.map.only_counts for part in view.released.parts):
+            self._rows.check()
         found: list[Hashed | Convolved] = []
         if parts.counters is not None:
             found.append(corrected(parts.counters, view))
