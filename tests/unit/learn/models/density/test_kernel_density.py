@@ -246,9 +246,9 @@ def test_the_bound_holds_and_is_not_vacuous() -> None:
 
 def test_the_bound_grows_with_what_a_row_cannot_tell() -> None:
     """Chebyshev for the mean of R rows: C = 1/(R·delta), without noise and with N·g for the variance."""
-    recipe = dps.Recipe([dps.Part(dps.Race(["a"], 100, 500, hash=KERNEL), 1.0)])
+    recipe = dps.Recipe([dps.Part(dps.Race(["a", "b"], 100, 500, hash=KERNEL), 1.0)])
     asking = dps.View(dps.release(dps.accumulate(TABLE, SCHEMA, recipe), dps.Budget(float("inf"))))
-    answer = asking.kernel_sum([[3.0]])
+    answer = asking.kernel_sum([[3.0, -2.0]])
     factor, counted = 1 / (100 * 0.05), answer.value[0] * 499 / 500 + ROWS / 500
     expected = factor * ROWS / 2 + np.sqrt((factor * ROWS / 2) ** 2 + factor * ROWS * counted)
     assert answer.bound(0.05)[0] == pytest.approx(expected * 500 / 499, rel=1e-9)
