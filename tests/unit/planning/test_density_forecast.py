@@ -49,6 +49,26 @@ def test_cells_are_narrower_with_more_budget() -> None:
     assert errors[0] > errors[1] > errors[2]
 
 
+@pytest.mark.usefixtures("seeded")
+@pytest.mark.parametrize(("epsilon", "most"), [(1.0, 0.02), (10.0, 0.003)])
+def test_repeated_values_have_the_predicted_error(epsilon: float, most: float) -> None:
+    """Salaries are a few values each, not spread over their cells."""
+    rng = np.random.default_rng(2)
+    levels = np.round(rng.uniform(20_000, 150_000, 60), -1)
+    pay = rng.choice(levels, 20_000, p=rng.dirichlet(np.full(60, 0.3)))
+    column = {"kind": "number", "lower": 0, "upper": 600_000}
+    schema = dps.Schema.from_dict({"privacy": {"rows": 20_000}, "columns": {"pay": column}})
+    family, budget, points = dps.Euclidean(5000, scaled=False), dps.Budget(epsilon), np.linspace(0, 300_000, 400)
+    truth = np.array([family.kernel(np.abs(pay - point)).mean() for point in points])
+    prediction = dps.density_plan(schema, budget=budget, hash=family)
+    raw = dps.accumulate(pa.table({"pay": pay}), schema, prediction.recipe)
+    view = dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "d"))
+    answer = dps.KernelDensity().fit(view).density(points[:, None])
+    error = np.linalg.norm(answer.value - truth) / np.linalg.norm(truth)
+    assert prediction.table_error is not None
+    assert error < 1.2 * prediction.table_error < 1.2 * most
+
+
 def test_rows_of_counters_follow_the_noise() -> None:
     schema = simulated_columns(8)
     assert race_rows(schema, 100_000, dps.Budget(0.1), 8) == 140
