@@ -237,6 +237,9 @@ def test_nodes_of_an_edge_list_get_jaccard_densities(folder: Path) -> None:
     spend = ["--epsilon", "100", "--ledger", folder / "l.db", "-o", folder / "graph.sketch"]
     done("graph", folder / "edges.parquet", *words, *spend)
     assert "A person who is in many lists is not protected" in done("show", folder / "graph.sketch").stdout
+    assert (
+        dps.open(folder / "graph.sketch").count().stderr < 1
+    )  # by a count: totals of the counters have an error of 2.2
     done("fit", "density", folder / "graph.sketch", "--save", folder / "graph.model")
     out = folder / "nodes.parquet"
     done("score", folder / "graph.model", folder / "edges.parquet", "--edges", "from,to", "-o", out)
