@@ -95,7 +95,8 @@ class KernelSums:
         for start in range(0, len(records), step):
             part = records.take(np.arange(start, min(start + step, len(records))))
             index, _ = self._race.entries(part, self._race.rows)
-            found.append(weights.sums((self._counters[index] - accident) * scale, self._counted))
+            counters: Floats = np.asarray((self._counters[index] - accident) * scale, np.float64)
+            found.append(weights.sums(counters, self._counted))
         value, stderr = (np.concatenate(each) for each in zip(*found, strict=True)) if found else (np.empty(0),) * 2
         return value, stderr
 
