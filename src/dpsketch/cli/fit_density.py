@@ -15,22 +15,26 @@ if TYPE_CHECKING:
     from dpsketch.learn.models.density.kernel_density import KernelDensity
 
 Sketch = Annotated[Path, typer.Argument(help="A release made with --for density, anomaly or graph.")]
+Kernel = Annotated[
+    str | None,
+    typer.Option(help="euclidean or gaussian. Default: that of the release; euclidean for a table."),
+]
+BandwidthText = Annotated[
+    str | None,
+    typer.Option(
+        "--bandwidth",
+        help="A number in widths of the bounds, or wage=5000,age=2 in the columns' units. A table accepts any "
+        "bandwidth. Default: the one that it was released for.",
+    ),
+]
 
 
 def density(
     sketch: Sketch,
     columns: Columns = None,
-    kernel: Annotated[
-        str | None,
-        typer.Option(help="euclidean or gaussian. Default: that of the hashed counters; euclidean for a table."),
-    ] = None,
-    bandwidth: Annotated[
-        str | None,
-        typer.Option(
-            help="A number in widths of the bounds, or wage=5000,age=2 in the columns' units. A table accepts any "
-            "bandwidth, and does not record the one that it was made for."
-        ),
-    ] = None,
+    kernel: Kernel = None,
+    bandwidth: BandwidthText = None,
+    method: Annotated[str, typer.Option(help="mean over rows of hashed counters, or median of means.")] = "mean",
     format_: Format = "table",
     as_json: AsJson = False,
     plot: Annotated[Path | None, typer.Option(help="PNG file to write: the density over one or two columns.")] = None,
@@ -45,7 +49,7 @@ def density(
     check(sketch, plot, save, force)
     view = open_view(sketch)
     with warnings_told():
-        model = KernelDensity(kernel, _bandwidth(bandwidth), listed(columns)).fit(view)
+        model = KernelDensity(kernel, _bandwidth(bandwidth), listed(columns), method).fit(view)
     if plot is not None:
         model.plot(plot)
         err.print(f"{plot}: the density, in the table's units")
@@ -65,6 +69,8 @@ def anomaly(
         float, typer.Option(help="Expected share of anomalies: public knowledge, not taken from the data.")
     ] = 0.01,
     columns: Columns = None,
+    kernel: Kernel = None,
+    bandwidth: BandwidthText = None,
     format_: Format = "table",
     as_json: AsJson = False,
     save: Save = None,
@@ -74,7 +80,7 @@ def anomaly(
     from dpsketch.learn.models.density.anomaly import AnomalyScorer
 
     format_ = chosen_format(format_, as_json)
-    model = AnomalyScorer(contamination, listed(columns))
+    model = AnomalyScorer(contamination, listed(columns), kernel, _bandwidth(bandwidth))
     fit_and_keep(model, sketch, None, save, force)
     names = [str(name) for name in model.feature_names_in_]
     row = {"contamination": contamination, "threshold": float("nan") if model.offset_ is None else model.offset_}
@@ -90,6 +96,8 @@ def modes(
     k: Annotated[int, typer.Option("--k", help="Maximum number of modes.")] = 1,
     columns: Columns = None,
     method: Annotated[str, typer.Option(help="restart, or cells: from the heaviest hash cells.")] = "restart",
+    kernel: Kernel = None,
+    bandwidth: BandwidthText = None,
     format_: Format = "table",
     as_json: AsJson = False,
     seed: Seed = 0,
@@ -101,7 +109,7 @@ def modes(
     format_ = chosen_format(format_, as_json)
     check(sketch, None, None, False)
     with warnings_told():
-        densest = find_modes(open_view(sketch), k, listed(columns), method, seed)
+        densest = find_modes(open_view(sketch), k, listed(columns), method, seed, kernel, _bandwidth(bandwidth))
     rows = [{key: _plain(value) for key, value in row.items()} for row in densest.to_dicts()]
     rows = [{("density_stderr" if key == "stderr" else key): value for key, value in row.items()} for row in rows]
     print_rows(rows, {"how": densest.how}, format_)

@@ -13,6 +13,7 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 
 from dpsketch.cli.console import check_free, check_png, err, out, print_json, warnings_told
+from dpsketch.displays import plain_number
 from dpsketch.errors import QueryError
 
 if TYPE_CHECKING:
@@ -119,4 +120,4 @@ def _cell(row: dict[str, Any], name: str) -> str:
     error, value = row.get(f"{name}_stderr"), row[name]
     if error is not None and error == error:
         return str(Answer(value, error))
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return plain_number(value) if isinstance(value, float) else str(value)

@@ -201,6 +201,7 @@ def graph(
     from dpsketch.maps.hashed.race import Race
     from dpsketch.recipe.recipe import Part, Recipe
     from dpsketch.recipe.tasks.graph_task import graph_rows
+    from dpsketch.recipe.tasks.task import with_count
     from dpsketch.schema.schema import Schema
     from dpsketch.sketch.release import planned
 
@@ -211,7 +212,8 @@ def graph(
     facts = Schema.from_dict(graph_schema(nodes, undirected))
     if repetitions is None:
         repetitions = graph_rows(facts, nodes, budget)
-    recipe = Recipe([Part(Race((COLUMN,), repetitions, width, seed, MinHash()), 1.0)])
+    counters = Race((COLUMN,), repetitions, width, seed, MinHash())
+    recipe = Recipe([Part(*each) for each in with_count(facts, budget, counters)])
     event = planned(facts, recipe, budget, mechanism)
     if book is not None and event is not None:
         book.check(name, facts.accounted, event, None, plan)

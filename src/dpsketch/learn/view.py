@@ -247,7 +247,7 @@ class View:
         """The source of `rows`, as a text."""
         sampling = self.released.recipe.sampling
         if sampling is None:
-            return "count"
+            return "count" if self.rows().influence.any() else "exact count"
         return "count of the sample, divided by its rate" if sampling.count is None else "declared number of rows"
 
     def with_rows(self, how: str) -> str:

@@ -100,6 +100,22 @@ def test_modes_are_the_planted_centres(folder: Path) -> None:
     assert "±" in done("fit", "modes", folder / "plane.sketch", "--method", "cells").stdout
 
 
+def test_modes_and_anomalies_take_a_bandwidth(folder: Path) -> None:
+    def densest(*words: str) -> float:
+        found = done("fit", "modes", folder / "density.sketch", *words, "--format", "json")
+        return float(json.loads(found.stdout)["rows"][0]["density"])
+
+    assert densest() == densest("--bandwidth", "0.1")  # the release is for this one
+    assert densest() == densest("--bandwidth", "c=4")
+    assert densest("--bandwidth", "0.3") > densest("--bandwidth", "0.1") > densest("--bandwidth", "0.05")
+
+    def threshold(*words: str) -> float:
+        found = done("fit", "anomaly", folder / "density.sketch", *words, "--format", "json")
+        return float(json.loads(found.stdout)["rows"][0]["threshold"])
+
+    assert threshold() == threshold("--bandwidth", "0.1") < threshold("--bandwidth", "0.3")
+
+
 def test_anomalies_are_flagged(folder: Path) -> None:
     found = done("fit", "anomaly", folder / "anomaly.sketch", "--contamination", "0.05", "--save", folder / "a.model")
     assert "threshold" in found.stdout
@@ -221,6 +237,9 @@ def test_nodes_of_an_edge_list_get_jaccard_densities(folder: Path) -> None:
     spend = ["--epsilon", "100", "--ledger", folder / "l.db", "-o", folder / "graph.sketch"]
     done("graph", folder / "edges.parquet", *words, *spend)
     assert "A person who is in many lists is not protected" in done("show", folder / "graph.sketch").stdout
+    assert (
+        dps.open(folder / "graph.sketch").count().stderr < 1
+    )  # by a count: totals of the counters have an error of 2.2
     done("fit", "density", folder / "graph.sketch", "--save", folder / "graph.model")
     out = folder / "nodes.parquet"
     done("score", folder / "graph.model", folder / "edges.parquet", "--edges", "from,to", "-o", out)
