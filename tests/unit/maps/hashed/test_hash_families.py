@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import dpsketch as dps
 from dpsketch.encoding.frames import read_column
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
+from dpsketch.maps.draw import PublicStream
 from dpsketch.maps.hashed.hashes import HashFamily
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.numerics.arrays import Floats
@@ -163,7 +165,6 @@ def test_wrapped_cauchy_projections_hardly_change_the_kernel(distance: float) ->
 
 def test_cauchy_coefficients_wrap_exactly() -> None:
     """Coefficients beyond 64 bits are reduced modulo 2^32 as integers, and fill the whole range."""
-    from dpsketch.maps.draw import PublicStream
     from dpsketch.maps.hashed.hash_parameters import _wrapped
 
     real = np.array([0.4, -0.6, 2.0**31, -(2.0**31) - 1, 3.0 * 2**80, 1e18 + 4096, -5e11])
@@ -186,6 +187,31 @@ def test_queries_and_blocks_agree_for_every_family(rng: np.random.Generator) -> 
         assert (sums == np.bincount(bound.entries(Records(codes), 31)[0].ravel(), minlength=bound.size)).all()
 
 
+def test_parameters_follow_the_documented_draw() -> None:
+    """docs/formats/draw.md in plain Python: Cauchy coefficients of a number and of a boolean's three inputs; columns
+    of bit sampling.
+    """
+    bound = dps.Race(("x", "yes"), 40, 8, seed=3, hash=dps.Manhattan(0.25, power=2)).bind(schema_of())
+    stream = PublicStream("race projections 0", 3)
+    normals = stream.normals(2 * 40 * 2 * 4).tolist()
+    bits = min(24, 32 - math.frexp(256 * 8.0)[1])  # x and the boolean are four bandwidths wide each
+    exact = []
+    for one, two in zip(normals[::2], normals[1::2], strict=True):
+        coefficient = round(one / two * (4.0 * 2.0**bits / 65534))
+        exact.append((coefficient + 2**31) % 2**32 - 2**31)
+    (projection,) = bound.projected
+    assert projection.shift == bits
+    assert projection.coefficients.ravel().tolist() == exact
+    assert projection.offsets.ravel().tolist() == [int(word) >> (64 - bits) for word in stream.words(80)]
+    codes = np.array([[5, -32768], [0, 0], [0, 0], [-32767, -32768]], np.int16)
+    assert projection.inputs(codes, query=False).T.tolist() == [[5, 32767, 0, 0], [0, 0, 0, 32767]]
+
+    (sampled,) = dps.Race(("x", "y", "yes"), 40, 8, seed=3, hash=dps.Hamming(2)).bind(schema_of()).projected
+    words = PublicStream("race projections 0", 3).words(80).tolist()
+    assert sampled.coefficients.reshape(80, 3).argmax(axis=1).tolist() == [(word >> 32) * 3 >> 32 for word in words]
+    assert sampled.inputs(codes, query=False).tolist() == codes[[0, 1, 3]].tolist()
+
+
 def test_hamming_hashes_one_code_a_projection() -> None:
     bound: BoundRace = dps.Race(rows=500, width=8, hash=dps.Hamming(power=2)).bind(schema_of())
     (projection,) = bound.projected
@@ -194,7 +220,7 @@ def test_hamming_hashes_one_code_a_projection() -> None:
     assert (projection.coefficients.reshape(-1, 4).sum(axis=0) > 200).all()
 
 
-def test_densities_of_labels_follow_the_kernel(rng: np.random.Generator) -> None:
+def test_densities_of_labels_follow_the_kernel(rng: np.random.Generator, tmp_path: Path) -> None:
     """By hashed counters that simulated records correct, in any order of the labels."""
     count = 6000
     label = rng.choice(LABELS, count, p=[0.4, 0.2, 0.3, 0.1])
@@ -209,9 +235,13 @@ def test_densities_of_labels_follow_the_kernel(rng: np.random.Generator) -> None
         recipe = dps.Recipe.density(schema, rows=count, budget=budget, columns=tuple(COLUMNS), hash=family)
         view = dps.View(dps.release(dps.accumulate(people, schema, recipe), budget, dps.Ledger("sqlite://"), "d"))
         model = dps.KernelDensity().fit(view)
-        answer = model.density({"x": [0.5], "y": [5.0], "label": ["c"], "yes": [True]})
+        point = {"x": [0.5], "y": [5.0], "label": ["c"], "yes": [True]}
+        answer = model.density(point)
         assert "corrected" in model.how_
         assert abs(answer.value[0] - exact) < max(4 * answer.stderr[0], 0.01 * exact)
+        dps.save_model(model, tmp_path / f"{labels[1]}.model")
+        again = dps.load_model(tmp_path / f"{labels[1]}.model").density(point)
+        assert again.value == pytest.approx(answer.value)
 
 
 def test_anomalies_of_labels_do_not_depend_on_their_order(rng: np.random.Generator) -> None:
@@ -239,6 +269,25 @@ def test_recipe_files_name_the_new_families(family: HashFamily, tmp_path: Path) 
     recipe = dps.Recipe.from_dict(recipe_facts(path))
     assert recipe.parts[0].map == dps.Race(rows=20, width=30, hash=family)
     assert recipe.parts[0].map.labels == "equal"  # type: ignore[attr-defined]
+
+
+def test_parts_add_up_to_sums_of_kernels(rng: np.random.Generator) -> None:
+    """With weights of either sign, and errors of independent parts."""
+    cells = {"x": rng.uniform(0, 2, 4000), "y": rng.uniform(0, 10, 4000), "label": ["a"] * 4000, "yes": [True] * 4000}
+    families = (dps.Euclidean(0.2), dps.Manhattan(0.5))
+    races = [dps.Race(("x", "y"), 600, 500, seed=seed, hash=family) for seed, family in enumerate(families)]
+    recipe = dps.Recipe([dps.Part(race, 0.5) for race in races])
+    raw = dps.accumulate(pa.table(cells), schema_of(), recipe)
+    view = dps.View(dps.release(raw, dps.Budget(5.0), dps.Ledger("sqlite://"), "d"))
+    points = rng.uniform([0, 0], [2, 10], (60, 2))
+    across = np.abs(cells["x"] - points[:, :1]) / 2, np.abs(cells["y"] - points[:, 1:]) / 10
+    exact = 2 * families[0].kernel(np.hypot(*across)).sum(axis=1) - families[1].kernel(across[0] + across[1]).sum(
+        axis=1
+    )
+    one, two = (view.kernel_sum(points, part=part) for part in (0, 1))
+    errors = (2 * one.value - two.value - exact) / np.hypot(2 * one.stderr, two.stderr)
+    assert np.sqrt(np.mean(errors**2)) < 2.0
+    assert np.abs(2 * one.value - two.value - exact).mean() < 0.15 * exact.mean()
 
 
 def test_kernel_density_takes_the_new_families(rng: np.random.Generator) -> None:
