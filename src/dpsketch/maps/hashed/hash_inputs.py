@@ -129,7 +129,7 @@ def bandwidth_spans(columns: Sequence[str], family: Binned, schema: Schema) -> d
         if column.scale is not None and not family.scaled:
             raise RecipeError(
                 f"Race: column '{name}' is on a {column.scale} scale, where a bandwidth in its units means nothing",
-                "give the bandwidth in widths of the bounds: Euclidean(bandwidth=0.1, scaled=True)",
+                f"give the bandwidth in widths of the bounds: {type(family).__name__}(bandwidth=0.1, scaled=True)",
             )
         low, high = (float(number) for number in column.values_of(np.array([-HIGHEST, HIGHEST])))
         width = (high - low) / column.bandwidth_unit
