@@ -69,10 +69,14 @@ EXAMPLES: list[FeatureMap] = [
     dps.SecondMoments(columns=["height", "age"], radius=1.2, means=True),
     dps.Grid(width=64, rows=3),
     dps.Grid(columns=["height", "age"], width=16, rows=2, levels=(1, 2, 16)),
+    dps.Race(rows=5, width=50, hash=dps.Euclidean(bandwidth=0.3), labels="ordered"),
     dps.Race(rows=5, width=50, hash=dps.Euclidean(bandwidth=0.3)),
     dps.Race(columns=["height", "age"], rows=4, width=7, hash=dps.Euclidean(bandwidth=20, power=3, scaled=False)),
+    dps.Race(rows=5, width=50, hash=dps.Manhattan(bandwidth=2.0, power=2)),
+    dps.Race(rows=5, width=50, hash=dps.Hamming(power=2)),
     dps.Race(rows=3, width=8, hash=dps.SignedProjection(bits=3)),
     dps.Race(rows=3, width=9, hash=dps.SignedProjection(bits=11)),
+    dps.Race(rows=4, width=16, hash=dps.InnerProduct(bits=4, radius=0.7), labels="ordered"),
     dps.Race(rows=4, width=16, hash=dps.InnerProduct(bits=4, radius=0.7)),
     dps.Race(rows=6, width=40, hash=dps.MinHash()),
     dps.Race(
@@ -83,6 +87,18 @@ EXAMPLES: list[FeatureMap] = [
                 dps.Factor(dps.MinHash(power=2), ["friends"]),
                 dps.Factor(dps.Euclidean(bandwidth=0.5, power=2), ["age"]),
                 dps.Factor(dps.SignedProjection(bits=2), ["height", "sex"]),
+            ]
+        ),
+        labels="ordered",
+    ),
+    dps.Race(
+        rows=9,
+        width=11,
+        hash=dps.Product(
+            [
+                dps.Factor(dps.MinHash(), ["friends"]),
+                dps.Factor(dps.Hamming(), ["sex", "member"]),
+                dps.Factor(dps.Manhattan(bandwidth=0.5), ["joined", "member"]),
             ]
         ),
     ),

@@ -24,8 +24,8 @@ NOT_TUNED = {
         grid_density.MOST_SUMMED grid_density._BLOCK grid_population.REDRAWN_ROWS
         heap.HEAVIEST heap.MOST_SCANNED heap._BLOCK
         heavy_cells.MOST_CELLS joint_estimator.BATCHES joint_estimator.COARSE joint_estimator.DRAWS
-        kernel_sums._AT_ONCE one_column.MOST_KNOWN joint_estimator.REFIT_DRAWS level_counters._LOOKED_AT
-        lloyd._BLOCK modes.MOST_MODES
+        kernel_sums._AT_ONCE one_column.MOST_KNOWN joint_estimator.REFIT_DRAWS level_counters._LOOKED_AT lloyd._BLOCK
+        modes.MOST_MODES loss_search.MOST_PARAMETERS
         quadratic_fit.MOST_UNKNOWNS race_rejection.MOST_ROUNDS race_rejection.ROUND recipe.MOST_PARTS
         recipe._MOST_LETTERS release_noise._BLOCK sampling.MOST_ROWS sum_blocks.MOST_ENTRIES
         sum_blocks.MOST_FREQUENCIES sum_blocks.MOST_ROWS sum_blocks.MOST_SUMS sum_regression.MOST_DENSE

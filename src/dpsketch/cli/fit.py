@@ -9,7 +9,7 @@ import typer
 
 from dpsketch.cli.console import HELP, AsJson, Force, err, listed, out, progress_bar, warnings_told
 from dpsketch.cli.fit_density import anomaly, density, modes
-from dpsketch.cli.fit_models import classifier, linear, logistic
+from dpsketch.cli.fit_models import classifier, hashed_linear, linear, logistic
 from dpsketch.cli.fitted import Columns, Format, Save, Seed, check, chosen_format, fit_and_keep, keep, print_rows
 
 if TYPE_CHECKING:
@@ -34,8 +34,9 @@ for _verb, _short in (
     (classifier, "Fit a classifier from one sketch for each class."),
     (linear, "Fit a linear regression."),
     (logistic, "Fit a logistic regression."),
+    (hashed_linear, "Fit a linear model to hashed counters, for comparison."),
 ):
-    fit_app.command(short_help=_short)(_verb)
+    fit_app.command(_verb.__name__, short_help=_short)(_verb)
 
 
 @fit_app.command(short_help="Fit k-means: cluster centres.")

@@ -19,11 +19,12 @@ from dpsketch.errors import QueryError
 if TYPE_CHECKING:
     from dpsketch.learn.models.classifier import DensityClassifier
     from dpsketch.learn.models.density.anomaly import AnomalyScorer
+    from dpsketch.learn.models.hashed_linear import HashedLinear
     from dpsketch.learn.models.pca import PCA
     from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
     from dpsketch.learn.saved import SavedModel
 
-    FastModel = AnomalyScorer | DensityClassifier | LinearRegression | LogisticRegression | PCA
+    FastModel = AnomalyScorer | DensityClassifier | HashedLinear | LinearRegression | LogisticRegression | PCA
 
 Columns = Annotated[
     str | None, typer.Option(help="Comma-separated columns. Default: those that the release was made for.")

@@ -51,6 +51,11 @@ class PublicStream:
                     break
         return np.concatenate(parts)[:count] if parts else np.empty(0)
 
+    def cauchys(self, count: int) -> Floats:
+        """Standard Cauchy numbers: the ratios of consecutive pairs of normal numbers."""
+        pairs = self.normals(2 * count).reshape(-1, 2)
+        return pairs[:, 0] / np.where(pairs[:, 1] == 0, 2.0**-60, pairs[:, 1])
+
 
 def _uniforms(words: NDArray[np.uint64]) -> Floats:
     return ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53

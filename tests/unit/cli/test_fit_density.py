@@ -30,6 +30,8 @@ PURPOSES = {
     "anomaly": ["--for", "anomaly", "--columns", "a,b,label"],
     "classes": ["--for", "classify:label"],
     "linear": ["--for", "linear:c", "--columns", "a,b"],
+    "hashed": ["--for", "hashed_linear:c", "--columns", "a,b"],
+    "hashed_classes": ["--for", "hashed_linear:label", "--columns", "a,b,c"],
     "rows": ["--for", "synthetic", "--columns", "a"],
     "pca": ["--for", "pca:1"],
     "bounds": ["--for", "bounds"],
@@ -151,6 +153,19 @@ def test_a_line_is_fitted(folder: Path) -> None:
     assert all(float(row["coefficient_stderr"]) > 0 for row in rows)
     assert scores(folder, "line.model").column_names == ["prediction"]
     assert "second moments" in done("fit", "linear", folder / "linear.sketch", "--target", "c").stdout
+
+
+def test_linear_models_are_fitted_to_hashed_counters(folder: Path) -> None:
+    words = ["--target", "label", "--save", folder / "signs.model"]
+    told = done("fit", "hashed_linear", folder / "hashed_classes.sketch", *words).output
+    assert "positive for label = y by hashed counters; errors of the coefficients are unknown" in told
+    assert np.mean(np.asarray(scores(folder, "signs.model")["prediction"]) == planted(2)["label"][:500]) > 0.8
+    found = json.loads(done("fit", "hashed_linear", folder / "hashed.sketch", "--target", "c", "--json").stdout)
+    assert found["loss"] == "squared"
+    assert [row["feature"] for row in found["rows"]] == ["intercept", "a", "b"]
+    missing = invoke("fit", "hashed_linear", folder / "linear.sketch", "--target", "c").exception
+    assert isinstance(missing, QueryError)
+    assert "holds no hashed counters" in missing.fact
 
 
 def test_bounds_are_tightened_for_a_second_release(folder: Path) -> None:

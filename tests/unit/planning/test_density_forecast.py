@@ -33,7 +33,7 @@ def test_few_columns_get_a_table_and_many_get_counters() -> None:
     many = dps.Recipe.density(simulated_columns(6), rows=100_000, budget=budget, bandwidth=0.1)
     names = tuple(f"x{place}" for place in range(1, 7))
     assert chosen(many) == dps.Marginals(names, 64)  # simulated records are drawn from it
-    assert many.parts[2].map == dps.Race(names, 600, 1000, hash=dps.Euclidean(0.1))
+    assert many.parts[2].map == dps.Race(names, 600, 1000, hash=dps.Euclidean(0.1), labels="ordered")
     angular = chosen(
         dps.Recipe.density(simulated_columns(2), rows=100_000, budget=budget, hash=dps.SignedProjection(6))
     )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.maps.hashed.hash_parameters import bandwidth_spans
+from dpsketch.maps.hashed.hash_inputs import bandwidth_spans
 from dpsketch.maps.hashed.hashes import Euclidean
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import HIGHEST, LOWEST

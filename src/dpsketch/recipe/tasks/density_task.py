@@ -11,7 +11,7 @@ import numpy as np
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap
-from dpsketch.maps.hashed.hash_parameters import bandwidth_spans
+from dpsketch.maps.hashed.hash_inputs import bandwidth_spans, labels_in
 from dpsketch.maps.hashed.hashes import Euclidean, HashFamily, Product
 from dpsketch.maps.hashed.race import Race
 from dpsketch.maps.tables.count import Count
@@ -223,7 +223,8 @@ def density_choices(
     corrected = _corrected(family, names)
     size = race_rows(schema, rows, budget, len(names), corrected)
     columns = None if isinstance(family, Product) else names
-    race = Race(columns, size, DENSITY_RACE_WIDTH, hash=family)
+    labels = None if columns is None else labels_in(schema, columns)
+    race = Race(columns, size, DENSITY_RACE_WIDTH, hash=family, labels=labels)
     counters = race, race_error(schema, rows, budget, size, density, corrected)
     numeric = all(schema.column(name).numeric for name in names)
     if not isinstance(family, Euclidean) or len(names) > MOST_TABLE_COLUMNS or not numeric:
