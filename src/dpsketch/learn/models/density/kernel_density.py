@@ -22,6 +22,7 @@ from dpsketch.learn.models.model import Columns, Model
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, real
 from dpsketch.maps.base import check_columns
 from dpsketch.maps.hashed.hashes import Euclidean, HashFamily, hash_from_dict
+from dpsketch.maps.tables.grid import BoundGrid
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.recipe.tasks.density_task import default_bandwidth
@@ -87,7 +88,9 @@ class KernelDensity(Model):
         if hashed is None and table is None:
             raise QueryError(
                 f"this release holds no density{'' if columns is None else ' of ' + ', '.join(columns)}",
-                "release one by Recipe.density, or with a part Race(…) or Histogram(ways=…, columns=[…])",
+                "its grid has a density in cells: GridDensity, or dpsketch fit density without other options"
+                if any(view.released.parts_with(BoundGrid))
+                else "release one by Recipe.density, or with a part Race(…) or Histogram(ways=…, columns=[…])",
             )
         schema, rows = view.schema, view.rows_in_sums()
         self._rows = _Rows(float(rows.value), float(rows.stderr))
