@@ -21,8 +21,9 @@ NOT_TUNED = {
         classifier._BLOCK column_fit.MANY_CELLS control_variate.MOST_COUNTERS
         control_variate._AT_ONCE cuts.MOST_CELLS descent.WORK fit_cache.KEPT fitting.MOST_CLUSTERS
         general_task.MOST_FINE_CELLS general_task.MOST_TRIPLE_CELLS groups.MOST_LABELS
-        grid_density.MOST_SUMMED grid_density._BLOCK grid_population.REDRAWN_ROWS
-        heap.HEAVIEST heap.MOST_SCANNED heap._BLOCK
+        grid_estimator.FEW_POINTS grid_estimator.POINTS grid_estimator.SIGNS grid_estimator.STEPS
+        grid_estimator._BLOCK grid_population.REDRAWN_POINTS
+        heap.CANDIDATES heap.HEAVIEST heap.MOST_SCANNED heap._BLOCK level_counters.ROUNDS
         heavy_cells.MOST_CELLS joint_estimator.BATCHES joint_estimator.COARSE joint_estimator.DRAWS
         kernel_sums._AT_ONCE one_column.MOST_KNOWN joint_estimator.REFIT_DRAWS level_counters._LOOKED_AT lloyd._BLOCK
         modes.MOST_MODES loss_search.MOST_PARAMETERS
@@ -56,9 +57,11 @@ NOT_TUNED = {
         tails.EMPTY tails.FAR tails.MORE_ALONE
     """,
     "seeds, units, markers, sizes of arrays, grids of plots": """
-        bootstrap.SEED clompr.POINT convolved._HIGH convolved._INNER convolved._LOW density_plot._STEPS descent.SEED
+        bootstrap.SEED cell_points._GOLDEN
+        clompr.POINT convolved._HIGH convolved._INNER convolved._LOW density_plot._STEPS descent.SEED
         fit_cache._DIGEST one_column.ATOMS joint_estimator.ERRORS
-        one_column.PER_COLUMN level_counters._NORMAL_MEDIAN linear_moments._SEED losses._NO_DESCENT
+        one_column.PER_COLUMN level_counters.SPREAD
+        level_counters._NORMAL_MEDIAN linear_moments._SEED losses._NO_DESCENT
         moment_matrix._SEED plot._LEAST_DEVIATION plot._STEPS product_mixture.SAMPLE_SEED solver.EDGE
         latent_factors.SEED spectrum._SEED sums.TURN surrogate._SEED triples._PAIRS
     """,

@@ -196,6 +196,30 @@ def test_a_grid_scores_and_gives_rows(folder: Path) -> None:
     assert done("fit", "pca", folder / "pca.sketch", "--k", "1", "--format", "csv").stdout
 
 
+def test_densities_and_rows_of_a_grid(folder: Path) -> None:
+    """A release with a grid was refused: "this release holds no density"."""
+    sketch = folder / "rows.sketch"
+    told = done("fit", "density", sketch, "--save", folder / "cells.model").stdout
+    assert "from coarse to fine" in told
+    assert scores(folder, "cells.model").column_names == ["density", "density_stderr"]
+    words = ["--method", "heap", "--heavy", "50", "--format", "json"]
+    [row] = json.loads(done("fit", "density", sketch, *words).stdout)["rows"]
+    assert 0 < row["captured"] <= 1
+    assert row["captured_stderr"] > 0
+    assert "constant inside its cells" in str(invoke("fit", "density", sketch, "--bandwidth", "0.1").exception)
+    assert "holds no grid" in str(invoke("fit", "density", folder / "plane.sketch", "--method", "heap").exception)
+    assert "GridDensity" in str(invoke("fit", "modes", sketch).exception)
+    drawn = {}
+    for name, more in {"auto": [], "cells": [], "heap": ["--heavy", "3"]}.items():
+        path = folder / f"{name}.csv"
+        done("sample", sketch, "-n", "200", "--method", name, *more, "-o", path)
+        drawn[name] = path.read_text()
+    assert drawn["auto"] == drawn["cells"] != drawn["heap"]
+    assert "heavy is the number" in str(
+        invoke("sample", sketch, "-n", "2", "--heavy", "3", "-o", folder / "n.csv").exception
+    )
+
+
 def test_no_rows_at_all_are_scored(folder: Path) -> None:
     (folder / "none.csv").write_text("a,b,c,label\n")
     view = dps.open(folder / "anomaly.sketch")

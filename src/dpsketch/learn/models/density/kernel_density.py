@@ -24,6 +24,7 @@ from dpsketch.learn.models.model import Columns, Model
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, real
 from dpsketch.maps.base import check_columns
 from dpsketch.maps.hashed.hashes import HashFamily, hash_from_dict
+from dpsketch.maps.tables.grid import BoundGrid
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import BY_HAND, UNRECORDED, Tuned
 from dpsketch.schema.schema import Schema
@@ -106,7 +107,9 @@ class KernelDensity(Model):
         if parts is None:
             raise QueryError(
                 f"this release holds no density{'' if columns is None else ' of ' + ', '.join(columns)}",
-                "release one by Recipe.density, or with a part Race(…) or Histogram(ways=…, columns=[…])",
+                "its grid has a density in cells: GridDensity, or dpsketch fit density without other options"
+                if any(view.released.parts_with(BoundGrid))
+                else "release one by Recipe.density, or with a part Race(…) or Histogram(ways=…, columns=[…])",
             )
         schema, rows, table, wanted = view.schema, view.rows_in_sums(), parts.table, parts.kernel
         self._rows = _Rows(float(rows.value), float(rows.stderr))
