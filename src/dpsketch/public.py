@@ -77,6 +77,7 @@ HOMES = {
     "fit_loss": "learn.models.losses",
     "fit_sklearn": "learn.models.wrapped",
     "load_model": "learn.saved",
+    "mmd": "learn.discrepancy",
     "open": "learn.view:open_view",
     "plan": "planning.forecast",
     "plan_grid": "recipe.tasks.synthetic_task",

@@ -20,6 +20,7 @@ NOT_TUNED = {
     "limits of size, memory and time": """
         classifier._BLOCK column_fit.MANY_CELLS control_variate.MOST_COUNTERS
         control_variate._AT_ONCE cuts.MOST_CELLS descent.WORK fit_cache.KEPT fitting.MOST_CLUSTERS
+        fourier_kernel._CHUNK fourier_kernel._MOST_COLUMNS kmeans.MOST_RUNS
         general_task.MOST_FINE_CELLS general_task.MOST_TRIPLE_CELLS groups.MOST_LABELS
         grid_density.MOST_SUMMED grid_density._BLOCK grid_population.REDRAWN_ROWS
         heap.HEAVIEST heap.MOST_SCANNED heap._BLOCK
@@ -56,10 +57,10 @@ NOT_TUNED = {
     """,
     "seeds, units, markers, sizes of arrays, grids of plots": """
         bootstrap.SEED clompr.POINT convolved._HIGH convolved._INNER convolved._LOW density_plot._STEPS descent.SEED
-        fit_cache._DIGEST one_column.ATOMS joint_estimator.ERRORS
+        fit_cache._DIGEST fourier_sums.FEWEST fourier_sums.LEVEL one_column.ATOMS joint_estimator.ERRORS
         one_column.PER_COLUMN level_counters._NORMAL_MEDIAN linear_moments._SEED losses._NO_DESCENT
         moment_matrix._SEED plot._LEAST_DEVIATION plot._STEPS product_mixture.SAMPLE_SEED solver.EDGE
-        latent_factors.SEED spectrum._SEED sums.TURN surrogate._SEED triples._PAIRS
+        latent_factors.SEED spectrum._SEED fourier_sums.TURN surrogate._SEED triples._PAIRS
     """,
 }
 

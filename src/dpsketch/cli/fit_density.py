@@ -22,7 +22,10 @@ def density(
     columns: Columns = None,
     kernel: Annotated[
         str | None,
-        typer.Option(help="euclidean or gaussian. Default: that of the hashed counters; euclidean for a table."),
+        typer.Option(
+            help="euclidean, gaussian or laplacian. Default: that of the hashed counters or Fourier sums; euclidean "
+            "for a table."
+        ),
     ] = None,
     bandwidth: Annotated[
         str | None,

@@ -11,11 +11,11 @@ from typing import Annotated
 
 import numpy as np
 
+from dpsketch.learn.estimators.fourier_sums import Complex, FourierSums
 from dpsketch.learn.models.clusters.atoms import Atoms, Model
 from dpsketch.learn.models.clusters.decoder import Decoded, decoded
 from dpsketch.learn.models.clusters.lloyd import Progress
 from dpsketch.learn.models.clusters.solver import EDGE, Priors, Solver
-from dpsketch.learn.models.clusters.sums import Complex, FourierSums
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.threads import one_thread
 from dpsketch.numerics.tuned import UNRECORDED

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
+from dpsketch.learn.estimators.fourier_sums import FourierSums, holds_sums
 from dpsketch.learn.models.clusters.atoms import Atoms
 from dpsketch.learn.models.clusters.clompr import clompr
 from dpsketch.learn.models.clusters.clouds import Cloud, TableCloud, population_cloud
@@ -17,7 +18,6 @@ from dpsketch.learn.models.clusters.fitting import SketchModel
 from dpsketch.learn.models.clusters.lloyd import Progress, best_start, lloyd, moved, nearest, settled
 from dpsketch.learn.models.clusters.places import Places
 from dpsketch.learn.models.clusters.solver import LEAST_VARIANCE, MOST_VARIANCE
-from dpsketch.learn.models.clusters.sums import FourierSums, holds_sums
 from dpsketch.learn.models.clusters.table import released_table
 from dpsketch.learn.models.model import Columns
 from dpsketch.learn.population.weighted_rows import spread

@@ -16,6 +16,7 @@ from dpsketch.learn.estimators import radial_kernels as radial
 from dpsketch.learn.estimators.control_variate import CORRECTED
 from dpsketch.learn.estimators.radial_kernels import Bandwidth, Radial
 from dpsketch.learn.models.density.convolved import Convolved
+from dpsketch.learn.models.density.fourier_kernel import FourierKernel, fourier_kernels
 from dpsketch.learn.models.density.full_table import FullTable, full_table, places_of, units_at
 from dpsketch.learn.models.density.hashed import Hashed, corrected, hashed_counters
 from dpsketch.learn.models.model import Columns, Model
@@ -45,21 +46,25 @@ class _Rows:
 class KernelDensity(Model):
     """Kernel densities of the records of a release: `fit(view)`.
 
-    A density is the mean of k(x, point) over the records x: 1 where all are equal to the point. With "gaussian" it is
-    divided by the kernel's integral, as in scikit-learn.
+    A density is the mean of k(x, point) over the records x: 1 where all are equal to the point. With "gaussian" and
+    "laplacian" it is divided by the kernel's integral, as in scikit-learn.
 
-    Two parts of a release contain densities; if it has both, the one with the smaller standard error is used. Hashed
+    Three kinds of parts contain densities; if a release has several, the one with the smallest standard error is used.
+    Hashed
     counters (`Race`) have the kernel of their hash and no other: `Euclidean`, `SignedProjection` (angles about the
     midpoint of the bounds), `InnerProduct`, `MinHash` (Jaccard similarity to a power) or products. A table of counts
     over one to three number columns (`Histogram(ways=…)`, or the marginal of one column) answers any kernel of distance
-    whose bandwidth is at least half of a cell.
+    whose bandwidth is at least half of a cell. Fourier sums (`Fourier(kernel="gaussian", width=0.1)`, or "laplacian")
+    have the kernel that their frequencies were drawn for, whose bandwidth is the width.
 
-    `kernel` is a hash, such as `Euclidean(5000, scaled=False)`, or "euclidean" or "gaussian" with `bandwidth`: a number
-    in widths of the declared bounds, or a mapping of columns to bandwidths in their units. The default is that of the
-    hashed counters or, with a table alone, "euclidean" with the default bandwidth of `Recipe.density`, but at least a
-    cell. `columns` select the part, and the order of a matrix.
+    `kernel` is a hash, such as `Euclidean(5000, scaled=False)`, or "euclidean", "gaussian" (exp(−r²/2) at r bandwidths)
+    or "laplacian" (exp(−r)) with `bandwidth`: a number in widths of the declared bounds, or a mapping of columns to
+    bandwidths in their units. The default is that of the hashed counters or, with a table alone, "euclidean" with the
+    default bandwidth of `Recipe.density`, but at least a cell, or that of the Fourier sums. `columns` select the part,
+    and the order of a matrix.
 
-    Records with a missing cell count as the midpoint of the bounds in hashed counters, and are excluded from a table.
+    Records with a missing cell count as the midpoint of the bounds in hashed counters, as the lower bound in Fourier
+    sums, and are excluded from a table.
 
     After `fit`: `kernel_`, `feature_names_in_`, `n_features_in_`, `how_` and `considered_`, the available estimates
     with their mean standard errors.
@@ -84,21 +89,24 @@ class KernelDensity(Model):
         columns = check_columns("KernelDensity", self.columns)
         hashed = hashed_counters(view.released, columns)
         table = full_table(view.released, columns or (None if hashed is None else hashed.columns))
-        if hashed is None and table is None:
+        first = next((each.columns for each in (table, hashed) if each is not None), None)
+        fourier = fourier_kernels(view.released, columns or first)
+        if hashed is None and table is None and not fourier:
             raise QueryError(
                 f"this release holds no density{'' if columns is None else ' of ' + ', '.join(columns)}",
-                "release one by Recipe.density, or with a part Race(…) or Histogram(ways=…, columns=[…])",
+                "release one by Recipe.density, or with a part Race(…), Histogram(ways=…) or Fourier(kernel=…)",
             )
         schema, rows = view.schema, view.rows_in_sums()
         self._rows = _Rows(float(rows.value), float(rows.stderr))
-        wanted = self._wanted(schema, hashed, table)
-        found: list[Hashed | Convolved] = []
+        wanted = self._wanted(schema, hashed, table, fourier)
+        found: list[_Source] = []
         if hashed is not None and _has(schema, hashed, wanted):
             found.append(corrected(hashed, view))
         if table is not None and isinstance(wanted, Radial):
             found.append(Convolved(table, wanted))
+        found += [source for kernel, source in fourier if isinstance(wanted, Radial) and kernel.same(wanted)][:1]
         if not found:
-            raise self._refused(schema, hashed, table)
+            raise self._refused(hashed, table, fourier)
         errors = [0.0] if len(found) == 1 else _mean_errors(schema, found, table)
         order = np.argsort(errors, kind="stable")
         self._source = found[order[0]]
@@ -185,7 +193,7 @@ class KernelDensity(Model):
         facts, arrays = self._source.to_saved()
         return {
             "parameters": self._parameters(),
-            "source": "hashed" if isinstance(self._source, Hashed) else "table",
+            "source": next(name for name, kind in _SOURCES.items() if isinstance(self._source, kind)),
             "facts": facts,
             "schema": self._schema.to_dict(),
             "columns": list(self.feature_names_in_),
@@ -253,11 +261,20 @@ class KernelDensity(Model):
         if isinstance(self.kernel, HashFamily) and self.bandwidth is not None:
             raise QueryError("the bandwidth is part of the kernel", "write kernel=Euclidean(bandwidth)")
 
-    def _wanted(self, schema: Schema, hashed: Hashed | None, table: FullTable | None) -> HashFamily | Radial:
+    def _wanted(
+        self,
+        schema: Schema,
+        hashed: Hashed | None,
+        table: FullTable | None,
+        fourier: Sequence[tuple[Radial, FourierKernel]],
+    ) -> HashFamily | Radial:
         """The requested kernel, as one of distances whenever it is one."""
-        columns = table.columns if table is not None else hashed.columns if hashed is not None else ()
+        alone = hashed is None and table is None
+        columns = next(each.columns for each in (table, hashed, *(own for _, own in fourier)) if each is not None)
         kernel = self.kernel
         if kernel is None and self.bandwidth is None:
+            if alone:
+                return fourier[0][0]
             if hashed is not None:
                 kernel = hashed.hash
             else:
@@ -270,14 +287,18 @@ class KernelDensity(Model):
             return kernel
         if self.bandwidth is None:
             raise QueryError(f"kernel '{kernel}' needs a bandwidth", "pass bandwidth=0.05, in widths of the bounds")
-        return radial.named(schema, columns, kernel or radial.EUCLIDEAN, self.bandwidth)
+        default = fourier[0][0].name if alone else radial.EUCLIDEAN
+        return radial.named(schema, columns, kernel or default, self.bandwidth)
 
-    def _refused(self, schema: Schema, hashed: Hashed | None, table: FullTable | None) -> QueryError:
+    def _refused(
+        self, hashed: Hashed | None, table: FullTable | None, fourier: Sequence[tuple[Radial, FourierKernel]]
+    ) -> QueryError:
         has = []
         if hashed is not None:
             has.append(f"hashed counters with {hashed.hash}, which is their only kernel")
         if table is not None:
             has.append("a table, for kernels of distance")
+        has += [f"Fourier sums with kernel '{kernel.name}', width {1 / max(kernel.spans):g}" for kernel, _ in fourier]
         asked = self.kernel if self.kernel is not None else f"bandwidth {self.bandwidth}"
         return QueryError(f"this release does not hold {asked}", f"it holds {' and '.join(has)}")
 
@@ -286,7 +307,12 @@ def _plain(number: float) -> float:
     return number if type(number) is int else float(number)
 
 
-_SOURCES: dict[str, type[Hashed] | type[Convolved]] = {"hashed": Hashed, "table": Convolved}
+_Source = Hashed | Convolved | FourierKernel
+_SOURCES: dict[str, type[Hashed] | type[Convolved] | type[FourierKernel]] = {
+    "hashed": Hashed,
+    "table": Convolved,
+    "fourier": FourierKernel,
+}
 
 
 def _has(schema: Schema, hashed: Hashed, wanted: HashFamily | Radial) -> bool:
@@ -300,7 +326,9 @@ def _has(schema: Schema, hashed: Hashed, wanted: HashFamily | Radial) -> bool:
     return radial.euclidean(schema, hashed.columns, family).same(wanted)
 
 
-def _how(source: Hashed | Convolved, table: FullTable | None) -> str:
+def _how(source: _Source, table: FullTable | None) -> str:
+    if isinstance(source, FourierKernel):
+        return f"{len(source.sums)} Fourier frequencies of the kernel"
     if isinstance(source, Hashed):
         end = "" if source.control is None else CORRECTED
         return f"{source.race.rows} rows of hashed counters{end}"
@@ -308,7 +336,7 @@ def _how(source: Hashed | Convolved, table: FullTable | None) -> str:
     return f"{table.how}, convolved with the kernel"
 
 
-def _mean_errors(schema: Schema, found: Sequence[Hashed | Convolved], table: FullTable | None) -> list[float]:
+def _mean_errors(schema: Schema, found: Sequence[_Source], table: FullTable | None) -> list[float]:
     """Mean standard errors at points where the table has records."""
     assert table is not None
     places = table.drawn(_COMPARED, np.random.default_rng(0))
