@@ -43,7 +43,7 @@ def kmeans(
     sketch: Sketch,
     k: Count,
     method: Annotated[str, typer.Option(help="gaussian, or clompr (the paper's, for comparison).")] = "gaussian",
-    n_init: Annotated[int, typer.Option("--n-init", help="Runs of clompr, of which the best counts.", min=1)] = 10,
+    n_init: Annotated[int, typer.Option("--n-init", help="Runs of clompr; the best is kept.", min=1)] = 10,
     format_: Format = "table",
     as_json: AsJson = False,
     plot: Plot = None,

@@ -42,11 +42,11 @@ def mmd(one: View, other: View) -> Answer:
     """The squared maximum mean discrepancy of two tables: E k(x, x') − 2·E k(x, y) + E k(y, y') over their records.
 
     Both releases hold a part Fourier(kernel=…, width=…) of the same columns, bounds, frequencies and seed. The kernel k
-    is the one that its frequencies were drawn for: 0 says that the tables have the same distribution of records.
+    is the one that its frequencies were drawn for: 0 means that the tables have the same distribution of records.
 
     `raw` is unbiased and may be negative; `value` is at least 0. The standard error covers the noise of both releases,
-    their noisy numbers of records and the finite number of frequencies, not what two samples of one population differ
-    by: `explain` prints that, for comparison. Source: Gretton et al., JMLR 13 (2012) 723; m2m §2.1.
+    their noisy numbers of records and the finite number of frequencies, not the difference between two samples of one
+    population, which `explain` prints for comparison. Source: Gretton et al., JMLR 13 (2012) 723; m2m §2.1.
     """
     first, second, how = _shared(one, other)
     raw, stderr = estimated(first, second)
@@ -61,7 +61,7 @@ def estimated(first: Side, second: Side) -> tuple[float, float]:
     difference = first.means - second.means
     energies = np.abs(difference) ** 2 - 2 * (first.noise + second.noise)
     counts = [side.counting**2 * side.energy for side in (first, second)]
-    # A number of records that is off by e turns φ into φ·(1 − e), whichever the frequency.
+    # A relative error e of the number of records turns φ into φ·(1 − e) at all frequencies.
     slopes = [
         2 * (float((difference.conj() * side.means).real.mean()) + sign * 2 * side.noise)
         for side, sign in ((first, -1), (second, 1))

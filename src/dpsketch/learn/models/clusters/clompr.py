@@ -2,7 +2,7 @@
 
 2k times, a point is added where it explains most of the residual, the least useful of more than k points is dropped,
 weights are refitted by non-negative least squares, and points and weights are improved together by gradient descent.
-Of several runs, the one whose sums are nearest to the released ones is kept. Source: compressive §2.1, §7 and the
+The best of several runs is the one whose sums are closest to the released ones. Source: compressive §2.1, §7 and the
 algorithm it refers to (Keriven et al., Compressive K-means).
 """
 
@@ -32,8 +32,8 @@ def clompr(
 ) -> Decoded:
     """The points of the best of several runs. An interrupt ends with the best so far, if there is one.
 
-    Of one-bit sums, points explain the first harmonic alone, as in the paper: those of points never decay, but those of
-    clusters do, so that the higher ones are about 0 at frequencies that resolve clusters.
+    On one-bit sums, points explain the first harmonic alone, as in the paper. The harmonics of points never decay, but
+    those of clusters do, so that the higher ones are about 0 at frequencies that resolve clusters.
     """
     model = Model(replace(sums, harmonics=sums.harmonics[:1]))
     best, least, interrupted = None, np.inf, False

@@ -52,7 +52,7 @@ class KMeans(SketchModel):
     Lloyd's algorithm on it. For a release without Fourier sums, Lloyd's algorithm runs on the cells of a table of up to
     three columns, or on rows of the joint distribution of a general release, in all its numbers and dates. No sums are
     fitted then, and `goodness_of_fit_` is NaN. "clompr" is the greedy algorithm of the paper, with points for clusters;
-    for comparison. It runs `n_init` times, and the result whose sums are nearest to the released ones counts. Points
+    for comparison. It runs `n_init` times, and the result whose sums are closest to the released ones is kept. Points
     suit sums of frequencies of similar lengths: docs/clusters.md.
     """
 

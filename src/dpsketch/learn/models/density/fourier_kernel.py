@@ -1,6 +1,6 @@
 """Kernel densities from Fourier sums whose frequencies were drawn for a kernel.
 
-The mean of cos ωᵀ(x − q) over the frequencies is k(x, q), so that the real part of a sum, turned back by ωᵀq, estimates
+The mean of cos ωᵀ(x − q) over the frequencies is k(x, q), so the real part of a sum, rotated by −ωᵀq, estimates
 Σ k(x, q). Frequencies are independent: the spread of these estimates between frequencies includes the noise and the
 error of having only some frequencies. Source: m2m §2.1; Rahimi & Recht (NIPS 2007).
 """
