@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dpsketch.learn import models as models
     from dpsketch.learn.answer import Answer as Answer
     from dpsketch.learn.bounds import tighten as tighten
+    from dpsketch.learn.discrepancy import mmd as mmd
     from dpsketch.learn.models.classifier import DensityClassifier as DensityClassifier
     from dpsketch.learn.models.clusters.kmeans import KMeans as KMeans
     from dpsketch.learn.models.clusters.mixture import GaussianMixture as GaussianMixture

@@ -81,6 +81,7 @@ HOMES = {
     "fit_sklearn": "learn.models.wrapped",
     "load_model": "learn.saved",
     "minimise": "learn.models.loss_search",
+    "mmd": "learn.discrepancy",
     "open": "learn.view:open_view",
     "plan": "planning.forecast",
     "plan_grid": "recipe.tasks.synthetic_task",

@@ -20,6 +20,7 @@ NOT_TUNED = {
     "limits of size, memory and time": """
         classifier._BLOCK column_fit.MANY_CELLS control_variate.MOST_COUNTERS
         control_variate._AT_ONCE cuts.MOST_CELLS descent.WORK fit_cache.KEPT fitting.MOST_CLUSTERS
+        fourier_kernel._CHUNK fourier_kernel._MOST_COLUMNS kmeans.MOST_RUNS
         general_task.MOST_FINE_CELLS general_task.MOST_TRIPLE_CELLS groups.MOST_LABELS
         grid_estimator.FEW_POINTS grid_estimator.POINTS grid_estimator.SIGNS grid_estimator.STEPS
         grid_estimator._BLOCK grid_population.REDRAWN_POINTS
@@ -57,13 +58,12 @@ NOT_TUNED = {
         tails.EMPTY tails.FAR tails.MORE_ALONE
     """,
     "seeds, units, markers, sizes of arrays, grids of plots": """
-        bootstrap.SEED cell_points._GOLDEN
-        clompr.POINT convolved._HIGH convolved._INNER convolved._LOW density_plot._STEPS descent.SEED
-        fit_cache._DIGEST one_column.ATOMS joint_estimator.ERRORS
-        one_column.PER_COLUMN level_counters.SPREAD
-        level_counters._NORMAL_MEDIAN linear_moments._SEED losses._NO_DESCENT
+        bootstrap.SEED cell_points._GOLDEN clompr.POINT convolved._HIGH convolved._INNER convolved._LOW
+        density_plot._STEPS descent.SEED fit_cache._DIGEST one_column.ATOMS joint_estimator.ERRORS
+        one_column.PER_COLUMN level_counters.SPREAD level_counters._NORMAL_MEDIAN linear_moments._SEED
+        losses._NO_DESCENT fourier_sums.FEWEST fourier_sums.LEVEL
         moment_matrix._SEED plot._LEAST_DEVIATION plot._STEPS product_mixture.SAMPLE_SEED solver.EDGE
-        latent_factors.SEED spectrum._SEED sums.TURN surrogate._SEED triples._PAIRS
+        latent_factors.SEED spectrum._SEED fourier_sums.TURN surrogate._SEED triples._PAIRS
     """,
 }
 

@@ -44,6 +44,7 @@ def kmeans(
     sketch: Sketch,
     k: Count,
     method: Annotated[str, typer.Option(help="gaussian, or clompr (the paper's, for comparison).")] = "gaussian",
+    n_init: Annotated[int, typer.Option("--n-init", help="Runs of clompr; the best is kept.", min=1)] = 10,
     format_: Format = "table",
     as_json: AsJson = False,
     plot: Plot = None,
@@ -54,7 +55,7 @@ def kmeans(
     """Fit k-means: cluster centres in the table's units, largest cluster first, with standard errors."""
     from dpsketch.learn.models.clusters.kmeans import KMeans
 
-    model = KMeans(k, method, seed)
+    model = KMeans(k, method, seed, n_init)
     format_ = chosen_format(format_, as_json)
     _fit(model, sketch, plot, save, force)
     names = [str(name) for name in model.feature_names_in_]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Sketch = Annotated[Path, typer.Argument(help="A release made with --for density, anomaly or graph.")]
 Kernel = Annotated[
     str | None,
-    typer.Option(help="euclidean or gaussian. Default: that of the release; euclidean for a table."),
+    typer.Option(help="euclidean, gaussian or laplacian. Default: that of the release; euclidean for a table."),
 ]
 BandwidthText = Annotated[
     str | None,

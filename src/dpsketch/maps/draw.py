@@ -67,11 +67,11 @@ def _polar(uniforms: Floats, wanted: int) -> tuple[Floats, int]:
     square = pairs[:, 0] * pairs[:, 0] + pairs[:, 1] * pairs[:, 1]
     accepted = np.flatnonzero(square < 1.0)[:wanted]
     square = square[accepted]
-    made = (pairs[accepted] * np.sqrt(-2.0 * _log(square) / square)[:, None]).ravel()
+    made = (pairs[accepted] * np.sqrt(-2.0 * logarithms(square) / square)[:, None]).ravel()
     return made, int(accepted[-1]) + 1 if len(accepted) == wanted else len(pairs)
 
 
-def _log(x: Floats) -> Floats:
+def logarithms(x: Floats) -> Floats:
     """Natural logarithm from correctly rounded operations, accurate to a few units in the last place."""
     mantissa, exponent = np.frexp(x)
     small = mantissa < 0.7071067811865476

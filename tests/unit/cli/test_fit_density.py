@@ -335,7 +335,7 @@ def test_wrong_purposes_are_refused_before_any_spend(folder: Path, words: list[s
 def test_what_cannot_be_drawn_or_fitted(folder: Path) -> None:
     for words, message in (
         (["density", "anomaly.sketch", "--plot", folder / "x.png"], "cannot be drawn"),
-        (["density", "rows.sketch"], "this release holds no density"),
+        (["density", "pca.sketch"], "this release holds no density"),
         (["classifier", "density.sketch", "--target", "label"], "holds no hashed counters for each class"),
     ):
         found = invoke("fit", words[0], folder / words[1], *words[2:])

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import numpy as np
 
 from dpsketch.errors import FitWarning, QueryError
+from dpsketch.learn.estimators.fourier_sums import FourierSums, fourier_sums, holds_sums
 from dpsketch.learn.models.clusters.atoms import Atoms
 from dpsketch.learn.models.clusters.decoder import Decoded
 from dpsketch.learn.models.clusters.places import Places
-from dpsketch.learn.models.clusters.sums import FourierSums, fourier_sums, holds_sums
 from dpsketch.learn.models.clusters.table import released_table, table_sums
 from dpsketch.learn.models.model import Model
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole

@@ -29,6 +29,9 @@ class GaussianMixture(SketchModel):
     `covariance_type` "spherical" a component is spherical in widths of the declared bounds; `covariances_` then has the
     variance of every column, as with "diag". With "full" it has one matrix per component. Components are ordered by
     weight. `goodness_of_fit_` is χ² over its degrees of freedom, about 1 or less for a good fit.
+
+    `kernel_width_` is the root mean square distance of records from the mean of their component, in widths of the
+    bounds: the width of a Gaussian kernel whose frequencies resolve components (docs/clusters.md).
     """
 
     _estimator_type = "density_estimator"
@@ -64,6 +67,7 @@ class GaussianMixture(SketchModel):
         full = self.covariance_type == "full"
         self.covariances_: Floats = covariances if full else np.diagonal(covariances, axis1=1, axis2=2).copy()
         self.weights_ = atoms.weights
+        self.kernel_width_ = float(np.sqrt(atoms.weights @ atoms.variances * atoms.dimension))
         self._set_features(self._places.schema, self._places.columns)
 
     def to_saved(self) -> Saved:

@@ -10,9 +10,9 @@ from typing import Annotated, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.learn.estimators.fourier_sums import LEAST_SPREAD, TURN, Complex, FourierSums
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.estimators.small_table import small_tables
-from dpsketch.learn.models.clusters.sums import LEAST_SPREAD, TURN, Complex, FourierSums
 from dpsketch.maps.fourier.fourier import Fourier
 from dpsketch.maps.tables.cells import EVERY_CODE, Cells
 from dpsketch.maps.tables.histogram import BoundHistogram

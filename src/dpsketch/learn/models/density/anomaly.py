@@ -66,14 +66,14 @@ class AnomalyScorer(Model):
         share = self.contamination
         columns = check_columns("AnomalyScorer", self.columns)
         parts = KernelChoice(self.kernel, self.bandwidth).parts(view.released, columns)
-        if parts is None:
-            raise QueryError("this release holds no densities", "release it by Recipe.anomaly")
+        if parts is None or (parts.counters is None and parts.table is None):
+            raise QueryError("this release holds no densities from counters or a table", "release it by Recipe.anomaly")
         if parts.counters is not None:
             self._source: Hashed | KernelDensity = parts.counters
             self.offset_ = _offset_of_counters(view, parts.counters, float(share))
         else:
             table = parts.table
-            assert table is not None
+            assert table is not None  # by the check above
             self._source = KernelDensity(self.kernel, self.bandwidth, table.columns).fit(view)
             drawn = units_at(view.schema, table.columns, table.drawn(_DRAWN, np.random.default_rng(0)))
             self.offset_ = float(np.quantile(self._source.score_samples(drawn), share))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.estimators import radial_kernels as radial
 from dpsketch.learn.estimators.radial_kernels import Bandwidth, Radial
+from dpsketch.learn.models.density.fourier_kernel import FourierKernel, fourier_kernels
 from dpsketch.learn.models.density.full_table import FullTable, full_table
 from dpsketch.learn.models.density.hashed import Hashed, hashed_counters
 from dpsketch.learn.saved import Facts
@@ -16,16 +17,19 @@ from dpsketch.recipe.tasks.density_task import default_bandwidth
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedSketch
 
+Fouriers = Sequence[tuple[Radial, FourierKernel]]
+
 
 @dataclass(frozen=True)
 class DensityParts:
-    """What answers densities of a kernel: hashed counters, a table, or both. The kernel is one of distances whenever it
-    can be written so.
+    """What answers densities of a kernel: hashed counters, a table, Fourier sums, or several of them. The kernel is one
+    of distances whenever it can be written so.
     """
 
     kernel: HashFamily | Radial
     counters: Hashed | None
     table: FullTable | None
+    fourier: FourierKernel | None
 
 
 @dataclass(frozen=True)
@@ -53,15 +57,19 @@ class KernelChoice:
         alike = [each for each in held if self._is_of(schema, each)]
         lead = next(iter(alike or held), None)
         table = full_table(released, columns or (None if lead is None else lead.columns))
-        if lead is None and table is None:
+        first = next((each.columns for each in (table, lead) if each is not None), None)
+        fourier = fourier_kernels(released, columns or first)
+        if lead is None and table is None and not fourier:
             return None
-        kernel = self._on(schema, lead, table)
+        kernel = self._on(schema, lead, table, fourier)
         same = [each for each in alike if (each.hash, set(each.columns)) == (alike[0].hash, set(alike[0].columns))]
         counters = min(same, key=lambda each: each.typical_error, default=None)
         usable = table if isinstance(kernel, Radial) else None
-        if counters is None and usable is None:
-            raise self._refused(held, table)
-        return DensityParts(kernel, counters, usable)
+        of_kernel = (own for each, own in fourier if isinstance(kernel, Radial) and each.same(kernel))
+        found = DensityParts(kernel, counters, usable, next(of_kernel, None))
+        if found.counters is None and found.table is None and found.fourier is None:
+            raise self._refused(held, table, fourier)
+        return found
 
     def to_dict(self) -> Facts:
         """Plain values."""
@@ -91,11 +99,16 @@ class KernelChoice:
             return False
         return radial.euclidean(schema, hashed.columns, family).same(wanted)
 
-    def _on(self, schema: Schema, hashed: Hashed | None, table: FullTable | None) -> HashFamily | Radial:
+    def _on(
+        self, schema: Schema, hashed: Hashed | None, table: FullTable | None, fourier: Fouriers = ()
+    ) -> HashFamily | Radial:
         """The requested kernel on the columns of a part."""
-        columns = table.columns if table is not None else hashed.columns if hashed is not None else ()
+        columns = next(each.columns for each in (table, hashed, *(own for _, own in fourier)) if each is not None)
+        own = fourier[0][0] if hashed is None and table is None else None
         kernel = self.kernel
         if kernel is None and self.bandwidth is None:
+            if own is not None:
+                return own
             if hashed is not None:
                 kernel = hashed.hash
             else:
@@ -109,12 +122,14 @@ class KernelChoice:
             return kernel
         if self.bandwidth is None:
             raise QueryError(f"kernel '{kernel}' needs a bandwidth", "pass bandwidth=0.05, in widths of the bounds")
-        return radial.named(schema, columns, kernel or radial.EUCLIDEAN, self.bandwidth)
+        default = radial.EUCLIDEAN if own is None else own.name
+        return radial.named(schema, columns, kernel or default, self.bandwidth)
 
-    def _refused(self, held: list[Hashed], table: FullTable | None) -> QueryError:
+    def _refused(self, held: list[Hashed], table: FullTable | None, fourier: Fouriers) -> QueryError:
         has = [f"hashed counters with {each.hash} on {', '.join(each.columns)}" for each in held]
         if table is not None:
             has.append(f"a table of {', '.join(table.columns)}, for kernels of distance")
+        has += [f"Fourier sums with kernel '{kernel.name}', width {1 / max(kernel.spans):g}" for kernel, _ in fourier]
         asked = self.kernel if self.kernel is not None else f"bandwidth {self.bandwidth}"
         return QueryError(f"this release does not hold {asked}", f"it holds {'; '.join(dict.fromkeys(has))}")
 

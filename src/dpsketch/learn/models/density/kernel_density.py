@@ -17,6 +17,7 @@ from dpsketch.learn.estimators.control_variate import CORRECTED
 from dpsketch.learn.estimators.kernel_sums import MEAN, MEDIAN, METHODS
 from dpsketch.learn.estimators.radial_kernels import Bandwidth, Radial
 from dpsketch.learn.models.density.convolved import Convolved
+from dpsketch.learn.models.density.fourier_kernel import FourierKernel
 from dpsketch.learn.models.density.full_table import FullTable, places_of, units_at
 from dpsketch.learn.models.density.hashed import Hashed, corrected
 from dpsketch.learn.models.density.kernel_choice import KernelChoice
@@ -61,25 +62,28 @@ class _Rows:
 class KernelDensity(Model):
     """Kernel densities of the records of a release: `fit(view)`.
 
-    A density is the mean of k(x, point) over the records x: 1 where all are equal to the point. With "gaussian" it is
-    divided by the kernel's integral, as in scikit-learn.
+    A density is the mean of k(x, point) over the records x: 1 where all are equal to the point. With "gaussian" and
+    "laplacian" it is divided by the kernel's integral, as in scikit-learn.
 
-    Two parts of a release contain densities; if it has both, the one with the smaller standard error is used. Hashed
+    Three kinds of parts contain densities; if a release has several, the one with the smallest standard error is used.
+    Hashed
     counters (`Race`) have the kernel of their hash and no other: `Euclidean`, `SignedProjection` (angles about the
     midpoint of the bounds), `InnerProduct`, `MinHash` (Jaccard similarity to a power) or products. A table of counts
     over one to three number columns (`Histogram(ways=…)`, or the marginal of one column) answers any kernel of distance
-    whose bandwidth is at least half of a cell.
+    whose bandwidth is at least half of a cell. Fourier sums (`Fourier(kernel="gaussian", width=0.1)`, or "laplacian")
+    have the kernel that their frequencies were drawn for, whose bandwidth is the width.
 
-    `kernel` is a hash, such as `Euclidean(5000, scaled=False)`, or "euclidean" or "gaussian" with `bandwidth`: a number
-    in widths of the declared bounds, or a mapping of columns to bandwidths in their units. The default is that of the
-    first hashed counters or, with a table alone, the one that `Recipe.density` released it for; of another table,
-    "euclidean" with the default bandwidth of `Recipe.density`, but at least a cell. `columns` select the part, and the
-    order of a matrix.
+    `kernel` is a hash, such as `Euclidean(5000, scaled=False)`, or "euclidean", "gaussian" (exp(−r²/2) at r bandwidths)
+    or "laplacian" (exp(−r)) with `bandwidth`: a number in widths of the declared bounds, or a mapping of columns to
+    bandwidths in their units. The default is that of the first hashed counters or, with a table alone, the one that
+    `Recipe.density` released it for; of another table, "euclidean" with the default bandwidth of `Recipe.density`, but
+    at least a cell; of Fourier sums alone, their own. `columns` select the part, and the order of a matrix.
 
     `method` is "mean" or "median": the mean over the rows of hashed counters, or a median of means, which few unlucky
     hashes affect less.
 
-    Records with a missing cell count as the midpoint of the bounds in hashed counters, and are excluded from a table.
+    Records with a missing cell count as the midpoint of the bounds in hashed counters, as the lower bound in Fourier
+    sums, and are excluded from a table.
 
     After `fit`: `kernel_`, `feature_names_in_`, `n_features_in_`, `how_` and `considered_`, the available estimates
     with their mean standard errors.
@@ -109,19 +113,21 @@ class KernelDensity(Model):
                 f"this release holds no density{'' if columns is None else ' of ' + ', '.join(columns)}",
                 "its grid has a density in cells: GridDensity, or dpsketch fit density without other options"
                 if any(view.released.parts_with(BoundGrid))
-                else "release one by Recipe.density, or with a part Race(…) or Histogram(ways=…, columns=[…])",
+                else "release one by Recipe.density, or with a part Race(…), Histogram(ways=…) or Fourier(kernel=…)",
             )
         schema, rows, table, wanted = view.schema, view.rows_in_sums(), parts.table, parts.kernel
         self._rows = _Rows(float(rows.value), float(rows.stderr))
         if not any(part.map.only_counts for part in view.released.parts):
             self._rows.check()
-        found: list[Hashed | Convolved] = []
+        found: list[_Source] = []
         if parts.counters is not None:
             found.append(corrected(parts.counters, view))
         if table is not None and isinstance(wanted, Radial) and self.method == MEAN:
             found.append(Convolved(table, wanted))
+        if parts.fourier is not None and self.method == MEAN:
+            found.append(parts.fourier)
         if not found:
-            raise QueryError("a median of means is of hashed counters, and this is a table", "leave out method")
+            raise QueryError("a median of means is of hashed counters, and this release has none", "leave out method")
         errors = [0.0] if len(found) == 1 else _mean_errors(schema, found, table)
         order = np.argsort(errors, kind="stable")
         self._source = found[order[0]]
@@ -214,7 +220,7 @@ class KernelDensity(Model):
         facts, arrays = self._source.to_saved()
         return {
             "parameters": self._parameters(),
-            "source": "hashed" if isinstance(self._source, Hashed) else "table",
+            "source": next(name for name, kind in _SOURCES.items() if isinstance(self._source, kind)),
             "facts": facts,
             "schema": self._schema.to_dict(),
             "columns": list(self.feature_names_in_),
@@ -270,10 +276,17 @@ class KernelDensity(Model):
             raise QueryError(f"method must be one of {', '.join(METHODS)}, got {self.method!r} instead")
 
 
-_SOURCES: dict[str, type[Hashed] | type[Convolved]] = {"hashed": Hashed, "table": Convolved}
+_Source = Hashed | Convolved | FourierKernel
+_SOURCES: dict[str, type[Hashed] | type[Convolved] | type[FourierKernel]] = {
+    "hashed": Hashed,
+    "table": Convolved,
+    "fourier": FourierKernel,
+}
 
 
-def _how(source: Hashed | Convolved, table: FullTable | None, method: str) -> str:
+def _how(source: _Source, table: FullTable | None, method: str) -> str:
+    if isinstance(source, FourierKernel):
+        return f"{len(source.sums)} Fourier frequencies of the kernel"
     if isinstance(source, Hashed):
         end = "" if source.control is None else CORRECTED
         start = "median of means of " if method == MEDIAN else ""
@@ -282,7 +295,7 @@ def _how(source: Hashed | Convolved, table: FullTable | None, method: str) -> st
     return f"{table.how}, convolved with the kernel"
 
 
-def _mean_errors(schema: Schema, found: Sequence[Hashed | Convolved], table: FullTable | None) -> list[float]:
+def _mean_errors(schema: Schema, found: Sequence[_Source], table: FullTable | None) -> list[float]:
     """Mean standard errors at points where the table has records."""
     assert table is not None
     places = table.drawn(_COMPARED, np.random.default_rng(0))
