@@ -356,7 +356,7 @@ VECTORS = {
     "triples": "a952d76c 02910be1 50c5f2cf",
     "fourier": "dcf5bfc3 bb79708d d2cb3f2e",
     "one_bit_fourier": "a2774527 9f098381 e84d81ef",
-    "quadratic": "2af5d117 42a9b7cc 121fc6a5 dba43dc9",
+    "quadratic": "2af5d117 42a9b7cc 121fc6a5 dba43dc9 21b326c9",
     "second_moments": "a4e81712 07b9a375 7a6896e4 474e514e",
     "grid": "11ed0ad0 948ee38f",
     "race": "49d886a6 f597bc2d 26808db7 33c1263d 44543d6e 9b8b2fba 60c4fb1a 75a68dcb bc3449f3 1ddd4e2e",

@@ -33,8 +33,8 @@ class LeastSquares:
     """S by plain least squares. `known` is False where the squares do not determine it.
 
     That is the case if there are fewer squares than unknowns, or if all entries of directions have the same size
-    ("hadamard"), which determines only the sum of the diagonal. Source: compressive sec. 2.1; the matrix is projected
-    to the cone of second moments afterwards.
+    ("hadamard", one stage), which determines only the sum of the diagonal. Source: compressive sec. 2.1; the matrix is
+    projected to the cone of second moments afterwards.
     """
 
     def __init__(self, directions: Floats) -> None:
