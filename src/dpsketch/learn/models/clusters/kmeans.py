@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,21 +51,29 @@ class KMeans(SketchModel):
     "gaussian" fits a mixture of Gaussian atoms to Fourier sums, with more atoms than clusters where needed, and runs
     Lloyd's algorithm on it. For a release without Fourier sums, Lloyd's algorithm runs on the cells of a table of up to
     three columns, or on rows of the joint distribution of a general release, in all its numbers and dates. No sums are
-    fitted then, and `goodness_of_fit_` is NaN. "clompr" is the greedy algorithm of the paper, with points for clusters;
-    for comparison.
+    fitted then, and `goodness_of_fit_` is NaN. `columns` names the columns to cluster: those of a part with Fourier
+    sums, those of a table, or any of the joint distribution. "clompr" is the greedy algorithm of the paper, with points
+    for clusters; for comparison.
     """
 
     _estimator_type = "clusterer"
 
-    def __init__(self, n_clusters: int = 8, method: str = "gaussian", random_state: int = 0) -> None:
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        method: str = "gaussian",
+        random_state: int = 0,
+        columns: Sequence[str] | None = None,
+    ) -> None:
         self.n_clusters, self.method, self.random_state = n_clusters, method, random_state
+        self.columns = columns
 
     def fit(self, view: View, progress: Progress | None = None) -> KMeans:
         """Fit clusters. `progress` receives the finished fraction; an interrupt (Ctrl-C) keeps the best fit so far."""
         if self.method not in METHODS:
             raise QueryError(f"method must be one of {', '.join(METHODS)}, got {self.method!r} instead")
         count = self._start(view, "n_clusters")
-        if self.method != "clompr" and not holds_sums(view.released):
+        if self.method != "clompr" and not holds_sums(view.released, self.columns):
             return self._fit_cloud(view, count, progress)
         sums = self._sums(view)
         generator = np.random.default_rng(self.random_state)
@@ -88,8 +97,8 @@ class KMeans(SketchModel):
 
     def _fit_cloud(self, view: View, count: int, progress: Progress | None) -> KMeans:
         """Run Lloyd's algorithm on points that represent the records."""
-        table = released_table(view.released)
-        cloud: Cloud = population_cloud(view) if table is None else TableCloud(table, self.random_state)
+        table = released_table(view.released, self.columns)
+        cloud: Cloud = population_cloud(view, self.columns) if table is None else TableCloud(table, self.random_state)
         self._places = Places(view.schema, cloud.columns)
         points, weights = cloud.points(0)
         start, agree, interrupted = best_start(points, weights, count, self.random_state, progress)

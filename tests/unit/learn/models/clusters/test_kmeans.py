@@ -167,7 +167,12 @@ def test_bad_parameters_and_tables_are_refused(view: dps.View, model: dps.KMeans
         model.predict(np.zeros((2, 2)))
     with pytest.raises(QueryError, match="this KMeans is not fitted"):
         dps.KMeans(2).predict(np.zeros((2, 3)))
-    assert dps.KMeans(3, random_state=5).get_params() == {"n_clusters": 3, "method": "gaussian", "random_state": 5}
+    assert dps.KMeans(3, random_state=5).get_params() == {
+        "n_clusters": 3,
+        "method": "gaussian",
+        "random_state": 5,
+        "columns": None,
+    }
 
 
 def test_transformed_columns_and_dates_come_back_in_their_units() -> None:
