@@ -76,7 +76,7 @@ def _drawn(cloud: Cloud, model: int, seed: int) -> Floats:
     """Points of equal weight."""
     points, weights = cloud.points(model)
     generator = np.random.default_rng([seed, model])
-    return points[generator.choice(len(points), DRAWN, p=weights)] + 0.0
+    return np.asarray(points[generator.choice(len(points), DRAWN, p=weights)])
 
 
 def _fitted(points: Floats, count: int, shape: str, **known: Any) -> Any:
