@@ -68,6 +68,7 @@ EXAMPLES: list[FeatureMap] = [
     dps.Quadratic(size=16, seed=2, radius=2.0, directions="hadamard"),
     dps.Quadratic(size=4, columns=["height", "age", "sex"], radius=0.3, directions="hadamard"),
     dps.Quadratic(size=3, columns=["height"], radius=32),
+    dps.Quadratic(size=16, seed=2, radius=2.0, directions="hadamard3"),
     dps.SecondMoments(),
     dps.SecondMoments(columns=["height", "age", "sex"], radius=1.5),
     dps.SecondMoments(columns=["height"], radius=0.3),

@@ -356,7 +356,7 @@ VECTORS = {
     "triples": "a952d76c 02910be1 50c5f2cf",
     "fourier": "dcf5bfc3 bb79708d d2cb3f2e 898f7b78 2d54a58d 68caa464",
     "one_bit_fourier": "a2774527 9f098381 e84d81ef 7dea1083 7455151f",
-    "quadratic": "2af5d117 42a9b7cc 121fc6a5 dba43dc9",
+    "quadratic": "2af5d117 42a9b7cc 121fc6a5 dba43dc9 21b326c9",
     "second_moments": "a4e81712 07b9a375 7a6896e4 474e514e",
     "grid": "11ed0ad0 948ee38f",
     "race": "49d886a6 9f607439 f597bc2d 67a32dc2 26d0db72 76f6e450 aaad2f84 44543d6e 54d303a3 9b8b2fba 60c4fb1a "

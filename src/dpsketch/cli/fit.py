@@ -23,8 +23,8 @@ fit_app = typer.Typer(
     context_settings=HELP,
 )
 
-Sketch = Annotated[Path, typer.Argument(help="A release made with --clusters; for k-means also a general one.")]
-Count = Annotated[int, typer.Option("--k", help="Number of clusters or components.")]
+Sketch = Annotated[Path, typer.Argument(help="A release made with --clusters, or a general one.")]
+Count = Annotated[int, typer.Option("--k", "-k", help="Number of clusters or components.")]
 Plot = Annotated[Path | None, typer.Option(help="PNG file to write: centres over the fitted density.")]
 
 for _verb, _short in (
@@ -45,6 +45,7 @@ def kmeans(
     k: Count,
     method: Annotated[str, typer.Option(help="gaussian, or clompr (the paper's, for comparison).")] = "gaussian",
     n_init: Annotated[int, typer.Option("--n-init", help="Runs of clompr; the best is kept.", min=1)] = 10,
+    columns: Columns = None,
     format_: Format = "table",
     as_json: AsJson = False,
     plot: Plot = None,
@@ -55,7 +56,7 @@ def kmeans(
     """Fit k-means: cluster centres in the table's units, largest cluster first, with standard errors."""
     from dpsketch.learn.models.clusters.kmeans import KMeans
 
-    model = KMeans(k, method, seed, n_init)
+    model = KMeans(k, method, seed, n_init, listed(columns))
     format_ = chosen_format(format_, as_json)
     _fit(model, sketch, plot, save, force)
     names = [str(name) for name in model.feature_names_in_]
@@ -71,6 +72,7 @@ def gmm(
     sketch: Sketch,
     k: Count,
     covariance: Annotated[str, typer.Option(help="spherical, diag or full.")] = "spherical",
+    columns: Columns = None,
     format_: Format = "table",
     as_json: AsJson = False,
     plot: Plot = None,
@@ -81,7 +83,7 @@ def gmm(
     """Fit a Gaussian mixture: its components, largest first, with standard errors."""
     from dpsketch.learn.models.clusters.mixture import GaussianMixture
 
-    model = GaussianMixture(k, covariance, seed)
+    model = GaussianMixture(k, covariance, seed, listed(columns))
     format_ = chosen_format(format_, as_json)
     _fit(model, sketch, plot, save, force)
     names = [str(name) for name in model.feature_names_in_]
@@ -98,7 +100,7 @@ def pca(
     sketch: Annotated[
         Path, typer.Argument(help="A release with second moments, made with --for pca:K, or a general one.")
     ],
-    k: Annotated[int, typer.Option("--k", help="Number of components.", min=1)],
+    k: Annotated[int, typer.Option("--k", "-k", help="Number of components.", min=1)],
     columns: Columns = None,
     of: Annotated[
         str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -77,19 +78,28 @@ class FourierSums:
         )
 
 
-def holds_sums(released: ReleasedSketch) -> bool:
-    """Whether a part of a release has Fourier sums."""
-    return any(released.parts_with(BoundFrequencies))  # type: ignore[type-abstract]
+def holds_sums(released: ReleasedSketch, columns: Sequence[str] | None = None) -> bool:
+    """Whether a part of a release has Fourier sums, of exactly these columns where they are named."""
+    return any(_of_columns(released, columns))
 
 
-def fourier_sums(released: ReleasedSketch) -> FourierSums:
-    """Fourier sums of the first part of a release that has them."""
+def fourier_sums(released: ReleasedSketch, columns: Sequence[str] | None = None) -> FourierSums:
+    """Fourier sums of the first part of a release that has them, of exactly these columns where they are named."""
     noise = ReleaseNoise(released)
-    for part, bound in released.parts_with(BoundFrequencies):  # type: ignore[type-abstract]
+    for part, bound in _of_columns(released, columns):
         return part_sums(noise, part, bound)
+    of = "" if columns is None else f" of {', '.join(columns)} alone"
     raise QueryError(
-        "this release holds no Fourier sums", "release with Recipe.clusters(…), on the command line --clusters K"
+        f"this release holds no Fourier sums{of}", "release with Recipe.clusters(…), on the command line --clusters K"
     )
+
+
+def _of_columns(
+    released: ReleasedSketch, columns: Sequence[str] | None
+) -> Iterator[tuple[ReleasedPart, BoundFrequencies]]:
+    for part, bound in released.parts_with(BoundFrequencies):  # type: ignore[type-abstract]
+        if columns is None or set(columns) == set(bound.columns):
+            yield part, bound
 
 
 def part_sums(noise: ReleaseNoise, part: ReleasedPart, bound: BoundFrequencies) -> FourierSums:

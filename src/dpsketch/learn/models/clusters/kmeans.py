@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,15 +52,26 @@ class KMeans(SketchModel):
     "gaussian" fits a mixture of Gaussian atoms to Fourier sums, with more atoms than clusters where needed, and runs
     Lloyd's algorithm on it. For a release without Fourier sums, Lloyd's algorithm runs on the cells of a table of up to
     three columns, or on rows of the joint distribution of a general release, in all its numbers and dates. No sums are
-    fitted then, and `goodness_of_fit_` is NaN. "clompr" is the greedy algorithm of the paper, with points for clusters;
-    for comparison. It runs `n_init` times, and the result whose sums are closest to the released ones is kept. Points
-    suit sums of frequencies of similar lengths: docs/clusters.md.
+    fitted then, and `goodness_of_fit_` is NaN. `columns` names the columns to cluster: those of a part with Fourier
+    sums, those of a table, or any of the joint distribution.
+
+    "clompr" is the greedy algorithm of the paper, with points for clusters; for comparison. It runs `n_init` times, and
+    the result whose sums are closest to the released ones is kept. Points suit sums of frequencies of similar lengths:
+    docs/clusters.md.
     """
 
     _estimator_type = "clusterer"
 
-    def __init__(self, n_clusters: int = 8, method: str = "gaussian", random_state: int = 0, n_init: int = 10) -> None:
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        method: str = "gaussian",
+        random_state: int = 0,
+        n_init: int = 10,
+        columns: Sequence[str] | None = None,
+    ) -> None:
         self.n_clusters, self.method, self.random_state, self.n_init = n_clusters, method, random_state, n_init
+        self.columns = columns
 
     def fit(self, view: View, progress: Progress | None = None) -> KMeans:
         """Fit clusters. `progress` receives the finished fraction; an interrupt (Ctrl-C) keeps the best fit so far."""
@@ -69,7 +81,7 @@ class KMeans(SketchModel):
         if isinstance(runs, bool) or not isinstance(runs, int | np.integer) or not 1 <= runs <= MOST_RUNS:
             raise QueryError(f"n_init must be a whole number from 1 to {MOST_RUNS}, got {runs!r} instead")
         count = self._start(view, "n_clusters")
-        if self.method != "clompr" and not holds_sums(view.released):
+        if self.method != "clompr" and not holds_sums(view.released, self.columns):
             return self._fit_cloud(view, count, progress)
         sums = self._sums(view)
         generator = np.random.default_rng(self.random_state)
@@ -93,8 +105,8 @@ class KMeans(SketchModel):
 
     def _fit_cloud(self, view: View, count: int, progress: Progress | None) -> KMeans:
         """Run Lloyd's algorithm on points that represent the records."""
-        table = released_table(view.released)
-        cloud: Cloud = population_cloud(view) if table is None else TableCloud(table, self.random_state)
+        table = released_table(view.released, self.columns)
+        cloud: Cloud = population_cloud(view, self.columns) if table is None else TableCloud(table, self.random_state)
         self._places = Places(view.schema, cloud.columns)
         points, weights = cloud.points(0)
         start, agree, interrupted = best_start(points, weights, count, self.random_state, progress)

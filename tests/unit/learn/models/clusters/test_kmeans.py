@@ -223,7 +223,7 @@ def test_bad_parameters_and_tables_are_refused(view: dps.View, model: dps.KMeans
         dps.KMeans(2).predict(np.zeros((2, 3)))
     with pytest.raises(QueryError, match="n_init must be a whole number from 1 to 10000, got 0 instead"):
         dps.KMeans(2, "clompr", n_init=0).fit(view)
-    expected = {"n_clusters": 3, "method": "gaussian", "random_state": 5, "n_init": 10}
+    expected = {"n_clusters": 3, "method": "gaussian", "random_state": 5, "n_init": 10, "columns": None}
     assert dps.KMeans(3, random_state=5).get_params() == expected
 
 
