@@ -85,6 +85,7 @@ bench: $(VENV)/.installed-test  ## speed of the kernels, as ratios in one proces
 papers-truth: $(VENV)/.installed-test .venvs/dpmm/.installed  ## whether ± holds on tables and questions that nobody tuned on, wide tables, and MST and AIM of dpmm
 	$(BIN)/python -m benchmarks.truth
 	$(BIN)/python -m benchmarks.truth.wide
+	$(BIN)/python -m benchmarks.truth.curve
 	$(BIN)/python -m benchmarks.truth.peers
 
 papers-m2m: $(VENV)/.installed-test .venvs/mbi/.installed .venvs/diffprivlib/.installed  ## every figure of the m2m paper beside its goal and its baselines

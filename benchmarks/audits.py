@@ -103,6 +103,9 @@ def alone(map_: Any, **options: Any) -> dps.Recipe:
     return dps.Recipe([dps.Part(map_, 1.0)], **options)
 
 
+POISSON = alone(dps.Subsampled(dps.Quadratic(columns=("x",), size=2, directions="hadamard"), 1, "poisson"))
+
+
 def cases() -> list[Case]:
     found = []
     for relation in Relation:
@@ -143,6 +146,7 @@ def cases() -> list[Case]:
     for name in ("count", "histogram"):
         sample = alone(MAPS[name], sampling=dps.RowSampling(rate=0.25))
         found.append(Case(f"a quarter of the rows: {name}, add-remove", sample, schema(), PURE))
+    found.append(Case("poisson masks: quadratic, laplace, add-remove", POISSON, schema(), PURE, "laplace"))
     part = alone(MAPS["count"], only=dps.Only("y", "a"))
     found.append(Case("part of a partition: count, add-remove", part, schema(), PURE))
     return found

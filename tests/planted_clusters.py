@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 import dpsketch as dps
 from dpsketch.numerics.arrays import Floats
@@ -40,3 +41,18 @@ FOURIER = dps.Fourier(("a", "b", "c"), size=48, radii=(2, 40))
 ONE_BIT = dps.OneBitFourier(("a", "b", "c"), size=48, radii=(2, 40))
 STRUCTURED = dps.Fourier(("a", "b", "c"), size=64, radii=(2, 40), structure="hadamard")
 SUBSAMPLED = dps.Subsampled(FOURIER, size=12)
+
+
+def releases() -> Released:
+    """A function from a map of columns a, b and c to a view of the planted table, sketched once for each map."""
+    raws: dict[Any, dps.RawSketch] = {}
+
+    def view(map_: Any, epsilon: float = 1.0, delta: float = 0.0) -> dps.View:
+        if map_ not in raws:
+            recipe = dps.Recipe([dps.Part(dps.Count(), 0.02), dps.Part(map_, 0.98)])
+            raws[map_] = dps.accumulate(pa.table(planted()), SCHEMA, recipe)
+        budget = dps.Budget(epsilon, delta)
+        ledger = dps.Ledger("sqlite://") if budget.private else None
+        return dps.View(dps.release(raws[map_], budget, *(() if ledger is None else (ledger, "planted"))))
+
+    return view

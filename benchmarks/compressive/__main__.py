@@ -22,7 +22,7 @@ from pathlib import Path
 import matplotlib
 
 import dpsketch as dps
-from benchmarks.compressive import nsr, pca, phase, real, speed, synthetic
+from benchmarks.compressive import laws, nsr, pca, phase, real, speed, synthetic
 from benchmarks.compressive.options import Options, Say
 from benchmarks.compressive.sketches import fitted
 from benchmarks.m2m import environments
@@ -54,6 +54,7 @@ PARTS: dict[str, Callable[[Options, Say], None]] = {
     "speed": speed.run,
     **{f"mixtures-{clusters}": partial(synthetic.run, clusters) for clusters in synthetic.SIZES},
     **{name: partial(real.run, name) for name in real.TABLES},
+    "laws": laws.run,
     "components": components,
     "ratios": ratios,
     "sizes": sizes,

@@ -210,7 +210,7 @@ def _other(recipe: Recipe) -> Recipe:
     count = len(found.columns)
     if isinstance(found, dps.SecondMoments):
         basis = 1 << (count - 1).bit_length()
-        found = dps.Quadratic(found.columns, basis * (2 * COMPONENTS + 2), radius=found.radius, directions="hadamard")
+        found = dps.Quadratic(found.columns, basis * (2 * COMPONENTS + 2), radius=found.radius, directions="hadamard3")
     else:
         found = dps.SecondMoments(found.columns, found.radius)
     parts = list(recipe.parts)

@@ -3,8 +3,8 @@
 For each table, map and ε: the root mean square of error/standard error, over all questions and map seeds, that must be
 between 0.6 and 1.4; and the root mean square error beside that of the paper's own regression on the same release, which
 it must not exceed by more than a tenth. Questions are the mean of every column, and shares at data quantiles of one and
-of two columns; a grid has the first three columns. The constants
-of the prior were chosen on TUNED; JUDGES were not looked at before.
+of two columns; a grid has the first three columns. The constants of the prior were chosen on TUNED; SEEN was looked at
+too, and JUDGES only afterwards.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ LEAST, MOST, WORSE = 0.6, 1.4, 1.1
 ROWS = 26_733
 EPSILONS = (math.inf, 10.0, 1.0)
 TUNED = ("random10", "beta", "lifesci")
-JUDGES = ("california_housing", "cod_rna")
+SEEN = ("california_housing",)  # when the factor of errors was chosen
+JUDGES = ("cod_rna", "htru2", "sf_salaries")
 MAPS: dict[str, Callable[[tuple[str, ...], int], FeatureMap]] = {
     "fourier": lambda names, seed: dps.Fourier(names, size=100, seed=seed),
     "one-bit": lambda names, seed: dps.OneBitFourier(names, size=100, seed=seed),
@@ -117,7 +118,7 @@ def line(tag: str, kind: str, epsilon: float, runs: Sequence[Floats]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.m2m.single", description="Releases of one map.")
     parser.add_argument("--seeds", type=int, default=20, help="map seeds")
-    parser.add_argument("--tables", nargs="*", default=[*TUNED, *JUDGES], choices=(*TUNED, *JUDGES))
+    parser.add_argument("--tables", nargs="*", default=[*TUNED, *SEEN, *JUDGES], choices=(*TUNED, *SEEN, *JUDGES))
     parser.add_argument("--maps", nargs="*", default=[*MAPS], choices=[*MAPS])
     parser.add_argument("--epsilon", nargs="*", type=float, default=EPSILONS)
     parser.add_argument("--workers", type=int, default=2)

@@ -2,8 +2,9 @@
 
 Every question of every kind is asked of fresh releases of every table; the truth is that of the rows released. Coverage
 is of `Answer.interval(level)`. A line ends with PASS or SHORT against its goal, where SHORT means beyond two standard
-errors of the figure itself, clustered by question. `--quick` runs a small part; `--only-report` prints again what
-outcomes.jsonl holds. At the end, what a journalist asks of three million flights (`benchmarks.truth.flights`).
+errors of the figure itself, clustered by question. `--quick` runs a small part, `--resume` measures what outcomes.jsonl
+lacks, and `--only-report` prints again what it holds. At the end, what a journalist asks of three million flights
+(`benchmarks.truth.flights`).
 """
 
 from __future__ import annotations
@@ -62,8 +63,10 @@ def header(options: argparse.Namespace, start: float) -> str:
 
 def run(options: argparse.Namespace) -> None:
     context = multiprocessing.get_context("spawn")
-    with OUTCOMES.open("w") as file, ProcessPoolExecutor(options.workers, context) as executor:
-        for done in executor.map(measure, tasks(options)):
+    kept = {each.task for each in read()} if options.resume else set()
+    missing = [task for task in tasks(options) if task not in kept]
+    with OUTCOMES.open("a" if kept else "w") as file, ProcessPoolExecutor(options.workers, context) as executor:
+        for done in executor.map(measure, missing):
             print(json.dumps(asdict(done)), file=file, flush=True)
             spent = " ".join(f"{key} {seconds:.1f}" for key, seconds in done.seconds.items())
             task = done.task
@@ -93,6 +96,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.truth", description="The truth study.")
     parser.add_argument("--quick", action="store_true", help="one release of three tables at ε = 1, 40 questions")
     parser.add_argument("--only-report", action="store_true")
+    parser.add_argument("--resume", action="store_true", help="keep what outcomes.jsonl holds; needs its --seed")
     parser.add_argument("--tables", nargs="*", choices=TABLES)
     parser.add_argument("--budgets", nargs="*", help="as 1 or 1,1e-6")
     parser.add_argument("--releases", type=int)

@@ -52,7 +52,10 @@ def models(table: Table, view: dps.View) -> Iterator[FittedModel]:
     penalty = max(view.population.noise, LEAST_LOGISTIC_PENALTY if classes else LEAST_PENALTY)
     target, unit = table.train[table.target], 1.0
     if isinstance(model, dps.LogisticRegression):
-        found = logistic(scaled, target.astype(str).to_numpy(), [str(each) for each in model.classes_], penalty)
+        cells, shown = target.astype(str), [str(each) for each in model.classes_]
+        if cells[cells.isin(shown)].nunique() < 2:  # few rows: noise invents a class
+            return
+        found = logistic(scaled, cells.to_numpy(), shown, penalty)
     else:
         numbers = target.to_numpy(float)
         found, unit = linear(scaled, numbers, penalty), float(np.nanstd(numbers))

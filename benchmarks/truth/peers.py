@@ -4,6 +4,9 @@ Peers are those of the package `dpmm`, in an environment of their own, with its 
 between the declared bounds. Each method gets the same rows, bounds and (ε, δ); the peers answer from as many synthetic
 rows as the table has. Errors are means over the same questions. A run beyond an hour of processor time, and one that
 fails in the package, is printed as such.
+
+All runs take days, so each is kept in peers.jsonl when it is done, and a later call measures only what that file lacks;
+`--again` forgets the runs of a method. A method is better on a table where its mean error is below that of every peer.
 """
 
 from __future__ import annotations
@@ -13,10 +16,13 @@ import os
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 import argparse
+import json
+import multiprocessing
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -36,6 +42,26 @@ BUDGETS = ((1.0, 1e-6), (10.0, 1e-6))
 BINS = (32, 128)
 SECONDS = 3600.0
 OURS, MOST_ROWS = "dpsketch", 100_000
+PEERS = tuple(f"{name} {bins}" for name in ("MST", "AIM") for bins in BINS)
+KEPT = Path(__file__).resolve().parents[1] / "results" / "truth" / "peers.jsonl"
+WANTED = 9  # tables of eleven on which every peer should be worse
+
+
+@dataclass(frozen=True)
+class Run:
+    """A release of a table by one method; what it reached follows from nothing else but its noise."""
+
+    table: str
+    epsilon: float
+    delta: float
+    method: str
+    release: int
+    seed: int
+    questions: int
+
+    @property
+    def task(self) -> Task:
+        return Task(self.table, self.epsilon, self.delta, self.release, self.seed, questions=self.questions)
 
 
 @dataclass(frozen=True)
@@ -49,6 +75,15 @@ class Result:
         return f"{self.error:.5f} {self.trees:6.3f} {self.seconds:7.0f} s"
 
 
+def measured(run: Run) -> Result | str:
+    """What a method reached, or why it did not finish."""
+    table = load(run.table)
+    if run.method == OURS:
+        return ours(table, run.task)
+    method, bins = run.method.split()
+    return peer(table, run.task, method, int(bins))
+
+
 def ours(table: Table, task: Task) -> Result:
     start = time.process_time()
     view, _, _ = released_view(task)
@@ -59,7 +94,6 @@ def ours(table: Table, task: Task) -> Result:
 
 
 def peer(table: Table, task: Task, method: str, bins: int) -> Result | str:
-    """What a peer reached, or why it did not finish."""
     columns, domain = encoded(table)
     options = {"method": method, "bins": bins, "epsilon": task.epsilon, "delta": task.delta}
     options |= {"domain": domain, "rows": len(table.train)}
@@ -128,39 +162,104 @@ def _labels(column: Category, texts: Any) -> Any:
     return pd.Series(texts)
 
 
-def lines(tables: Sequence[str], releases: int, count: int, seed: int, methods: Sequence[str]) -> Iterator[str]:
-    yield f"{'':18} {'':14} {'method':10} {'3-way error, trees, seconds'}"
-    for name in tables:
-        table = load(name)
-        for epsilon, delta in BUDGETS:
-            tasks = [Task(name, epsilon, delta, release, seed, questions=count) for release in range(releases)]
-            runs: list[tuple[str, Callable[[Task], Result | str]]] = [(OURS, partial(ours, table))]
-            runs += [
-                (f"{each} {bins}", partial(peer, table, method=each, bins=bins)) for each in methods for bins in BINS
-            ]
-            for method, run in runs:
-                results = [run(task) for task in tasks]
-                yield f"{name:18} ε={epsilon:g}, δ={delta:g}  {method:10} {_mean(results)}"
+def kept() -> dict[Run, Result | str]:
+    found: dict[Run, Result | str] = {}
+    for line in KEPT.read_text().splitlines() if KEPT.exists() else []:
+        entry = json.loads(line)
+        reached = entry["reached"]
+        found[Run(**entry["run"])] = reached if isinstance(reached, str) else Result(**reached)
+    return found
+
+
+def keep(results: dict[Run, Result | str]) -> None:
+    """Replace the file atomically."""
+    new = KEPT.with_suffix(".new")
+    lines = []
+    for run, reached in results.items():
+        lines.append(
+            json.dumps({"run": asdict(run), "reached": reached if isinstance(reached, str) else asdict(reached)})
+        )
+    new.write_text("".join(line + "\n" for line in lines))
+    new.replace(KEPT)
+
+
+def complete(results: dict[Run, Result | str], runs: Iterable[Run], workers: int) -> None:
+    """Measure what is missing, and keep every run as soon as it is done."""
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as executor:
+        running = {executor.submit(measured, run): run for run in runs if run not in results}
+        for done in as_completed(running):
+            results[running[done]] = done.result()
+            keep(results)
+
+
+def lines(results: dict[Run, Result | str]) -> Iterator[str]:
+    yield f"{'':18} {'':14} {'method':10} {'3-way error, trees, seconds'} (releases)"
+    groups: dict[tuple[str, float, float], dict[str, list[Result | str]]] = {}
+    for run, reached in results.items():
+        groups.setdefault((run.table, run.epsilon, run.delta), {}).setdefault(run.method, []).append(reached)
+    for (name, epsilon, delta), methods in sorted(groups.items(), key=lambda each: (TABLES.index(each[0][0]), each[0])):
+        for method in (OURS, *PEERS):
+            if method in methods:
+                text = f"{_mean(methods[method])} ({len(methods[method])})"
+                yield f"{name:18} ε={epsilon:g}, δ={delta:g}  {method:10} {text}"
+    for epsilon, delta in BUDGETS:
+        compared = [methods for key, methods in groups.items() if key[1:] == (epsilon, delta)]
+        for title, better in (("3-way error", _less_error), ("trees", _better_trees)):
+            won = [each for each in (_won(methods, better) for methods in compared) if each is not None]
+            text = f"at least as good as every peer that finished on {sum(won)} of {len(won)} tables"
+            yield f"ε={epsilon:g}, δ={delta:g}: {title} {text}, {'PASS' if sum(won) >= WANTED else 'SHORT'}"
+
+
+def _won(methods: dict[str, list[Result | str]], better: Callable[[Result, Result], bool]) -> bool | None:
+    """None where no peer finished: such a table is not won."""
+    own = averaged(methods.get(OURS, []))
+    others = [mean for name in PEERS if (mean := averaged(methods.get(name, []))) is not None]
+    return all(better(own, each) for each in others) if own and others else None
+
+
+def _less_error(own: Result, peer: Result) -> bool:
+    return own.error <= peer.error
+
+
+def _better_trees(own: Result, peer: Result) -> bool:
+    return own.trees >= peer.trees
+
+
+def averaged(results: Sequence[Result | str]) -> Result | None:
+    """The means of a method that finished all its runs."""
+    done = [each for each in results if isinstance(each, Result)]
+    if not done or len(done) < len(results):
+        return None
+    return Result(*np.mean([(each.error, each.trees, each.seconds) for each in done], axis=0).tolist())
 
 
 def _mean(results: Sequence[Result | str]) -> str:
-    done = [each for each in results if isinstance(each, Result)]
-    stopped = sorted({each for each in results if isinstance(each, str)})
-    if stopped:
-        return "; ".join(stopped)
-    fields = [(each.error, each.trees, each.seconds) for each in done]
-    return Result(*np.mean(fields, axis=0).tolist()).text
+    mean = averaged(results)
+    return "; ".join(sorted({each for each in results if isinstance(each, str)})) if mean is None else mean.text
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.truth.peers", description=__doc__)
     parser.add_argument("--tables", nargs="*", choices=TABLES, default=TABLES)
-    parser.add_argument("--methods", nargs="*", choices=("MST", "AIM"), default=("MST", "AIM"))
+    parser.add_argument("--methods", nargs="*", choices=(OURS, *PEERS), default=(OURS, *PEERS))
+    parser.add_argument("--again", nargs="*", choices=(OURS, *PEERS), default=(), help="forget the runs of methods")
     parser.add_argument("--releases", type=int, default=5)
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--seed", type=int, default=5, help="of the questions")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only-report", action="store_true")
     options = parser.parse_args()
-    for text in lines(options.tables, options.releases, options.questions, options.seed, options.methods):
+    results = {run: reached for run, reached in kept().items() if run.method not in options.again}
+    runs = [
+        Run(name, epsilon, delta, method, release, options.seed, options.questions)
+        for release in range(options.releases)
+        for method in options.methods
+        for name in options.tables
+        for epsilon, delta in BUDGETS
+    ]
+    if not options.only_report:
+        complete(results, runs, options.workers)
+    for text in lines(results):
         print(text, flush=True)
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dpsketch.learn import models as models
     from dpsketch.learn.answer import Answer as Answer
     from dpsketch.learn.bounds import tighten as tighten
+    from dpsketch.learn.discrepancy import mmd as mmd
     from dpsketch.learn.models.classifier import DensityClassifier as DensityClassifier
     from dpsketch.learn.models.clusters.kmeans import KMeans as KMeans
     from dpsketch.learn.models.clusters.mixture import GaussianMixture as GaussianMixture
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from dpsketch.learn.models.density.modes import find_modes as find_modes
     from dpsketch.learn.models.grid_density import GridDensity as GridDensity
     from dpsketch.learn.models.hashed_linear import HashedLinear as HashedLinear
+    from dpsketch.learn.models.loss_search import Minimum as Minimum
+    from dpsketch.learn.models.loss_search import minimise as minimise
     from dpsketch.learn.models.losses import fit_loss as fit_loss
     from dpsketch.learn.models.pca import PCA as PCA
     from dpsketch.learn.models.regression import LinearRegression as LinearRegression
@@ -55,7 +58,9 @@ if TYPE_CHECKING:
     from dpsketch.maps.hashed.embedding import Embedding as Embedding
     from dpsketch.maps.hashed.hashes import Euclidean as Euclidean
     from dpsketch.maps.hashed.hashes import Factor as Factor
+    from dpsketch.maps.hashed.hashes import Hamming as Hamming
     from dpsketch.maps.hashed.hashes import InnerProduct as InnerProduct
+    from dpsketch.maps.hashed.hashes import Manhattan as Manhattan
     from dpsketch.maps.hashed.hashes import MinHash as MinHash
     from dpsketch.maps.hashed.hashes import Product as Product
     from dpsketch.maps.hashed.hashes import SignedProjection as SignedProjection

@@ -20,6 +20,7 @@ from dpsketch.privacy.accounting import inner_budget
 from dpsketch.privacy.analytic_gaussian import gaussian_delta, gaussian_deviation, rho_deviation
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Noise, Release
+from dpsketch.privacy.masks import Masks
 from dpsketch.privacy.mechanisms import BY_SHAPE, MECHANISMS, Mechanism, Norm, disc_variance, sum_variances
 from dpsketch.schema.relation import Relation
 
@@ -31,18 +32,22 @@ _NOTHING = Noise(Mechanism.LAPLACE, 0, Fraction(0))
 class PartFacts:
     """Inputs for the noise of a part.
 
-    These are the number of its sums (in one group), its sensitivity and body for the unit and relation, and its share
-    of the budget.
+    These are the number of its sums (in one group), its sensitivity and body for the unit and relation, its share of
+    the budget, and the masks of its records where Laplace noise may count on them.
     """
 
     size: int
     sensitivity: Sensitivity
     body: Body | None
     share: Fraction
+    masks: Masks | None = None
 
     def laplace(self, epsilon: Fraction) -> Noise:
         if not self.share:
             return _NOTHING
+        if self.masks is not None:
+            scale = self.masks.scale(self.sensitivity.l1, self.share * epsilon)
+            return Noise(Mechanism.LAPLACE, self.sensitivity.l1, scale, self.masks)
         return Noise(Mechanism.LAPLACE, self.sensitivity.l1, self.sensitivity.l1 / (self.share * epsilon))
 
     def pure(self, epsilon: Fraction) -> Noise:
@@ -126,12 +131,14 @@ def keeps_budget(release: Release) -> bool:
     return pure < epsilon and gaussian_delta(epsilon - pure, ratio) <= delta
 
 
-def matches(noise: Noise, limit: Sensitivity, body: Body | None, certified: bool) -> bool:
-    """Whether the noise covers the sensitivity.
+def matches(noise: Noise, limit: Sensitivity, body: Body | None, certified: bool, masks: Masks | None = None) -> bool:
+    """Whether the noise covers the sensitivity, and counts on no other masks than those of the map.
 
     Certified bounds may fall short by a thousandth, because their last bits may differ between machines. Other
     sensitivities are exact.
     """
+    if noise.masks is not None and not noise.masks.covers(masks):
+        return False
     facts = MECHANISMS[noise.mechanism]
     radius = body.radius if body is not None and body.shape == facts.shape else None
     wanted = {Norm.L1: limit.l1, Norm.L2_SQUARED: limit.l2_squared, Norm.BODY: radius}[facts.norm]

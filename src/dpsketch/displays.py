@@ -38,6 +38,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def plain_number(value: float) -> str:
+    """Four digits, or all before the point, without an exponent where commas will do: 0.1235, 69,782"""
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
+
+
 def html_table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """An HTML table for a notebook. Texts may come from untrusted files, so everything is escaped."""
     lines = [[_cell(cell) for cell in row] for row in rows]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -69,7 +70,8 @@ def view_of(example: FeatureMap, budget: dps.Budget, method: str = "auto") -> dp
     if isinstance(example, dps.AdaptivePairs) or (isinstance(example, dps.Triples) and example.pool):
         parts = [dps.Part(example, 0.5), dps.Part(dps.Marginals(bins=example.bins), 0.5)]
     elif isinstance(example, dps.Levels):
-        parts = [dps.Part(example, 0.5), dps.Part(dps.AdaptiveMarginals(example.columns, example.bins), 0.5)]
+        beside = [dps.Part(replace(example, runs=None), 0.1)] if example.runs else []
+        parts = [dps.Part(example, 0.4), *beside, dps.Part(dps.AdaptiveMarginals(example.columns, example.bins), 0.5)]
     else:
         parts = [dps.Part(example, 1.0)]
 

@@ -20,11 +20,14 @@ NOT_TUNED = {
     "limits of size, memory and time": """
         classifier._BLOCK column_fit.MANY_CELLS control_variate.MOST_COUNTERS
         control_variate._AT_ONCE cuts.MOST_CELLS descent.WORK fit_cache.KEPT fitting.MOST_CLUSTERS
+        fourier_kernel._CHUNK fourier_kernel._MOST_COLUMNS kmeans.MOST_RUNS
         general_task.MOST_FINE_CELLS general_task.MOST_TRIPLE_CELLS groups.MOST_LABELS
-        grid_density.MOST_SUMMED grid_density._BLOCK grid_population.REDRAWN_ROWS
-        heap.HEAVIEST heap.MOST_SCANNED heap._BLOCK
+        grid_estimator.FEW_POINTS grid_estimator.POINTS grid_estimator.SIGNS grid_estimator.STEPS
+        grid_estimator._BLOCK grid_population.REDRAWN_POINTS
+        heap.CANDIDATES heap.HEAVIEST heap.MOST_SCANNED heap._BLOCK level_counters.ROUNDS
         heavy_cells.MOST_CELLS joint_estimator.BATCHES joint_estimator.COARSE joint_estimator.DRAWS
-        one_column.MOST_KNOWN joint_estimator.REFIT_DRAWS level_counters._LOOKED_AT lloyd._BLOCK modes.MOST_MODES
+        kernel_sums._AT_ONCE one_column.MOST_KNOWN joint_estimator.REFIT_DRAWS level_counters._LOOKED_AT lloyd._BLOCK
+        modes.MOST_MODES loss_search.MOST_PARAMETERS
         quadratic_fit.MOST_UNKNOWNS race_rejection.MOST_ROUNDS race_rejection.ROUND recipe.MOST_PARTS
         recipe._MOST_LETTERS release_noise._BLOCK sampling.MOST_ROWS sum_blocks.MOST_ENTRIES
         sum_blocks.MOST_FREQUENCIES sum_blocks.MOST_ROWS sum_blocks.MOST_SUMS sum_regression.MOST_DENSE
@@ -37,7 +40,7 @@ NOT_TUNED = {
         density_prior.PASSES density_prior.TRIED density_prior._LEAST sum_regression.ANYTHING
         class_tables._LEAST_SPREAD classifier._LEAST_LIKELIHOOD smooth_shares.GAIN smooth_shares.NEWTON_STEPS
         smooth_shares.SHORTEST
-        control_variate._STEPS cuts.STEPS cuts.UNKNOWN copula._FARTHEST copula._LEAST decoder.SPREAD
+        control_variate._STEPS cuts.STEPS cuts.TINY cuts.UNKNOWN copula._FARTHEST copula._LEAST decoder.SPREAD
         denoised_pairs.COMMON_STEPS
         denoised_pairs.SMALLEST denoised_pairs.SMOOTH_STEPS descent.CHECK descent.LEAST
         descent.LOWEST
@@ -58,10 +61,11 @@ NOT_TUNED = {
     "seeds, units, markers, sizes of arrays, grids of plots": """
         density_prior.ABSENT density_prior.BOUND density_prior.GROUPS density_prior.LABELS density_prior.PRODUCTS
         bootstrap.SEED clompr.POINT convolved._HIGH convolved._INNER convolved._LOW density_plot._STEPS descent.SEED
-        fit_cache._DIGEST one_column.ATOMS joint_estimator.ERRORS
-        one_column.PER_COLUMN level_counters._NORMAL_MEDIAN linear_moments._SEED losses._NO_DESCENT
+        fit_cache._DIGEST one_column.ATOMS joint_estimator.ERRORS one_column.PER_COLUMN level_counters._NORMAL_MEDIAN
+        linear_moments._SEED losses._NO_DESCENT cell_points._GOLDEN level_counters.SPREAD fourier_sums.FEWEST
+        fourier_sums.LEVEL
         moment_matrix._SEED plot._LEAST_DEVIATION plot._STEPS product_mixture.SAMPLE_SEED solver.EDGE
-        latent_factors.SEED spectrum._SEED sums.TURN surrogate._SEED triples._PAIRS
+        latent_factors.SEED spectrum._SEED fourier_sums.TURN surrogate._SEED triples._PAIRS
     """,
 }
 

@@ -23,6 +23,11 @@ MEAN = 53.85447724836792
 RELEASED_2 = [500, -11, 10365441]
 MEAN_2 = 62.98819426938914
 RAW_2 = [500, 1114112, 2]
+LABELS_IN_ORDER = [
+    [201.2467741935484, 221.78870967741935, -33.69516129032259, 126.04677419354837],
+    [409.75, 694.45, 145.4, 362.7],
+]
+ANOMALIES_IN_ORDER = [5.677908225167455, 5.713781867541893, 4.521161159919827, 5.354306065754072]
 MODELS = [
     "LinearRegression",
     "LogisticRegression",
@@ -68,6 +73,22 @@ def test_format_2_raw() -> None:
     raw = dps.RawSketch.load(FOLDER / "format-2.raw")
     assert [int(part.sums[0]) for part in raw.parts] == RAW_2
     dps.release(raw, BUDGET, dps.Ledger("sqlite://"), "golden")
+
+
+def test_hashed_labels_without_a_field_are_in_order() -> None:
+    """Files written before labels counted by equality place labels on a line, and keep their counters."""
+    view = dps.open(FOLDER / "labels-in-order.sketch")
+    points = {
+        "ward": ["a", "c", "other", None],
+        "age": [50, 40, 60, None],
+        "member": [True, False, None, True],
+    }
+    for part, sums in enumerate(LABELS_IN_ORDER):
+        assert view.kernel_sum(points, part=part).value.tolist() == pytest.approx(sums)
+        assert view.released.recipe.parts[part].map.labels == "ordered"  # type: ignore[attr-defined]
+        assert "labels" not in view.released.recipe.parts[part].map.to_dict()
+    scorer = dps.AnomalyScorer(columns=["ward", "age", "member"]).fit(view)
+    assert scorer.score_samples(points).tolist() == pytest.approx(ANOMALIES_IN_ORDER)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -18,6 +18,7 @@ from benchmarks.audits import (
     MAPS,
     MIXED,
     MIXED_NOISE,
+    POISSON,
     PURE,
     Case,
     alone,
@@ -35,6 +36,7 @@ from dpsketch.maps.base import BoundMap, Sensitivity
 from dpsketch.noise.keystream import Keystream
 from dpsketch.noise.samplers import SAMPLERS
 from dpsketch.privacy.events import Noise, Release
+from dpsketch.privacy.masks import Masks
 from dpsketch.privacy.mechanisms import Mechanism
 from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.recipe.example_schema import example_schema
@@ -97,6 +99,12 @@ def test_half_the_noise_is_caught(
 ) -> None:
     monkeypatch.setitem(SAMPLERS, noise, halved(SAMPLERS[noise]))
     assert audit(alone(MAPS[map_]), schema(), budget, draws, mechanism).violated
+
+
+def test_noise_for_the_average_mask_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted error: masks keep a half of a record on average, but an attacker gains from those that keep more."""
+    monkeypatch.setattr(Masks, "scale", lambda self, l1, epsilon: self.rate * l1 / epsilon)
+    assert audit(POISSON, schema(), dps.Budget(3.0), 40_000, "laplace").violated
 
 
 @pytest.mark.parametrize("noise", [Mechanism.LAPLACE, Mechanism.GAUSSIAN])

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch.displays import MOST_SHOWN, brief, html_table, text_table
+from dpsketch.displays import MOST_SHOWN, brief, html_table, plain_number, text_table
 
 SEX = dps.Schema.from_dict({"privacy": {"rows": 1000}, "columns": {"sex": {"kind": "category", "values": ["F", "M"]}}})
 
@@ -118,3 +118,8 @@ def test_long_tables_are_cut() -> None:
 def test_long_values_are_cut() -> None:
     assert brief(dps.Count()) == "Count()"
     assert len(brief(dps.Histogram(columns=[f"column{i}" for i in range(100)]))) < 120
+
+
+def test_numbers_have_no_exponents_where_commas_will_do() -> None:
+    shown = [plain_number(each) for each in (69_782.4, -1234.5, 999.94, 0.12345, 1.5e20, float("nan"))]
+    assert shown == ["69,782", "-1,234", "999.9", "0.1235", "1.5e+20", "nan"]

@@ -9,7 +9,7 @@ import typer
 
 from dpsketch.cli.console import HELP, AsJson, Force, err, listed, out, progress_bar, warnings_told
 from dpsketch.cli.fit_density import anomaly, density, modes
-from dpsketch.cli.fit_models import classifier, linear, logistic
+from dpsketch.cli.fit_models import classifier, hashed_linear, linear, logistic
 from dpsketch.cli.fitted import Columns, Format, Save, Seed, check, chosen_format, fit_and_keep, keep, print_rows
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ fit_app = typer.Typer(
     context_settings=HELP,
 )
 
-Sketch = Annotated[Path, typer.Argument(help="A release made with --clusters; for k-means also a general one.")]
-Count = Annotated[int, typer.Option("--k", help="Number of clusters or components.")]
+Sketch = Annotated[Path, typer.Argument(help="A release made with --clusters, or a general one.")]
+Count = Annotated[int, typer.Option("--k", "-k", help="Number of clusters or components.")]
 Plot = Annotated[Path | None, typer.Option(help="PNG file to write: centres over the fitted density.")]
 
 for _verb, _short in (
@@ -34,8 +34,9 @@ for _verb, _short in (
     (classifier, "Fit a classifier from one sketch for each class."),
     (linear, "Fit a linear regression."),
     (logistic, "Fit a logistic regression."),
+    (hashed_linear, "Fit a linear model to hashed counters, for comparison."),
 ):
-    fit_app.command(short_help=_short)(_verb)
+    fit_app.command(_verb.__name__, short_help=_short)(_verb)
 
 
 @fit_app.command(short_help="Fit k-means: cluster centres.")
@@ -43,6 +44,8 @@ def kmeans(
     sketch: Sketch,
     k: Count,
     method: Annotated[str, typer.Option(help="gaussian, or clompr (the paper's, for comparison).")] = "gaussian",
+    n_init: Annotated[int, typer.Option("--n-init", help="Runs of clompr; the best is kept.", min=1)] = 10,
+    columns: Columns = None,
     format_: Format = "table",
     as_json: AsJson = False,
     plot: Plot = None,
@@ -53,7 +56,7 @@ def kmeans(
     """Fit k-means: cluster centres in the table's units, largest cluster first, with standard errors."""
     from dpsketch.learn.models.clusters.kmeans import KMeans
 
-    model = KMeans(k, method, seed)
+    model = KMeans(k, method, seed, n_init, listed(columns))
     format_ = chosen_format(format_, as_json)
     _fit(model, sketch, plot, save, force)
     names = [str(name) for name in model.feature_names_in_]
@@ -69,6 +72,7 @@ def gmm(
     sketch: Sketch,
     k: Count,
     covariance: Annotated[str, typer.Option(help="spherical, diag or full.")] = "spherical",
+    columns: Columns = None,
     format_: Format = "table",
     as_json: AsJson = False,
     plot: Plot = None,
@@ -79,7 +83,7 @@ def gmm(
     """Fit a Gaussian mixture: its components, largest first, with standard errors."""
     from dpsketch.learn.models.clusters.mixture import GaussianMixture
 
-    model = GaussianMixture(k, covariance, seed)
+    model = GaussianMixture(k, covariance, seed, listed(columns))
     format_ = chosen_format(format_, as_json)
     _fit(model, sketch, plot, save, force)
     names = [str(name) for name in model.feature_names_in_]
@@ -96,7 +100,7 @@ def pca(
     sketch: Annotated[
         Path, typer.Argument(help="A release with second moments, made with --for pca:K, or a general one.")
     ],
-    k: Annotated[int, typer.Option("--k", help="Number of components.", min=1)],
+    k: Annotated[int, typer.Option("--k", "-k", help="Number of components.", min=1)],
     columns: Columns = None,
     of: Annotated[
         str,

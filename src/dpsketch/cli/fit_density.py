@@ -13,39 +13,59 @@ from dpsketch.errors import QueryError
 
 if TYPE_CHECKING:
     from dpsketch.learn.models.density.kernel_density import KernelDensity
+    from dpsketch.learn.view import View
 
 Sketch = Annotated[Path, typer.Argument(help="A release made with --for density, anomaly or graph.")]
+Kernel = Annotated[
+    str | None,
+    typer.Option(help="euclidean, gaussian or laplacian. Default: that of the release; euclidean for a table."),
+]
+BandwidthText = Annotated[
+    str | None,
+    typer.Option(
+        "--bandwidth",
+        help="A number in widths of the bounds, or wage=5000,age=2 in the columns' units. A table accepts any "
+        "bandwidth. Default: the one that it was released for.",
+    ),
+]
+_OF_KERNELS = ("--columns", "--kernel", "--bandwidth", "--plot")
 
 
 def density(
-    sketch: Sketch,
+    sketch: Annotated[Path, typer.Argument(help="A release made with --for density, anomaly, graph or synthetic.")],
     columns: Columns = None,
-    kernel: Annotated[
-        str | None,
-        typer.Option(help="euclidean or gaussian. Default: that of the hashed counters; euclidean for a table."),
-    ] = None,
-    bandwidth: Annotated[
+    kernel: Kernel = None,
+    bandwidth: BandwidthText = None,
+    method: Annotated[
         str | None,
         typer.Option(
-            help="A number in widths of the bounds, or wage=5000,age=2 in the columns' units. A table accepts any "
-            "bandwidth, and does not record the one that it was made for."
+            help="For hashed counters: mean over their rows (default), or median of means. For a grid: cells "
+            "(default), heap, sketch or normalised (the paper's)."
         ),
     ] = None,
+    heavy: Annotated[int | None, typer.Option(min=1, help="Number of cells that a heap keeps. Default: 5000.")] = None,
     format_: Format = "table",
     as_json: AsJson = False,
     plot: Annotated[Path | None, typer.Option(help="PNG file to write: the density over one or two columns.")] = None,
     save: Save = None,
     force: Force = False,
 ) -> None:
-    """Fit a kernel density and print how it is estimated. Keep it with --save, evaluate it with `dpsketch score`."""
+    """Fit a density and print how it is estimated: a kernel density or, of a release with a grid alone, one that is
+    constant inside its cells. Keep it with --save, evaluate it with `dpsketch score`.
+    """
     from dpsketch.learn.models.density.kernel_density import KernelDensity
+    from dpsketch.learn.models.grid_density import METHODS as GRID_METHODS
     from dpsketch.learn.view import open_view
 
     format_ = chosen_format(format_, as_json)
     check(sketch, plot, save, force)
     view = open_view(sketch)
+    if heavy is not None or method in GRID_METHODS or _only_grids(view):
+        given = zip(_OF_KERNELS, (columns, kernel, bandwidth, plot), strict=True)
+        _grid_density(view, method, heavy, [name for name, value in given if value is not None], format_, save, force)
+        return
     with warnings_told():
-        model = KernelDensity(kernel, _bandwidth(bandwidth), listed(columns)).fit(view)
+        model = KernelDensity(kernel, _bandwidth(bandwidth), listed(columns), method or "mean").fit(view)
     if plot is not None:
         model.plot(plot)
         err.print(f"{plot}: the density, in the table's units")
@@ -65,6 +85,8 @@ def anomaly(
         float, typer.Option(help="Expected share of anomalies: public knowledge, not taken from the data.")
     ] = 0.01,
     columns: Columns = None,
+    kernel: Kernel = None,
+    bandwidth: BandwidthText = None,
     format_: Format = "table",
     as_json: AsJson = False,
     save: Save = None,
@@ -74,7 +96,7 @@ def anomaly(
     from dpsketch.learn.models.density.anomaly import AnomalyScorer
 
     format_ = chosen_format(format_, as_json)
-    model = AnomalyScorer(contamination, listed(columns))
+    model = AnomalyScorer(contamination, listed(columns), kernel, _bandwidth(bandwidth))
     fit_and_keep(model, sketch, None, save, force)
     names = [str(name) for name in model.feature_names_in_]
     row = {"contamination": contamination, "threshold": float("nan") if model.offset_ is None else model.offset_}
@@ -90,6 +112,8 @@ def modes(
     k: Annotated[int, typer.Option("--k", help="Maximum number of modes.")] = 1,
     columns: Columns = None,
     method: Annotated[str, typer.Option(help="restart, or cells: from the heaviest hash cells.")] = "restart",
+    kernel: Kernel = None,
+    bandwidth: BandwidthText = None,
     format_: Format = "table",
     as_json: AsJson = False,
     seed: Seed = 0,
@@ -101,12 +125,41 @@ def modes(
     format_ = chosen_format(format_, as_json)
     check(sketch, None, None, False)
     with warnings_told():
-        densest = find_modes(open_view(sketch), k, listed(columns), method, seed)
+        densest = find_modes(open_view(sketch), k, listed(columns), method, seed, kernel, _bandwidth(bandwidth))
     rows = [{key: _plain(value) for key, value in row.items()} for row in densest.to_dicts()]
     rows = [{("density_stderr" if key == "stderr" else key): value for key, value in row.items()} for row in rows]
     print_rows(rows, {"how": densest.how}, format_)
     if format_ == "table":
         out.print(f"{densest.how}; ± is one standard error of the density there.")
+
+
+def _only_grids(view: View) -> bool:
+    from dpsketch.maps.hashed.race import BoundRace
+    from dpsketch.maps.tables.grid import BoundGrid
+    from dpsketch.maps.tables.histogram import BoundHistogram
+
+    grids, *others = (any(view.released.parts_with(each)) for each in (BoundGrid, BoundRace, BoundHistogram))
+    return grids and not any(others)
+
+
+def _grid_density(
+    view: View, method: str | None, heavy: int | None, refused: list[str], format_: str, save: Path | None, force: bool
+) -> None:
+    from dpsketch.learn.models.grid_density import GridDensity
+    from dpsketch.learn.population.grids.heap import HEAVIEST
+
+    if refused:
+        raise QueryError(
+            f"{' and '.join(refused)}: not of the density of a grid, which is constant inside its cells",
+            "leave them out, or release with --for density",
+        )
+    model = GridDensity(method or "cells", heavy=HEAVIEST if heavy is None else heavy).fit(view)
+    keep(model, save, force)
+    names = [str(name) for name in model.feature_names_in_]
+    row: dict[str, Any] = {"columns": ", ".join(names), "method": model.method, "level": model.level_}
+    if model.method == "heap":
+        row |= {"captured": model.captured_.value, "captured_stderr": model.captured_.stderr}
+    print_rows([row | {"from": model.how_}], {"columns": names, "how": model.how_}, format_)
 
 
 def _bandwidth(text: str | None) -> float | dict[str, float] | None:

@@ -1,4 +1,4 @@
-"""`dpsketch fit classifier`, `linear` and `logistic`: models that predict a column."""
+"""`dpsketch fit classifier`, `linear`, `logistic` and `hashed_linear`: models that predict a column."""
 
 from __future__ import annotations
 
@@ -101,3 +101,33 @@ def logistic(
     if format_ == "table":
         two = f" = {classes[1]} rather than {classes[0]}"
         out.print(f"Log odds of {target}{two if len(classes) == 2 else ', up to a term'}; ± is one standard error.")
+
+
+def hashed_linear(
+    sketch: Annotated[Path, typer.Argument(help="A release made with --for hashed_linear:TARGET.")],
+    target: Target,
+    format_: Format = "table",
+    as_json: AsJson = False,
+    save: Save = None,
+    force: Force = False,
+) -> None:
+    """Fit a linear model to hashed counters, as in the RACE paper: of a number, or the score of one of two classes.
+
+    For comparison: `dpsketch fit linear`, `logistic` and `classifier` are more accurate. Standard errors are unknown.
+    """
+    from dpsketch.learn.models.hashed_linear import HashedLinear
+    from dpsketch.learn.sql.literals import find_column
+    from dpsketch.learn.view import open_view
+
+    format_ = chosen_format(format_, as_json)
+    column = find_column(open_view(sketch).schema, target)
+    model = HashedLinear(target, "squared" if column.numeric else "hinge")
+    fit_and_keep(model, sketch, None, save, force)
+    names = ["intercept", *(str(name) for name in model.feature_names_in_)]
+    values = [float(model.intercept_), *model.coef_.tolist()]
+    rows = [{"feature": name, "coefficient": value} for name, value in zip(names, values, strict=True)]
+    classes = [str(label) for label in model.classes_] if model.loss == "hinge" else []
+    print_rows(rows, {"loss": model.loss} | ({"classes": classes} if classes else {}), format_)
+    if format_ == "table":
+        what = f"A score that is positive for {target} = {classes[1]}" if classes else target
+        out.print(f"{what} by hashed counters; errors of the coefficients are unknown.")

@@ -13,16 +13,18 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 
 from dpsketch.cli.console import check_free, check_png, err, out, print_json, warnings_told
+from dpsketch.displays import plain_number
 from dpsketch.errors import QueryError
 
 if TYPE_CHECKING:
     from dpsketch.learn.models.classifier import DensityClassifier
     from dpsketch.learn.models.density.anomaly import AnomalyScorer
+    from dpsketch.learn.models.hashed_linear import HashedLinear
     from dpsketch.learn.models.pca import PCA
     from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
     from dpsketch.learn.saved import SavedModel
 
-    FastModel = AnomalyScorer | DensityClassifier | LinearRegression | LogisticRegression | PCA
+    FastModel = AnomalyScorer | DensityClassifier | HashedLinear | LinearRegression | LogisticRegression | PCA
 
 Columns = Annotated[
     str | None, typer.Option(help="Comma-separated columns. Default: those that the release was made for.")
@@ -119,4 +121,4 @@ def _cell(row: dict[str, Any], name: str) -> str:
     error, value = row.get(f"{name}_stderr"), row[name]
     if error is not None and error == error:
         return str(Answer(value, error))
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return plain_number(value) if isinstance(value, float) else str(value)

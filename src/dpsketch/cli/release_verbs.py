@@ -164,7 +164,10 @@ def release(
                 book.check(name, facts.accounted, event, partition(facts, chosen), plan)
             raw = _accumulated(table, facts, chosen)
         _release(raw, budget, book, name, claimed, mechanism, plan, other)
-    then = next_steps(claimed.path, purpose or (None if clusters is None else f"clusters:{clusters}"))
+    if table.suffix == ".raw":
+        then = None  # a raw sketch names no task: what its release is good for, `show` says
+    else:
+        then = next_steps(claimed.path, purpose or (None if clusters is None else f"clusters:{clusters}"))
     _tell_released(claimed.path, budget, book, name, then, as_json)
 
 
@@ -201,6 +204,7 @@ def graph(
     from dpsketch.maps.hashed.race import Race
     from dpsketch.recipe.recipe import Part, Recipe
     from dpsketch.recipe.tasks.graph_task import graph_rows
+    from dpsketch.recipe.tasks.task import with_count
     from dpsketch.schema.schema import Schema
     from dpsketch.sketch.release import planned
 
@@ -211,7 +215,8 @@ def graph(
     facts = Schema.from_dict(graph_schema(nodes, undirected))
     if repetitions is None:
         repetitions = graph_rows(facts, nodes, budget)
-    recipe = Recipe([Part(Race((COLUMN,), repetitions, width, seed, MinHash()), 1.0)])
+    counters = Race((COLUMN,), repetitions, width, seed, MinHash())
+    recipe = Recipe([Part(*each) for each in with_count(facts, budget, counters)])
     event = planned(facts, recipe, budget, mechanism)
     if book is not None and event is not None:
         book.check(name, facts.accounted, event, None, plan)
@@ -314,7 +319,9 @@ def _release(
         raise
 
 
-def _tell_released(output: Path, budget: Budget, book: Ledger | None, name: str, then: str, as_json: bool) -> None:
+def _tell_released(
+    output: Path, budget: Budget, book: Ledger | None, name: str, then: str | None, as_json: bool
+) -> None:
     from dpsketch.privacy.events import budget_facts
 
     standing = None if book is None else book.standing(name)
@@ -323,7 +330,7 @@ def _tell_released(output: Path, budget: Budget, book: Ledger | None, name: str,
         tell_written(as_json, output, message, kind="released", private=False)
         return
     err.print(f"{output}: released with {budget}; dataset '{name}' has spent {spent_text(standing)}.")
-    err.print(f"Next: dpsketch show {output}, {then}")
+    err.print(f"Next: dpsketch show {output}" + (f", {then}" if then else ""))
     if as_json:
         facts = {"kind": "released", "private": True, "budget": budget_facts(budget), "dataset": name}
         print_json({"output": str(output)} | facts | {"ledger": standing_facts(standing)})

@@ -78,6 +78,11 @@ def sample(
     rows: Annotated[int, typer.Option("-n", "--rows", help="Number of rows.")],
     output: OutputRows,
     seed: Annotated[int, typer.Option(help="Seed of the sampled rows.")] = 0,
+    method: Annotated[
+        str,
+        typer.Option(help="auto; cells or heap (the paper's), from a grid; rejection, from hashed counters."),
+    ] = "auto",
+    heavy: Annotated[int | None, typer.Option(min=1, help="Number of cells that a heap keeps. Default: 5000.")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -87,7 +92,7 @@ def sample(
     _check_rows(output, force, sketch)
     view = open_view(sketch)
     with waiting("sampling; the first time fits a model, which is kept"):
-        drawn = view.sample(rows, seed)
+        drawn = view.sample(rows, seed, method, heavy)
     with _written(output, force, drawn.schema) as write:
         write(drawn)
     tell_written(as_json, output, f"{output}: {rows} synthetic rows", rows=rows)

@@ -8,6 +8,7 @@ may still share values, too few to be noticed one by one; `shared_values` estima
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log, sqrt
 from typing import Annotated
@@ -26,12 +27,13 @@ CLEAR: Annotated[float, _TRIED] = 4.0
 MOST_CELLS = 1024  # of a column: bounds the size of a file and the time of a fit
 UNKNOWN = 1e9  # standard deviation of an average of which nothing is known
 STEPS = 200  # of a grid of averages
+TINY = 1e-12  # variance of exact counts: divided by
 
 
 @dataclass(frozen=True)
 class NoisyLevels:
-    """Noisy counts of the levels between a column's bounds. The noise has standard deviation `sd`; it is Laplace noise
-    or Gaussian.
+    """Noisy counts of the levels between a column's bounds, or of near-equal runs of them. The noise has standard
+    deviation `sd`; it is Laplace noise or Gaussian.
     """
 
     counts: Floats
@@ -52,26 +54,27 @@ class NoisyLevels:
         return (5.0 if self.laplace else 2.0) * self.sd**4
 
 
-def choose_cut(levels: NoisyLevels, bins: int, wanted: float, rows: float) -> tuple[NDArray[np.int64], ...]:
+def choose_cut(
+    levels: NoisyLevels, bins: int, wanted: float, rows: float, runs: NoisyLevels | None = None
+) -> tuple[NDArray[np.int64], ...]:
     """The first level of each cell, counted from 0, and the levels that have a cell of their own.
 
     There are at least `bins` bins of near-equal length, and at most MOST_CELLS cells, or more where these bins and
     single levels alone are more. Levels whose counts are far above those of their bin stand alone. Bins are halved, and
-    their halves again, while they hold more than a part 1/`wanted` of the rows, as far as noise lets one see it.
+    their halves again, while they hold more than a part 1/`wanted` of the rows, as far as noise lets one see it. What a
+    bin of several runs holds is seen in the counts of `runs` too, with the noise of few counts.
     """
     length, wanted, bins = len(levels.counts), min(wanted, MOST_CELLS / 2), min(bins, len(levels.counts))
     alone = _far_above(levels, bins)[: MOST_CELLS // 4]
     most = max(MOST_CELLS, bins + 2 * len(alone))
-    counts = levels.counts.copy()
-    counts[alone] = 0.0
-    below = np.concatenate([[0.0], np.cumsum(counts)])
+    counted = [_Counted.without(each, length, alone, levels.counts[alone]) for each in (levels, runs) if each]
     firsts = [bin_firsts(length, bins), np.stack([alone, alone + 1], axis=1).ravel()]
     active = np.arange(bins)
     while len(active) and bins < length:
         edges = np.append(bin_firsts(length, bins), length)
         lengths = edges[active + 1] - edges[active]
-        held = below[edges[active + 1]] - below[edges[active]]
-        halved = (lengths > 1) & (held > np.maximum(rows / wanted, CLEAR * levels.sd * np.sqrt(lengths)))
+        held, sd = _between(counted, edges[active], edges[active + 1])
+        halved = (lengths > 1) & (held > np.maximum(rows / wanted, CLEAR * sd))
         bins *= 2
         active = (2 * active[halved][:, None] + np.arange(2)).ravel()
         firsts.append(bin_firsts(length, bins)[active])
@@ -79,6 +82,36 @@ def choose_cut(levels: NoisyLevels, bins: int, wanted: float, rows: float) -> tu
     order, every = order[every < length], every[every < length]
     starts = np.sort(every[np.argsort(order)[:most]])
     return starts, np.sort(alone)
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """Noisy numbers of records below the first level of each run, and below the end."""
+
+    edges: NDArray[np.int64]
+    below: Floats
+    sd: float  # of the count of a run
+
+    @classmethod
+    def without(cls, levels: NoisyLevels, length: int, alone: NDArray[np.int64], held: Floats) -> _Counted:
+        """Leaves out the records that single levels hold."""
+        firsts, counts = bin_firsts(length, len(levels.counts)), levels.counts.copy()
+        np.subtract.at(counts, np.searchsorted(firsts, alone, side="right") - 1, held)
+        return cls(np.append(firsts, length), np.concatenate([[0.0], np.cumsum(counts)]), levels.sd)
+
+
+def _between(counted: Sequence[_Counted], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Numbers of records between levels, and their standard deviations: means of all counts that end there, by the
+    inverse of their variances.
+    """
+    sums, precisions = np.zeros(len(starts)), np.zeros(len(starts))
+    for each in counted:
+        first, last = np.searchsorted(each.edges, starts), np.searchsorted(each.edges, ends)
+        fits = (each.edges[first] == starts) & (each.edges[last] == ends)
+        precision = fits / np.maximum(each.sd**2 * (last - first), TINY)
+        sums += precision * (each.below[last] - each.below[first])
+        precisions += precision
+    return sums / precisions, 1 / np.sqrt(precisions)
 
 
 def _far_above(levels: NoisyLevels, bins: int) -> NDArray[np.int64]:

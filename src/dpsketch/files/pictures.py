@@ -24,3 +24,12 @@ def picture(
     figure.tight_layout()
     with written(path, force=True) as file:
         figure.savefig(file, dpi=110, format="png")
+
+
+def plain_ticks(*lines: Any) -> None:
+    """Label the ticks of these axis lines with whole numbers and commas: 200,000 instead of 2e5."""
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    for line in lines:
+        line.set_major_locator(MaxNLocator(5))  # more labels with commas would touch
+        line.set_major_formatter(StrMethodFormatter("{x:,.10g}"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsketch.displays import html_table, listed
+from dpsketch.displays import html_table, listed, plain_number
 from dpsketch.errors import QueryError
 from dpsketch.learn.error_shape import error_quantiles
 from dpsketch.numerics.arrays import Floats
@@ -134,7 +134,7 @@ def _half_width(level: float, laplace: bool) -> float:
 def _range_text(least: Any, greatest: Any) -> str:
     if isinstance(least, np.datetime64):
         return f" ({_date_text(least)} to {_date_text(greatest)})"
-    low, high = (f"{end:,.4g}" if abs(end) < 1000 else f"{end:,.0f}" for end in (least, greatest))
+    low, high = (plain_number(end) for end in (least, greatest))
     if np.isfinite(least) and np.isfinite(greatest):
         return f" ({low} to {high})"
     return f" ({low} or more)" if np.isfinite(least) else f" (at most {high})" if np.isfinite(greatest) else ""

@@ -30,12 +30,14 @@ from dpsketch.learn.sql.ranges import ANYTHING, Range
 from dpsketch.learn.sql.selection import Estimator
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.column_summaries import column_summaries, joint_cells
+from dpsketch.maps.tables.grid import BoundGrid
 from dpsketch.maps.tables.histogram import BoundHistogram
 from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.schema.columns import Integer, Number
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 if TYPE_CHECKING:
+    from dpsketch.learn.population.grid_estimator import GridEstimator
     from dpsketch.learn.population.weighted_rows import Population, Rows
 
 SAMPLERS = ("auto", "cells", "heap", "rejection")
@@ -122,6 +124,8 @@ class Sources:
         """
         tables = [table for table in self.tables if wanted <= set(table.columns)]
         estimators: list[Estimator] = [min(tables, key=lambda table: table.table.size)] if tables else []
+        if self.cells is not None and wanted <= set(self.cells.columns):
+            estimators.append(self.cells)
         if len(wanted) <= 1:  # the joint distribution adds nothing and is slow to fit
             return estimators + self._of_column(wanted)
         if self.products is not None and wanted <= set(self.products.columns):
@@ -162,6 +166,8 @@ class Sources:
     def _regression(self, wanted: set[str], with_marginals: bool = False) -> list[Estimator]:
         """The regression on the block of sums with the fewest columns; on second moments only if there is no other."""
         known = [block for block in self._blocks if wanted <= set(block.columns)]
+        if self._method == "auto" and self.cells is not None and wanted <= set(self.cells.columns):
+            known = [block for block in known if not isinstance(block.core, BoundGrid)]
         if with_marginals:
             known = [block for block in known if block.separates_points and wanted <= self._tabulated.keys()]
         if not known:
@@ -196,6 +202,16 @@ class Sources:
             return None
         fitted = cached_fit(self._released) if self._keep else fit_released(self._released)
         return ProductEstimator(self._released.schema, self._noise, fitted)
+
+    @made_once
+    def cells(self) -> GridEstimator | None:
+        """The heavy cells of the grids of the most columns."""
+        from dpsketch.learn.population.grid_estimator import GridEstimator
+        from dpsketch.learn.population.grid_population import GridPopulation, searchable
+
+        if not any(searchable(self._released, part) for part in self._released.parts):
+            return None
+        return GridEstimator(self._released.schema, self._noise, GridPopulation(self._released, self._noise))
 
     @made_once
     def _tabulated(self) -> dict[str, TableEstimator]:
@@ -236,10 +252,12 @@ class Sources:
         separating = [block for block in self._blocks if block.separates_points]
         return max(separating, key=lambda block: len(block.columns)) if separating else None
 
-    def rows_by(self, method: str) -> Rows:
+    def rows_by(self, method: str, heavy: int | None = None) -> Rows:
         """The distribution that `view.sample` draws from, by the name of its method. "auto" is the population, or the
-        kernel density of hashed counters where that is more accurate.
+        kernel density of hashed counters where that is more accurate. `heavy` is the size of a heap.
         """
+        if heavy is not None and method != "heap":
+            raise QueryError(f'heavy is the number of cells of a heap, got method="{method}"', 'pass method="heap"')
         from dpsketch.learn.population.race_rejection import KernelRows, narrow_kernel
         from dpsketch.learn.population.weighted_rows import nothing_to_learn_from
 
@@ -254,8 +272,9 @@ class Sources:
             return self.population
         if method in ("cells", "heap"):
             from dpsketch.learn.population.grid_population import GridPopulation
+            from dpsketch.learn.population.grids.heap import HEAVIEST
 
-            return GridPopulation(self._released, self._noise, method)
+            return GridPopulation(self._released, self._noise, method, heavy=HEAVIEST if heavy is None else heavy)
         raise QueryError(f"method must be one of {', '.join(SAMPLERS)}, got {method!r} instead")
 
 

@@ -193,17 +193,17 @@ class View:
             raise nothing_to_learn_from()
         return population
 
-    def sample(self, n: int, seed: int = 0, method: str = "auto") -> pa.Table:
+    def sample(self, n: int, seed: int = 0, method: str = "auto", heavy: int | None = None) -> pa.Table:
         """Draw `n` synthetic rows as an Arrow table that obeys the schema. They cost no privacy.
 
         No row stands for a person, and the rows show no structure that the release does not estimate.
 
-        `method` is "auto", "cells" (heavy cells of a grid, coarse to fine), "heap" (the heaviest cells of a grid's
-        finest level) or "rejection" (rejection sampling from the kernel density of a RACE part).
+        `method` is "auto", "cells" (heavy cells of a grid, coarse to fine), "heap" (the `heavy` heaviest of its finest
+        level, by default 5000) or "rejection" (rejection sampling from the kernel density of a RACE part).
         """
         from dpsketch.learn.population.sampling import sample
 
-        return sample(self.schema, self._sources.rows_by(method), n, seed)
+        return sample(self.schema, self._sources.rows_by(method, heavy), n, seed)
 
     def sql(self, text: str) -> sql.Table:
         """Answer a select statement; see docs/answers.md for the SQL. `describe sketch` lists the columns."""
@@ -247,7 +247,7 @@ class View:
         """The source of `rows`, as a text."""
         sampling = self.released.recipe.sampling
         if sampling is None:
-            return "count"
+            return "count" if self.rows().influence.any() else "exact count"
         return "count of the sample, divided by its rate" if sampling.count is None else "declared number of rows"
 
     def with_rows(self, how: str) -> str:

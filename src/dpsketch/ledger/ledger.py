@@ -22,7 +22,16 @@ with extra():
 from dpsketch.ledger.account import Account, Accounted, Cap, Plan, Spend, Standing, rounded, unit_text
 from dpsketch.ledger.chain import Entry, Head, as_written, has_checksum
 from dpsketch.ledger.refusals import check_entry, check_plan, check_release, refusal
-from dpsketch.ledger.running_totals import Totals, cost_of, cost_value, input_key, total_key, totals_after, totals_of
+from dpsketch.ledger.running_totals import (
+    Totals,
+    cost_of,
+    cost_value,
+    input_key,
+    once_key,
+    total_key,
+    totals_after,
+    totals_of,
+)
 from dpsketch.ledger.sql_tables import commits, datasets, grants, plans, spends, totals
 from dpsketch.ledger.store import Store
 from dpsketch.ledger.stored import (
@@ -108,6 +117,8 @@ class Ledger:
         """
         if release.rate is not None and not lineage:
             raise LedgerError("a release of a sample must state which sample", "pass the raw sketch's lineage")
+        if release.once and not lineage:
+            raise LedgerError("a release with masks must state of which sketch", "pass the raw sketch's lineage")
         spend = secrets.token_hex(16)
         with self._entry() as (connection, entry):
             standing, changed = _room(connection, dataset, accounted, Attempt(release, lineage, partition, plan), spend)
@@ -228,8 +239,9 @@ def _room(
     """The dataset's standing (None if it is new) and the totals that the release changes, if there is room for it."""
     check_release(attempt, accounted)
     get = RunningTotals(connection)
-    get.read([input_key(one) for one in sorted(attempt.lineage)])
+    get.read([key(one) for one in sorted(attempt.lineage) for key in (input_key, once_key)])
     _check_lineage(get, dataset, attempt.lineage)
+    _check_once(get, attempt)
     standing = _known(connection, get, dataset, accounted)
     if attempt.plan is not None:
         check_entry(unused_budgets(connection, get, dataset, attempt.plan), dataset, attempt.plan, attempt)
@@ -263,6 +275,22 @@ def _check_lineage(get: RunningTotals, dataset: str, lineage: frozenset[str]) ->
                 f"this raw sketch holds an input that was released as dataset '{known[0]}'",
                 f"release it under that name: --dataset {known[0]}",
             )
+
+
+def _check_once(get: RunningTotals, attempt: Attempt) -> None:
+    """Refuse a second release of masks on which the noise of one of them counts: together they would cost more than
+    the sum.
+    """
+    if any(get(once_key(one)) for one in attempt.lineage):
+        raise LedgerError(
+            "this raw sketch was released with noise that counts on its masks: it can be released only once",
+            "sketch the table again, with new masks",
+        )
+    if attempt.release.once and any(get(input_key(one)) is not None for one in attempt.lineage):
+        raise LedgerError(
+            "this raw sketch was released before, and noise that counts on its masks allows one release only",
+            "sketch the table again, with new masks",
+        )
 
 
 def _known(connection: sa.Connection, get: RunningTotals, dataset: str, accounted: Accounted) -> Standing | None:

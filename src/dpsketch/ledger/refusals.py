@@ -21,6 +21,8 @@ def check_release(attempt: Attempt, accounted: Accounted) -> None:
         raise LedgerError("a release with delta must state its noise")
     if release.rate is not None and release.budget.rho is None and accounted[2] != ADD_REMOVE:
         raise LedgerError(f"sampling amplifies for the relation {ADD_REMOVE} only", "release without a rate")
+    if release.once and accounted[2] != ADD_REMOVE:
+        raise LedgerError(f"noise counts on masks for the relation {ADD_REMOVE} only", "release without masks")
 
 
 def check_entry(unused: Counter[Budget] | None, dataset: str, name: str, attempt: Attempt) -> None:

@@ -46,6 +46,11 @@ def input_key(identity: str) -> str:
     return _key("input", identity)
 
 
+def once_key(identity: str) -> str:
+    """Key that is true for an input of which the only release has been made."""
+    return _key("once", identity)
+
+
 def plan_key(dataset: str, plan: str) -> str:
     """Key of the used budgets of a plan."""
     return _key("plan", dataset, plan)
@@ -111,6 +116,8 @@ def totals_after(get: Lookup, dataset: str, relation: str, spend: Spend) -> Tota
         changed |= {input_key(one): [dataset, group] for one in spend.lineage}
     else:
         changed |= {input_key(one): [dataset, None] for one, known in inputs.items() if known is None}
+    if spend.release.once:
+        changed |= {once_key(one): True for one in spend.lineage}
     if spend.plan is not None:
         key = plan_key(dataset, spend.plan)
         changed[key] = used_value(used_of(get(key)) + Counter([spend.release.budget]))
@@ -124,6 +131,8 @@ def totals_of(dataset: str, relation: str, spends: Sequence[Spend], plans: Seque
     total = sum((plan.cost for plan in plans), FREE)
     for spend in spends:
         totals |= {input_key(one): [dataset, None] for one in spend.lineage}
+        if spend.release.once:
+            totals |= {once_key(one): True for one in spend.lineage}
         part = disjoint_part(spend.partition)
         if part is not None:
             sums[part] = FREE

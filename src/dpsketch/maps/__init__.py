@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from dpsketch.maps.hashed.embedding import Embedding as Embedding
     from dpsketch.maps.hashed.hashes import Euclidean as Euclidean
     from dpsketch.maps.hashed.hashes import Factor as Factor
+    from dpsketch.maps.hashed.hashes import Hamming as Hamming
     from dpsketch.maps.hashed.hashes import InnerProduct as InnerProduct
+    from dpsketch.maps.hashed.hashes import Manhattan as Manhattan
     from dpsketch.maps.hashed.hashes import MinHash as MinHash
     from dpsketch.maps.hashed.hashes import Product as Product
     from dpsketch.maps.hashed.hashes import SignedProjection as SignedProjection

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError, SchemaError
 from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.privacy.masks import Masks
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 
@@ -153,6 +154,8 @@ class BoundMap(ABC):
     secret: bool = False  # whether `accumulate` draws from `records.secret`
     groups: int = 1  # number of equal blocks of sums; a record changes only one of them
     certified: bool = False  # whether sensitivities are proven upper bounds that may differ slightly between machines
+
+    masks: Masks | None = None  # secret masks of single features, on which one release with Laplace noise may count
 
     adaptive: bool = False  # whether a release settles what it shows of this map: `settle`
 

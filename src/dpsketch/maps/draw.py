@@ -51,6 +51,11 @@ class PublicStream:
                     break
         return np.concatenate(parts)[:count] if parts else np.empty(0)
 
+    def cauchys(self, count: int) -> Floats:
+        """Standard Cauchy numbers: the ratios of consecutive pairs of normal numbers."""
+        pairs = self.normals(2 * count).reshape(-1, 2)
+        return pairs[:, 0] / np.where(pairs[:, 1] == 0, 2.0**-60, pairs[:, 1])
+
 
 def _uniforms(words: NDArray[np.uint64]) -> Floats:
     return ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
@@ -62,11 +67,11 @@ def _polar(uniforms: Floats, wanted: int) -> tuple[Floats, int]:
     square = pairs[:, 0] * pairs[:, 0] + pairs[:, 1] * pairs[:, 1]
     accepted = np.flatnonzero(square < 1.0)[:wanted]
     square = square[accepted]
-    made = (pairs[accepted] * np.sqrt(-2.0 * _log(square) / square)[:, None]).ravel()
+    made = (pairs[accepted] * np.sqrt(-2.0 * logarithms(square) / square)[:, None]).ravel()
     return made, int(accepted[-1]) + 1 if len(accepted) == wanted else len(pairs)
 
 
-def _log(x: Floats) -> Floats:
+def logarithms(x: Floats) -> Floats:
     """Natural logarithm from correctly rounded operations, accurate to a few units in the last place."""
     mantissa, exponent = np.frexp(x)
     small = mantissa < 0.7071067811865476

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from heapq import nlargest
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from dpsketch.errors import RecipeError
 from dpsketch.maps.base import Body, BoundMap, FeatureMap, Sensitivity, Sums, cannot_be_subsampled, check_whole
 from dpsketch.maps.grouped import Grouped
 from dpsketch.numerics.arrays import Floats
+from dpsketch.privacy.masks import Masks
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 
@@ -31,7 +33,8 @@ class Subsampled(FeatureMap):
     "block" divides them into blocks of `size` and selects one block at random. "uniform" selects `size` of them at
     random. "poisson" selects each with probability `size`/all. Only "block" saves time: a record then costs `size`
     features instead of all of them. The other schemes evaluate one feature at a time and draw a random word for each.
-    No scheme improves privacy: no amplification is claimed.
+    No scheme improves privacy. With Laplace noise and one more or one less unit, "poisson" needs about the noise of
+    "uniform", but then the raw sketch can be released only once.
     """
 
     map: FeatureMap
@@ -98,7 +101,8 @@ class BoundSubsampled(BoundMap):
     """Guarantee: a record adds its features under a mask that is secret, drawn for this record alone and independent of
     its cells and of its position in the table. The bounds hold for every mask and, for a replaced row, for every pair
     of masks. Adding or removing a row: the largest block's L1 and L2² ("block"); the smaller of the full map's and the
-    `size` largest single features' ("uniform"); the full map's ("poisson"). Replacing a row: 2·L1, and 4·L2², or for
+    `size` largest single features' ("uniform"); the full map's ("poisson"), of which `masks` says what Laplace noise
+    has to hide of them. Replacing a row: 2·L1, and 4·L2², or for
     "block" max(L2²_replace, 2·L2²). Source: compressive L. 16, 20, 22-24, but not its L. 25; docs/proofs/subsampled.md.
     """
 
@@ -136,7 +140,7 @@ class BoundSubsampled(BoundMap):
             return
         words = secret.words(records * count).reshape(records, count)
         if self._scheme == "poisson":
-            mask = words < np.uint64(round(self.rate * 2**32))
+            mask = words < np.uint64(self._threshold)
         else:
             mask = np.zeros(words.shape, bool)
             np.put_along_axis(mask, np.argpartition(words, self._chosen - 1)[:, : self._chosen], True, axis=1)
@@ -144,6 +148,19 @@ class BoundSubsampled(BoundMap):
             members = np.flatnonzero(mask[:, block])
             if len(members):
                 yield block, members
+
+    @property
+    def _threshold(self) -> int:
+        """The number of words with which a feature is kept, of 2^32."""
+        return round(self.rate * 2**32)
+
+    @cached_property
+    def masks(self) -> Masks | None:  # type: ignore[override]
+        """For "poisson", the probability with which features are kept, exactly, and the largest of them."""
+        if self._scheme != "poisson" or not self._threshold:
+            return None
+        largest = max(block.record_sensitivity(Relation.ADD_REMOVE).l1 for block in self.blocks)
+        return Masks(largest, Fraction(self._threshold, 2**32))
 
     @property
     def core(self) -> BoundMap:

@@ -9,9 +9,11 @@ from fractions import Fraction
 from typing import Any
 
 from dpsketch.privacy.budget import Budget
+from dpsketch.privacy.masks import Masks
 from dpsketch.privacy.mechanisms import MECHANISMS, Mechanism
 
 _MOST_SCALE = 2**64  # larger than any mechanism draws
+_MOST_RATIO = 10**6  # of a masked feature to the noise scale, far more than any budget allows
 _FRACTION = re.compile(r"[0-9]{1,400}(/[0-9]{1,400})?")
 
 
@@ -22,18 +24,21 @@ class Noise:
     `sensitivity` is in the norm to which the mechanism is calibrated (`MECHANISMS`): L1 for Laplace noise, the squared
     L2 for Gaussian noise, the radius in the norm of its body for the others. `scale` is the Laplace scale, the standard
     deviation, or radius/ε. Both are 0 where neighbouring tables cannot differ: then nothing is added and nothing is
-    spent.
+    spent. With `masks`, which only Laplace noise has, the sensitivity is that without them, and ε is less.
     """
 
     mechanism: Mechanism
     sensitivity: int
     scale: Fraction
+    masks: Masks | None = None
 
     @property
     def epsilon(self) -> Fraction | None:
         """Pure ε; None for Gaussian noise, which has none."""
         if self.sensitivity == 0:
             return Fraction(0)
+        if self.masks is not None:
+            return self.masks.epsilon(self.sensitivity, self.scale)
         return self.sensitivity / self.scale if MECHANISMS[self.mechanism].pure else None
 
     @property
@@ -43,7 +48,10 @@ class Noise:
         return self.sensitivity / (2 * self.scale**2) if epsilon is None else epsilon**2 / 2
 
     def to_dict(self) -> dict[str, Any]:
-        return {"mechanism": self.mechanism.value, "sensitivity": self.sensitivity, "scale": str(self.scale)}
+        facts = {"mechanism": self.mechanism.value, "sensitivity": self.sensitivity, "scale": str(self.scale)}
+        if self.masks is None:
+            return facts
+        return facts | {"masks": {"largest": self.masks.largest, "rate": str(self.masks.rate)}}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Noise:
@@ -53,7 +61,15 @@ class Noise:
             raise ValueError("sensitivity")
         if (sensitivity == 0) != (scale == 0) or scale > _MOST_SCALE or 0 < scale < 1 / _MOST_SCALE:
             raise ValueError("scale")
-        return cls(Mechanism(facts["mechanism"]), sensitivity, scale)
+        mechanism = Mechanism(facts["mechanism"])
+        if "masks" not in facts:
+            return cls(mechanism, sensitivity, scale)
+        largest, rate = facts["masks"]["largest"], exact_number(facts["masks"]["rate"])
+        if isinstance(largest, bool) or not isinstance(largest, int) or not 0 < largest < 2**400 or not 0 < rate <= 1:
+            raise ValueError("masks")
+        if mechanism is not Mechanism.LAPLACE or sensitivity == 0 or largest / scale > _MOST_RATIO:
+            raise ValueError("masks")
+        return cls(mechanism, sensitivity, scale, Masks(largest, rate))
 
 
 @dataclass(frozen=True)
@@ -66,6 +82,11 @@ class Release:
     budget: Budget
     noises: tuple[Noise, ...]
     rate: Fraction | None = None
+
+    @property
+    def once(self) -> bool:
+        """Whether the cost holds only if the raw sketch is released just once: masks are the same in every release."""
+        return any(noise.masks is not None for noise in self.noises)
 
     @property
     def rho(self) -> Fraction:

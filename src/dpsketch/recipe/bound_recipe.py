@@ -12,6 +12,7 @@ from dpsketch.calibration import PartFacts, calibrate, keeps_budget, matches
 from dpsketch.maps.base import Body, BoundMap, Sensitivity
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Release
+from dpsketch.privacy.masks import Masks
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 
@@ -65,7 +66,8 @@ class BoundRecipe:
         for index, (part, each) in enumerate(zip(self.recipe.parts, self.noised, strict=True)):
             counts = (agreed or {}).get(index, each).size > 0
             sensitivity = self.sensitivity(each) if counts else Sensitivity(0, 0)
-            parts.append(PartFacts(each.size // each.groups, sensitivity, self.body(each), part.exact_share))
+            size = each.size // each.groups
+            parts.append(PartFacts(size, sensitivity, self.body(each), part.exact_share, self.masks(each)))
         return calibrate(parts, budget, self.amplifying_rate, mechanism)
 
     @property
@@ -85,6 +87,10 @@ class BoundRecipe:
         """The body that holds a map's differences for this schema's unit and relation, if the map names one."""
         bodies = [feature_map.body(relation, self.schema.rows_per_unit) for relation in self.relations]
         return max((body for body in bodies if body is not None), key=lambda body: body.radius, default=None)
+
+    def masks(self, feature_map: BoundMap) -> Masks | None:
+        """The masks on which Laplace noise may count: where a unit more or less changes nothing else."""
+        return feature_map.masks if self.relations == (Relation.ADD_REMOVE,) else None
 
     @property
     def relations(self) -> tuple[Relation, ...]:
@@ -109,7 +115,7 @@ class BoundRecipe:
         if release.budget.rho is not None and any(noise.epsilon not in (None, 0) for noise in release.noises):
             return False
         return all(
-            matches(noise, self.sensitivity(each), self.body(each), each.certified)
+            matches(noise, self.sensitivity(each), self.body(each), each.certified, self.masks(each))
             or (each.size == 0 and noise.sensitivity == 0)  # nothing was counted
             for noise, each in zip(release.noises, self.maps, strict=True)
         )

@@ -106,8 +106,11 @@ def _noise_facts(release: Release, index: int) -> dict[str, Any]:
         "norm": MECHANISMS[noise.mechanism].norm.value,
         "scale": str(noise.scale),
     }
+    if noise.masks is not None:
+        facts["masks"] = {"largest": noise.masks.largest, "rate": str(noise.masks.rate)}
     if noise.epsilon is not None:
-        return facts | {"epsilon": decimal_text(noise.epsilon)}
+        shown = noise.epsilon if noise.masks is None else Fraction(ceil(noise.epsilon * 10**12), 10**12)
+        return facts | {"epsilon": decimal_text(shown)}
     return facts | {"rho": float(noise.rho)}
 
 
@@ -229,7 +232,8 @@ def _noise(facts: dict[str, Any]) -> str:
     exact = f" (= {facts['scale']})" if len(facts["scale"]) <= 40 else ""
     what = MECHANISMS[Mechanism(facts["mechanism"])].scale_name
     sensitivity = f"sensitivity {facts['sensitivity']} in {facts['norm']}"
-    return f"{facts['mechanism']}, {sensitivity}, {cost}, {what} {float(scale):.6g}{exact}"
+    counted = "; it counts on secret masks, in this release alone" if "masks" in facts else ""
+    return f"{facts['mechanism']}, {sensitivity}, {cost}, {what} {float(scale):.6g}{exact}{counted}"
 
 
 def _sampling(facts: dict[str, Any]) -> str:

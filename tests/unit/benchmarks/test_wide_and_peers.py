@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -58,8 +60,34 @@ def test_trees_learn_from_good_rows_and_not_from_shuffled_ones(table: Table) -> 
 
 def test_a_run_that_does_not_finish_is_not_averaged() -> None:
     done = peers.Result(0.01, 0.9, 5.0)
-    assert peers._mean([done, None]) == "not finished in an hour"
+    stopped = "not finished in an hour"
+    assert peers._mean([done, stopped]) == stopped
     assert peers._mean([done, peers.Result(0.03, 0.7, 7.0)]) == peers.Result(0.02, 0.8, 6.0).text
+
+
+def test_runs_of_peers_are_kept_and_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "KEPT", tmp_path / "peers.jsonl")
+    assert peers.kept() == {}
+
+    def run(method: str, table: str = "adult") -> peers.Run:
+        return peers.Run(table, 1.0, 1e-6, method, 0, 5, 200)
+
+    results: dict[peers.Run, peers.Result | str] = {
+        run("dpsketch"): peers.Result(0.01, 0.8, 1.0),
+        run("MST 32"): peers.Result(0.02, 0.9, 9.0),
+        run("AIM 32"): "not finished in an hour",
+        run("dpsketch", "fare"): peers.Result(0.03, 0.8, 1.0),
+        run("MST 128", "fare"): peers.Result(0.02, 0.7, 9.0),
+        run("dpsketch", "kdd"): peers.Result(0.03, 0.8, 1.0),
+        run("AIM 32", "kdd"): "not finished in an hour",
+    }
+    peers.keep(results)
+    assert peers.kept() == results
+    printed = list(peers.lines(results))
+    assert sum("dpsketch" in line for line in printed) == 3
+    assert any("not finished" in line for line in printed)
+    first = [line for line in printed if line.startswith("ε=1,")]
+    assert [line.split(" on ")[1] for line in first] == ["1 of 2 tables, SHORT", "1 of 2 tables, SHORT"]
 
 
 def test_independence_multiplies_exact_shares() -> None:

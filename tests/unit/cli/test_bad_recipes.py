@@ -57,7 +57,7 @@ CASES = [
     recipe(
         'map = "race"\nrows = 3\nsize = 7',
         "bad-recipe.toml: map race has no parameter 'size'\n"
-        "Hint: its parameters are columns, embedding, hash, rows, seed, weight, weights, width",
+        "Hint: its parameters are columns, embedding, hash, labels, rows, seed, weight, weights, width",
     ),
     Case(
         RELEASE + " --recipe good-recipe.toml --frequencies 5",

@@ -65,6 +65,26 @@ def test_a_table_says_how_good_the_fit_is(folder: Path) -> None:
     assert "Warning: GaussianMixture: poor fit: 100% of the cluster structure" in done.stderr
 
 
+def test_the_next_step_fits_the_clusters(folder: Path) -> None:
+    """As printed, it runs; a raw sketch names no task, so its release promises no more than `show`."""
+    spend = ["--epsilon", "1", "--ledger", "n.db"]
+    facts = ["--schema", "planted.toml", "--clusters", "2", "--columns", "a,b,c"]
+    told = called(folder, "release", "planted.parquet", *facts, *spend, "-o", "next.sketch").stderr
+    assert "Next: dpsketch show next.sketch, dpsketch fit kmeans next.sketch --k 2\n" in told
+    assert called(folder, "fit", "kmeans", "next.sketch", "-k", "2").returncode == 0
+    called(folder, "accumulate", "planted.parquet", *facts, "--epsilon", "1", "-o", "next.raw")
+    told = called(folder, "release", "next.raw", *spend, "--dataset", "other", "-o", "raw.sketch").stderr
+    assert told.endswith("Next: dpsketch show raw.sketch\n")
+
+
+def test_columns_are_named_on_the_command_line(folder: Path) -> None:
+    words = ["--k", "2", "--columns", "c,a", "--json"]
+    done = called(folder, "fit", "kmeans", "planted.sketch", *words)
+    assert done.returncode == 0, done.stderr
+    wrong = called(folder, "fit", "gmm", "planted.sketch", "--k", "2", "--columns", "b,a")
+    assert wrong.returncode == 1
+
+
 def test_rows_wider_than_the_screen_stand_upright(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"cluster": place} | {f"a_long_name_{column}": 1.5 for column in range(9)} for place in range(12)]
     print_rows(rows, {}, "table")

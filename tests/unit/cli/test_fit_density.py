@@ -30,6 +30,8 @@ PURPOSES = {
     "anomaly": ["--for", "anomaly", "--columns", "a,b,label"],
     "classes": ["--for", "classify:label"],
     "linear": ["--for", "linear:c", "--columns", "a,b"],
+    "hashed": ["--for", "hashed_linear:c", "--columns", "a,b"],
+    "hashed_classes": ["--for", "hashed_linear:label", "--columns", "a,b,c"],
     "rows": ["--for", "synthetic", "--columns", "a"],
     "pca": ["--for", "pca:1"],
     "bounds": ["--for", "bounds"],
@@ -100,6 +102,22 @@ def test_modes_are_the_planted_centres(folder: Path) -> None:
     assert "±" in done("fit", "modes", folder / "plane.sketch", "--method", "cells").stdout
 
 
+def test_modes_and_anomalies_take_a_bandwidth(folder: Path) -> None:
+    def densest(*words: str) -> float:
+        found = done("fit", "modes", folder / "density.sketch", *words, "--format", "json")
+        return float(json.loads(found.stdout)["rows"][0]["density"])
+
+    assert densest() == densest("--bandwidth", "0.1")  # the release is for this one
+    assert densest() == densest("--bandwidth", "c=4")
+    assert densest("--bandwidth", "0.3") > densest("--bandwidth", "0.1") > densest("--bandwidth", "0.05")
+
+    def threshold(*words: str) -> float:
+        found = done("fit", "anomaly", folder / "density.sketch", *words, "--format", "json")
+        return float(json.loads(found.stdout)["rows"][0]["threshold"])
+
+    assert threshold() == threshold("--bandwidth", "0.1") < threshold("--bandwidth", "0.3")
+
+
 def test_anomalies_are_flagged(folder: Path) -> None:
     found = done("fit", "anomaly", folder / "anomaly.sketch", "--contamination", "0.05", "--save", folder / "a.model")
     assert "threshold" in found.stdout
@@ -137,6 +155,19 @@ def test_a_line_is_fitted(folder: Path) -> None:
     assert "second moments" in done("fit", "linear", folder / "linear.sketch", "--target", "c").stdout
 
 
+def test_linear_models_are_fitted_to_hashed_counters(folder: Path) -> None:
+    words = ["--target", "label", "--save", folder / "signs.model"]
+    told = done("fit", "hashed_linear", folder / "hashed_classes.sketch", *words).output
+    assert "positive for label = y by hashed counters; errors of the coefficients are unknown" in told
+    assert np.mean(np.asarray(scores(folder, "signs.model")["prediction"]) == planted(2)["label"][:500]) > 0.8
+    found = json.loads(done("fit", "hashed_linear", folder / "hashed.sketch", "--target", "c", "--json").stdout)
+    assert found["loss"] == "squared"
+    assert [row["feature"] for row in found["rows"]] == ["intercept", "a", "b"]
+    missing = invoke("fit", "hashed_linear", folder / "linear.sketch", "--target", "c").exception
+    assert isinstance(missing, QueryError)
+    assert "holds no hashed counters" in missing.fact
+
+
 def test_bounds_are_tightened_for_a_second_release(folder: Path) -> None:
     tight = folder / "tight.toml"
     told = done("tighten", folder / "bounds.sketch", "-o", tight, "--share", "0.05", "--columns", "a, c").output
@@ -163,6 +194,30 @@ def test_a_grid_scores_and_gives_rows(folder: Path) -> None:
     assert table == scores(folder, "grid.model", "new.csv")
     done("sample", folder / "rows.sketch", "-n", "20", "-o", folder / "drawn.csv")
     assert done("fit", "pca", folder / "pca.sketch", "--k", "1", "--format", "csv").stdout
+
+
+def test_densities_and_rows_of_a_grid(folder: Path) -> None:
+    """A release with a grid was refused: "this release holds no density"."""
+    sketch = folder / "rows.sketch"
+    told = done("fit", "density", sketch, "--save", folder / "cells.model").stdout
+    assert "from coarse to fine" in told
+    assert scores(folder, "cells.model").column_names == ["density", "density_stderr"]
+    words = ["--method", "heap", "--heavy", "50", "--format", "json"]
+    [row] = json.loads(done("fit", "density", sketch, *words).stdout)["rows"]
+    assert 0 < row["captured"] <= 1
+    assert row["captured_stderr"] > 0
+    assert "constant inside its cells" in str(invoke("fit", "density", sketch, "--bandwidth", "0.1").exception)
+    assert "holds no grid" in str(invoke("fit", "density", folder / "plane.sketch", "--method", "heap").exception)
+    assert "GridDensity" in str(invoke("fit", "modes", sketch).exception)
+    drawn = {}
+    for name, more in {"auto": [], "cells": [], "heap": ["--heavy", "3"]}.items():
+        path = folder / f"{name}.csv"
+        done("sample", sketch, "-n", "200", "--method", name, *more, "-o", path)
+        drawn[name] = path.read_text()
+    assert drawn["auto"] == drawn["cells"] != drawn["heap"]
+    assert "heavy is the number" in str(
+        invoke("sample", sketch, "-n", "2", "--heavy", "3", "-o", folder / "n.csv").exception
+    )
 
 
 def test_no_rows_at_all_are_scored(folder: Path) -> None:
@@ -221,6 +276,9 @@ def test_nodes_of_an_edge_list_get_jaccard_densities(folder: Path) -> None:
     spend = ["--epsilon", "100", "--ledger", folder / "l.db", "-o", folder / "graph.sketch"]
     done("graph", folder / "edges.parquet", *words, *spend)
     assert "A person who is in many lists is not protected" in done("show", folder / "graph.sketch").stdout
+    assert (
+        dps.open(folder / "graph.sketch").count().stderr < 1
+    )  # by a count: totals of the counters have an error of 2.2
     done("fit", "density", folder / "graph.sketch", "--save", folder / "graph.model")
     out = folder / "nodes.parquet"
     done("score", folder / "graph.model", folder / "edges.parquet", "--edges", "from,to", "-o", out)
@@ -277,7 +335,7 @@ def test_wrong_purposes_are_refused_before_any_spend(folder: Path, words: list[s
 def test_what_cannot_be_drawn_or_fitted(folder: Path) -> None:
     for words, message in (
         (["density", "anomaly.sketch", "--plot", folder / "x.png"], "cannot be drawn"),
-        (["density", "rows.sketch"], "this release holds no density"),
+        (["density", "pca.sketch"], "this release holds no density"),
         (["classifier", "density.sketch", "--target", "label"], "holds no hashed counters for each class"),
     ):
         found = invoke("fit", words[0], folder / words[1], *words[2:])

@@ -52,6 +52,20 @@ def test_values_that_many_records_share_stand_alone(rng: np.random.Generator) ->
     assert len(flat) <= 20, "a level is compared with its neighbours"
 
 
+def test_runs_show_what_the_noise_of_single_levels_hides(rng: np.random.Generator) -> None:
+    """5,000 records in a bin of 4,096 levels, whose noise is 9,000 records."""
+    counts, bins = np.zeros(65_533), 16
+    first = bin_firsts(len(counts), bins)[5]
+    counts[first : first + 4000] = 1.25
+    noisy, firsts = levels_of(counts, 100.0, rng), bin_firsts(len(counts), 8 * bins)
+    runs = levels_of(np.add.reduceat(counts, firsts), 100.0, rng)
+    alone = choose_cut(noisy, bins, 50, 5000)[0]
+    both = choose_cut(noisy, bins, 50, 5000, runs)[0]
+    inside = [np.count_nonzero((starts > first) & (starts < first + 4096)) for starts in (alone, both)]
+    assert inside[0] <= 4, "single levels by chance"
+    assert inside[1] >= inside[0] + 5
+
+
 def test_bins_are_halved_where_records_are(rng: np.random.Generator) -> None:
     counts = np.zeros(65_533)
     counts[20_000:20_500] = 200

@@ -18,6 +18,7 @@ from conftest import SEED
 from dpsketch.learn import choice as sources
 from dpsketch.learn.estimators.joint import one_column
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
+from dpsketch.learn.population import grid_estimator
 from dpsketch.numerics.threads import one_thread
 
 THREADS = 16
@@ -112,18 +113,19 @@ def test_the_memo_of_an_estimator_stays_small(monkeypatch: pytest.MonkeyPatch) -
 
 def test_estimators_are_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made: list[Any] = []
-    for name in ("fit_column", "cached_fit", "MomentEstimator"):
-        original = getattr(sources, name)
+    makers = dict.fromkeys(("fit_column", "cached_fit", "MomentEstimator"), sources) | {"GridEstimator": grid_estimator}
+    for name, module in makers.items():
+        original = getattr(module, name)
 
         def counted(*args: Any, name: str = name, original: Any = original) -> Any:
             made.append(name)
             return original(*args)
 
-        monkeypatch.setattr(sources, name, counted)
+        monkeypatch.setattr(module, name, counted)
     for kind in PARTS:
         view = dps.View(released(kind), tmp_path / "a.sketch")
         together(lambda number, view=view: (view.mean("x"), view.fraction("x < 5 and y < 5")))  # type: ignore[misc]
-    assert sorted(made) == ["MomentEstimator", "MomentEstimator", "cached_fit", "fit_column"]
+    assert sorted(made) == ["GridEstimator", "MomentEstimator", "cached_fit", "fit_column"]
 
 
 @pytest.mark.parametrize("kind", ["fourier", "grid"])

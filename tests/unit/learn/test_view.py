@@ -408,3 +408,20 @@ def test_errors_of_tail_quantiles_match_their_spread() -> None:
     assert views[0].histogram("t", 4).labels[1] == "2020-12-31 06:00 to 2021-12-31 12:00"
     with pytest.raises(QueryError, match="holds numbers"):
         views[0].cdf("x", float("nan"))
+
+
+def test_a_count_without_noise_is_called_exact() -> None:
+    """Under replace-one, neighbouring tables have equally many rows."""
+    table = pa.table({"a": np.linspace(0, 1, 700)})
+    recipe = dps.Recipe([dps.Part(dps.Count(), 0.1), dps.Part(dps.Histogram(), 0.9)])
+    for relation, how in (("replace-one", "exact count"), ("add-remove", "count")):
+        schema = dps.Schema.from_dict(
+            {
+                "privacy": {"rows": 1000, "relation": relation},
+                "columns": {"a": {"kind": "number", "lower": 0, "upper": 1}},
+            }
+        )
+        raw = dps.accumulate(table, schema, recipe)
+        counted = dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "d")).count()
+        assert counted.how == how
+        assert (counted.stderr == 0) == (how == "exact count")

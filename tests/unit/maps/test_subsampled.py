@@ -11,13 +11,17 @@ import scipy.stats
 
 import dpsketch as dps
 from conftest import MIXED, SEED, TestStream, mixed_table
+from dpsketch.calibration import noise_variance
 from dpsketch.encoding.records import Records, Words
-from dpsketch.errors import RecipeError
+from dpsketch.errors import LedgerError, RecipeError
 from dpsketch.maps.base import BoundMap, Sensitivity, Sums
 from dpsketch.maps.fourier.fourier import LARGEST_L1, LARGEST_L2_SQUARED
 from dpsketch.maps.registry import map_from_dict
 from dpsketch.maps.subsampled import BoundSubsampled
 from dpsketch.noise.keystream import Keystream
+from dpsketch.privacy.events import Noise, Release
+from dpsketch.privacy.masks import Masks
+from dpsketch.privacy.mechanisms import Mechanism
 from dpsketch.schema.relation import Relation
 
 SCHEMA = dps.Schema.from_dict(MIXED)
@@ -284,3 +288,85 @@ def test_answers_need_no_rescaling() -> None:
     for answer in answers:
         assert abs(answer.value - truth) < 600 + 5 * answer.stderr
     assert answers[0].stderr < answers[1].stderr < 3000  # most of it is what 100 frequencies cannot tell
+
+
+def _noises(schema: dps.Schema, inner: dps.Subsampled, budget: dps.Budget) -> float:
+    """The noise variance of estimated sums of 20 of 200 frequencies."""
+    bound = dps.Recipe([dps.Part(inner, 1.0)]).bind(schema)
+    return noise_variance(bound.calibrated(budget).noises[0], bound.maps[0])
+
+
+def _masked(scheme: str) -> dps.Subsampled:
+    return dps.Subsampled(dps.Fourier(size=200), 20, scheme)
+
+
+def test_poisson_masks_need_about_the_noise_of_uniform_ones() -> None:
+    """Compressive L. 15: their worst mask keeps all of a record, but hardly any record has it. Bounds of the worst mask
+    asked for 100 times the variance.
+    """
+    schema = dps.Schema.from_dict({"privacy": {"rows": 1000}} | {"columns": SCHEMA.to_dict()["columns"]})
+    for epsilon in (0.1, 1.0):
+        uniform, poisson = (_noises(schema, _masked(scheme), dps.Budget(epsilon)) for scheme in ("uniform", "poisson"))
+        assert uniform < poisson < 1.1 * uniform
+
+
+def test_noise_counts_on_masks_where_that_is_proven_alone() -> None:
+    """Not for a row replaced, not for another scheme, not in groups."""
+    replaced = dps.Schema.from_dict(SCHEMA.to_dict() | {"privacy": {"rows": 1000, "relation": "replace-one"}})
+    added = dps.Schema.from_dict(SCHEMA.to_dict() | {"privacy": {"rows": 1000}})
+    budget = dps.Budget(1.0)
+    for schema, map_, counts in (
+        (added, _masked("poisson"), True),
+        (replaced, _masked("poisson"), False),
+        (added, _masked("uniform"), False),
+        (added, dps.Grouped(_masked("poisson"), "sex"), False),
+    ):
+        bound = dps.Recipe([dps.Part(map_, 1.0)]).bind(schema)
+        event = bound.calibrated(budget, "laplace")
+        assert event.once is counts
+        assert bound.promised(event)
+    sample = dps.Recipe([dps.Part(_masked("poisson"), 1.0)], sampling=dps.RowSampling(count=10)).bind(added)
+    assert not sample.calibrated(budget, "laplace").once
+
+
+def test_a_file_cannot_claim_other_masks() -> None:
+    """Smaller features or a lower rate than the map's would make the noise look sufficient."""
+    added = dps.Schema.from_dict(SCHEMA.to_dict() | {"privacy": {"rows": 1000}})
+    bound = dps.Recipe([dps.Part(_masked("poisson"), 1.0)]).bind(added)
+    event = bound.calibrated(dps.Budget(1.0), "laplace")
+    (noise,) = event.noises
+    masks = bound.maps[0].masks
+    assert masks == Masks(LARGEST_L1, Fraction(round(0.1 * 2**32), 2**32)) == noise.masks
+    for claimed in (Masks(masks.largest // 2, masks.rate), Masks(masks.largest, masks.rate / 2)):
+        scale = claimed.scale(noise.sensitivity, Fraction(1))
+        forged = Noise(Mechanism.LAPLACE, noise.sensitivity, min(scale, noise.scale), claimed)
+        assert not bound.promised(Release(event.budget, (forged,)))
+    wider = Masks(masks.largest + 1, masks.rate)
+    safe = Noise(Mechanism.LAPLACE, noise.sensitivity, wider.scale(noise.sensitivity, Fraction(1)), wider)
+    assert bound.promised(Release(event.budget, (safe,)))
+
+
+def test_units_of_several_rows_have_masks_row_by_row() -> None:
+    """Λ grows with the rows of a unit, the largest feature does not."""
+    facts = SCHEMA.to_dict() | {"privacy": {"rows": 1000, "unit": "id", "max_rows_per_unit": 3}}
+    one, three = (
+        dps.Recipe([dps.Part(_masked("poisson"), 1.0)]).bind(schema).calibrated(dps.Budget(1.0), "laplace").noises[0]
+        for schema in (dps.Schema.from_dict(SCHEMA.to_dict() | {"privacy": {"rows": 9}}), dps.Schema.from_dict(facts))
+    )
+    assert three.sensitivity == 3 * one.sensitivity
+    assert three.masks == one.masks
+    assert 2.9 < three.scale / one.scale < 3.05
+
+
+def test_a_raw_sketch_with_counted_masks_is_released_once() -> None:
+    schema = dps.Schema.from_dict(SCHEMA.to_dict() | {"privacy": {"rows": 300}})
+    recipe = dps.Recipe([dps.Part(dps.Count(), 0.1), dps.Part(_masked("poisson"), 0.9)])
+    raw = dps.accumulate(mixed_table(300), schema, recipe)
+    ledger = dps.Ledger("sqlite://")
+    ledger.grant("t", dps.Budget(3.0))
+    released = dps.release(raw, dps.Budget(1.0), ledger, "t")
+    noise = released.statement["parts"][1]["noise"][0]
+    assert noise["masks"]["largest"] == LARGEST_L1
+    assert noise["epsilon"] == "0.9"
+    with pytest.raises(LedgerError, match="it can be released only once"):
+        dps.release(raw, dps.Budget(1.0), ledger, "t")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,7 +16,7 @@ from dpsketch.maps.base import FeatureMap
 from dpsketch.planning.task_forecast import simulated_columns
 from dpsketch.recipe.tasks.density_task import race_rows, table_bins
 from dpsketch.recipe.tasks.graph_task import graph_rows
-from dpsketch.recipe.tasks.task import schema_counter_noise
+from dpsketch.recipe.tasks.task import schema_counter_noise, with_count
 
 
 def chosen(recipe: dps.Recipe) -> FeatureMap:
@@ -30,7 +33,7 @@ def test_few_columns_get_a_table_and_many_get_counters() -> None:
     many = dps.Recipe.density(simulated_columns(6), rows=100_000, budget=budget, bandwidth=0.1)
     names = tuple(f"x{place}" for place in range(1, 7))
     assert chosen(many) == dps.Marginals(names, 64)  # simulated records are drawn from it
-    assert many.parts[2].map == dps.Race(names, 600, 1000, hash=dps.Euclidean(0.1))
+    assert many.parts[2].map == dps.Race(names, 600, 1000, hash=dps.Euclidean(0.1), labels="ordered")
     angular = chosen(
         dps.Recipe.density(simulated_columns(2), rows=100_000, budget=budget, hash=dps.SignedProjection(6))
     )
@@ -44,6 +47,26 @@ def test_cells_are_narrower_with_more_budget() -> None:
     )
     assert bins[0] < bins[1] <= bins[2] <= 101
     assert errors[0] > errors[1] > errors[2]
+
+
+@pytest.mark.usefixtures("seeded")
+@pytest.mark.parametrize(("epsilon", "most"), [(1.0, 0.02), (10.0, 0.003)])
+def test_repeated_values_have_the_predicted_error(epsilon: float, most: float) -> None:
+    """Salaries are a few values each, not spread over their cells."""
+    rng = np.random.default_rng(2)
+    levels = np.round(rng.uniform(20_000, 150_000, 60), -1)
+    pay = rng.choice(levels, 20_000, p=rng.dirichlet(np.full(60, 0.3)))
+    column = {"kind": "number", "lower": 0, "upper": 600_000}
+    schema = dps.Schema.from_dict({"privacy": {"rows": 20_000}, "columns": {"pay": column}})
+    family, budget, points = dps.Euclidean(5000, scaled=False), dps.Budget(epsilon), np.linspace(0, 300_000, 400)
+    truth = np.array([family.kernel(np.abs(pay - point)).mean() for point in points])
+    prediction = dps.density_plan(schema, budget=budget, hash=family)
+    raw = dps.accumulate(pa.table({"pay": pay}), schema, prediction.recipe)
+    view = dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "d"))
+    answer = dps.KernelDensity().fit(view).density(points[:, None])
+    error = np.linalg.norm(answer.value - truth) / np.linalg.norm(truth)
+    assert prediction.table_error is not None
+    assert error < 1.2 * prediction.table_error < 1.2 * most
 
 
 def test_rows_of_counters_follow_the_noise() -> None:
@@ -105,7 +128,8 @@ def test_a_graph_of_twins() -> None:
     nodes = 600
     schema = dps.Schema.from_dict(graph_schema(nodes, False))
     recipe = dps.Recipe.graph(schema, budget=dps.Budget(10.0))
-    (part,) = recipe.parts
+    count, part = recipe.parts
+    assert isinstance(count.map, dps.Count)
     assert isinstance(part.map, dps.Race)
     assert (part.map.width, part.map.hash) == (100_000, dps.MinHash())
     source = np.repeat(np.arange(nodes), 3)
@@ -115,6 +139,60 @@ def test_a_graph_of_twins() -> None:
     sums = view.kernel_sum([[1, 2, 3], [301, 302, 303], [1, 2, 303], [7]])
     exact = np.array([300, 300, 300 * 0.5 + 300 * 0.2, 0])
     assert (np.abs(sums.value - exact) < 5 * sums.stderr).all()
+
+
+@pytest.mark.usefixtures("seeded")
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_graph_counts_its_lists(delta: float) -> None:
+    """Totals of the counters know the number of these lists by ±1,300 (δ) or ±4,500 and more (pure ε)."""
+    nodes = 4000
+    schema, budget = dps.Schema.from_dict(graph_schema(nodes, False)), dps.Budget(1.0, delta)
+    lists = pa.table({"neighbours": [[each % 7, 20 + each % 5] for each in range(nodes)]})
+    parts = [dps.Part(part.map, part.share) for part in dps.Recipe.graph(schema, budget=budget).parts]
+    small = [
+        replace(part, map=replace(part.map, rows=20)) if isinstance(part.map, dps.Race) else part for part in parts
+    ]
+    for _ in range(3):
+        raw = dps.accumulate(lists, schema, dps.Recipe(small))
+        view = dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "d"))
+        assert view.count().stderr < 0.02 * nodes
+        assert abs(view.count().value - nodes) < 4 * view.count().stderr
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            density = dps.KernelDensity().fit(view).density([[1, 21]])
+        assert abs(float(density.value[0]) - 0.2 * 0.5) < 0.2
+
+
+def test_a_count_is_added_where_totals_are_noisy() -> None:
+    """Few wide rows count records badly, many narrow rows as well as a count would."""
+    schema = simulated_columns(2)
+    for delta in (0.0, 1e-6):
+        budget = dps.Budget(1.0, delta)
+        wide, narrow = (dps.Race(rows=100, width=width) for width in (100_000, 8))
+        assert [part.name for part, _ in with_count(schema, budget, wide)] == ["count", "race"]
+        assert [share for _, share in with_count(schema, budget, narrow)] == [1.0]
+
+
+@pytest.mark.usefixtures("seeded")
+def test_a_recipe_without_a_count_warns_if_its_densities_have_a_common_error() -> None:
+    schema = simulated_columns(2)
+    table = pa.table({"x1": np.linspace(0, 1, 2000), "x2": np.linspace(0, 1, 2000)})
+    race = dps.Race(rows=50, width=1000, hash=dps.Euclidean(0.1))
+
+    def fitted(*parts: dps.Part) -> list[str]:
+        view = dps.View(
+            dps.release(
+                dps.accumulate(table, schema, dps.Recipe(parts, 2000)), dps.Budget(1.0), dps.Ledger("sqlite://"), "d"
+            )
+        )
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            dps.KernelDensity().fit(view)
+        return [str(each.message) for each in told]
+
+    (alone,) = fitted(dps.Part(race, 1.0))
+    assert "densities are divided by it" in alone
+    assert fitted(dps.Part(dps.Count(), 0.03), dps.Part(race, 0.97)) == []
 
 
 def test_graphs_get_few_rows_under_pure_privacy() -> None:

@@ -82,12 +82,14 @@ def test_few_columns_have_all_pairs(columns: int, epsilon: float) -> None:
     """As tables, or as contrasts where the cells of tables would drown in noise."""
     assert pair_sizes(10_000, dps.Budget(epsilon), columns)[1] is None
     parts = dps.Recipe.general(wide(columns), rows=10_000, budget=dps.Budget(epsilon)).parts
-    count, levels, marginals, pairs, totals = parts
+    levels = [part for part in parts if isinstance(part.map, dps.Levels)]
+    count, marginals, pairs, totals = (part for part in parts if part not in levels)
     assert isinstance(pairs.map, dps.Pairs)
     assert pairs.map.contrasts == (epsilon == 0.005 or (columns == 16 and epsilon == 1.0))
     shares = (0.03, 0.56, 0.29, 0.12) if pairs.map.contrasts else (0.03, 0.275, 0.575, 0.12)
-    assert (count.share, levels.share + marginals.share, pairs.share, totals.share) == pytest.approx(shares)
-    assert levels.share == pytest.approx(LEVELS_PART * shares[1], abs=1e-4)
+    choice = sum(part.share for part in levels)
+    assert (count.share, choice + marginals.share, pairs.share, totals.share) == pytest.approx(shares)
+    assert choice == pytest.approx(LEVELS_PART * shares[1], abs=1e-4)
     assert (pairs.map.pool, pairs.map.most, pairs.map.columns) == (True, None, None)
 
 
@@ -95,9 +97,8 @@ def test_contrasts_are_for_little_data_and_budget() -> None:
     """More rows or more budget make tables of them; so do Gaussian noise, frequencies, and studies without privacy."""
 
     def contrasts(rows: int, epsilon: float, delta: float = 0.0, **options: int) -> bool:
-        pairs = dps.Recipe.general(wide(9, rows), budget=dps.Budget(epsilon, delta), **options).parts[3].map
-        assert isinstance(pairs, dps.Pairs)
-        return pairs.contrasts
+        recipe = dps.Recipe.general(wide(9, rows), budget=dps.Budget(epsilon, delta), **options)
+        return next(part.map.contrasts for part in recipe.parts if isinstance(part.map, dps.Pairs))
 
     found = [contrasts(rows, 0.02) for rows in (10**4, 10**5, 10**6)]
     assert found == sorted(found, reverse=True)
@@ -115,16 +116,34 @@ def test_many_columns_have_as_many_pairs_as_their_noise_allows(budget: dps.Budge
     """The noise that a release adds is the predicted one, up to what mixing Laplace and Gaussian parts gains."""
     schema = wide(100)
     recipe = dps.Recipe.general(schema, budget=budget)
-    pairs = recipe.parts[3].map
-    assert isinstance(pairs, dps.Pairs)
+    index, pairs = next((at, part.map) for at, part in enumerate(recipe.parts) if isinstance(part.map, dps.Pairs))
     event = planned(schema, recipe, budget)
     assert event is not None
-    deviation = math.sqrt(noise_variance(event.noises[3], pairs.bind(schema))) / 100_000
+    deviation = math.sqrt(noise_variance(event.noises[index], pairs.bind(schema))) / 100_000
     every = pairs.most is None
     if budget.pure:
         assert (every, pairs.contrasts) == (True, True), "of all pairs, where noise allows not all tables"
         return
     assert deviation < 1.1 * PAIR_SD if every else deviation == pytest.approx(PAIR_SD, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "budget", "there"),
+    [
+        (129, 5_400, dps.Budget(1.0, 1e-6), True),
+        (9, 2_000, dps.Budget(1.0, 1e-6), True),
+        (9, 2_000, dps.Budget(rho=0.05), True),
+        (9, 2_000, dps.Budget(1.0), False),  # noise hides runs too
+        (9, 50_000, dps.Budget(1.0, 1e-6), False),  # levels show enough
+        (9, 2_000, dps.Budget(math.inf), False),
+    ],
+)
+def test_runs_of_levels_follow_from_public_numbers(columns: int, rows: int, budget: dps.Budget, there: bool) -> None:
+    parts = dps.Recipe.general(wide(columns, rows), budget=budget).parts
+    levels = {bool(part.map.runs): part.share for part in parts if isinstance(part.map, dps.Levels)}
+    assert (True in levels) == there
+    assert not there or levels[True] == levels[False]
+    assert sum(part.share for part in parts) == pytest.approx(1)
 
 
 def test_a_tree_is_the_least() -> None:

@@ -65,6 +65,7 @@ def with_parts(path: Path, parts: list[dict[str, Any]], lengths: list[int], colu
         ({"map": "quadratic", "size": 8388}, 4000, 8388, 1),
         ({"map": "quadratic", "size": 1000}, 1000, 1000, 100),
         ({"map": "quadratic", "size": 4096, "directions": "hadamard"}, 4096, 4096, 100),
+        ({"map": "quadratic", "size": 4096, "directions": "hadamard3"}, 4096, 4096, 100),
         ({"map": "fourier", "size": 3000, "structure": "dense"}, 10_000, 6000, 2),
         ({"map": "one_bit_fourier", "size": 3000, "structure": "dense"}, 10_000, 6000, 2),
         ({"map": "race", "rows": 1000, "width": 2, "hash": {"family": "euclidean", "power": 8}}, 2000, 2000, 2),

@@ -11,17 +11,17 @@ from dpsketch.denoise.column_fit import fit_marginal
 from dpsketch.encoding.records import Records
 from dpsketch.learn.estimators.joint.draws import drawn_frame
 from dpsketch.learn.estimators.joint.single import independent
-from dpsketch.learn.estimators.radial_kernels import euclidean
 from dpsketch.learn.estimators.release_noise import released_totals
 from dpsketch.learn.points import Frame
 from dpsketch.learn.saved import Arrays, Facts, Saved, real
 from dpsketch.maps.base import Sums
+from dpsketch.maps.hashed.hashes import Euclidean
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.maps.tables.column_summaries import column_summaries
 from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.numerics.tuned import UNRECORDED
-from dpsketch.schema.columns import MISSING, SPAN
+from dpsketch.schema.columns import MISSING
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
@@ -45,19 +45,16 @@ class Control:
     def __init__(self, schema: Schema, race: BoundRace, codes: Codes, scale: float) -> None:
         family = race.euclidean
         assert family is not None
-        self._schema, self._codes, self.scale = schema, codes, scale
+        self._schema, self._race, self._codes, self.scale = schema, race, codes, scale
         self.columns = race.factors[0].columns
-        self._kernel = euclidean(schema, self.columns, family)
-        self._rows = np.array([schema.index(name) for name in self.columns])
-        everything = np.full((len(schema.scalars), codes.shape[1]), MISSING, np.int16)
-        everything[self._rows] = codes
+        self._power = family.power
         own = np.zeros(race.size, np.int64)
-        race.accumulate(Records(everything), own)
+        race.accumulate(Records(self._everything), own)
         self.counters: Sums = np.rint(own * scale).astype(np.int64)
 
     def at(self, records: Records) -> Floats:
         """Kernel sums over the simulated records, times `scale`."""
-        points = self._scaled(records.codes[self._rows])
+        points = self._scaled(records.codes)
         totals = np.empty(points.shape[1])
         step = max(1, _AT_ONCE // self._codes.shape[1])
         for start in range(0, len(totals), step):
@@ -82,13 +79,19 @@ class Control:
         return cls(schema, race, codes, real(facts["scale"], 0))
 
     def _scaled(self, codes: Codes) -> Floats:
-        """Positions in bandwidths from the middle of the bounds, where missing values are placed."""
-        spans = np.array(self._kernel.spans)[:, None] / SPAN
-        return np.where(codes == MISSING, 0.0, codes.astype(np.float64)) * spans
+        """Positions in bandwidths: the hash's kernel is a function of their distances."""
+        return self._race.projected[0].positions(codes)
+
+    @property
+    def _everything(self) -> Codes:
+        """Codes of the simulated records, with missing ones in the columns that are not hashed."""
+        codes = np.full((len(self._schema.scalars), self._codes.shape[1]), MISSING, np.int16)
+        codes[[self._schema.index(name) for name in self.columns]] = self._codes
+        return codes
 
     @cached_property
     def _own(self) -> Floats:
-        return self._scaled(self._codes)
+        return self._scaled(self._everything)
 
     @cached_property
     def _squares(self) -> Floats:
@@ -98,7 +101,7 @@ class Control:
     def _table(self) -> Floats:
         """Kernel values at even steps of 1/(1 + r), in which they are nearly linear."""
         nearness = np.arange(1, _STEPS + 1) / _STEPS
-        return np.concatenate([[0.0], self._kernel((1 / nearness - 1) ** 2), [1.0]])
+        return np.concatenate([[0.0], Euclidean(1.0, self._power).kernel(1 / nearness - 1), [1.0]])
 
     def _values(self, squares: Floats) -> Floats:
         steps = _STEPS / (1 + np.sqrt(squares))

@@ -1,7 +1,8 @@
 """Kernel sums from hashed counters: the number of records near a point, weighted by the kernel of the hash.
 
 Each row of the table gives an estimate: the point's counter c, corrected for the N/W records that collide with it
-by accident, (c − N/W)/(1 − 1/W). The answer is the mean over the rows or the median of means. Source: race §3.
+by accident, (c − N/W)/(1 − 1/W). The answer is the mean over the rows or the median of means; for a single
+column of numbers it is a weighted mean (`row_weights`). Source: race §3.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dpsketch.encoding.records import Records
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.estimators.release_noise import blockwise_total
+from dpsketch.learn.estimators.row_weights import RowWeights, can_weigh
 from dpsketch.maps.base import Sums
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.numerics.arrays import Codes, Floats
@@ -29,7 +31,9 @@ from dpsketch.schema.schema import Schema
 if TYPE_CHECKING:
     from dpsketch.learn.estimators.control_variate import Control
 
+METHODS = MEAN, MEDIAN = "mean", "median"
 GROUPS: Annotated[int, UNRECORDED] = 8  # in the median of means
+_AT_ONCE = 1 << 22  # counters
 _ERRORS_OF_ROWS: Annotated[float, UNRECORDED] = 4.0  # standard errors added to the number of records in a bound
 
 
@@ -46,35 +50,62 @@ class KernelSums:
         self._sets = [name for name in self.columns if isinstance(schema.column(name), IdSet)]
         self._numbers = _Numbers(schema, [name for name in self.columns if name not in self._sets])
 
-    def at(self, points: Any, method: str = "mean") -> Answer:
+    def at(self, points: Any, method: str = MEAN) -> Answer:
         """Σ k(x, point) over the records x, with its standard error from the spread between rows.
 
-        The standard error covers the privacy noise, which it never falls below, and the randomness of the hashes.
+        The standard error covers the privacy noise, which it never falls below, and the randomness of the hashes. Rows
+        of a single column of numbers are weighted by the slopes of their hashes.
         """
-        if method not in ("mean", "median"):
-            raise QueryError(f"method must be 'mean' or 'median', got {method!r} instead")
+        if method not in METHODS:
+            raise QueryError(f"method must be one of {', '.join(METHODS)}, got {method!r} instead")
         race = self._race
-        rows, groups = race.rows, 1 if method == "mean" else min(GROUPS, race.rows)
+        rows, groups = race.rows, 1 if method == MEAN else min(GROUPS, race.rows)
         records = self.records(points)
-        totals, squares = race.totals(records, self._counters, groups)
-        mean = (totals[0] if groups == 1 else totals.sum(axis=0)) / rows
         scale = 1.0 / race.grid if race.direct else race.width / (race.width - 1) / race.grid
-        spread = (squares / rows - mean * mean) * (rows / max(rows - 1, 1))
-        stderr = scale * np.sqrt(np.maximum(spread, self._noise_variance) / rows)
         accident = 0.0 if race.direct else self._counted / race.width
         known = 0.0 if self._control is None else self._control.at(records)
         how = (
             f"{rows} rows of hashed counters" if rows > 1 else "one row of hashed counters, whose own error is unknown"
         )
         how += "" if self._control is None else self._control.how
-        if method == "mean":
+        weighted = None if self._weights is None else self._weighted(self._weights, records, accident, scale)
+        if method == MEAN and weighted is not None:
+            value, stderr = weighted[0] + known, weighted[1]
+            return Answer(value, stderr, f"weighted mean of {how}", bounds=self._bounds(records, value))
+        totals, squares = race.totals(records, self._counters, groups)
+        mean = (totals[0] if groups == 1 else totals.sum(axis=0)) / rows
+        spread = (squares / rows - mean * mean) * (rows / max(rows - 1, 1))
+        stderr = scale * np.sqrt(np.maximum(spread, self._noise_variance) / rows)
+        if method == MEAN:
             value = (mean - accident) * scale + known
             return Answer(value, stderr, f"mean of {how}", bounds=self._bounds(records, value))
         sizes = np.bincount(np.arange(rows) * groups // rows)
-        median = np.median(totals / sizes[:, None], axis=0)
+        median = (np.median(totals / sizes[:, None], axis=0) - accident) * scale
         # The median of means has up to π/2 times the variance of the mean.
-        value, how = (median - accident) * scale + known, f"median of {groups} means of {how}"
-        return Answer(value, stderr * np.sqrt(np.pi / 2), how, bounds=self._bounds(records, value))
+        stderr = stderr * np.sqrt(np.pi / 2)
+        if weighted is not None:
+            stderr = np.maximum(stderr, np.hypot(weighted[1], median - weighted[0]))
+        value, how = median + known, f"median of {groups} means of {how}"
+        return Answer(value, stderr, how, bounds=self._bounds(records, value))
+
+    def _weighted(self, weights: RowWeights, records: Records, accident: float, scale: float) -> tuple[Floats, Floats]:
+        """Sums over the counters by the weights of their rows, with standard errors."""
+        found = []
+        step = max(1, _AT_ONCE // self._race.rows)
+        for start in range(0, len(records), step):
+            part = records.take(np.arange(start, min(start + step, len(records))))
+            index, _ = self._race.entries(part, self._race.rows)
+            counters: Floats = np.asarray((self._counters[index] - accident) * scale, np.float64)
+            found.append(weights.sums(counters, self._counted))
+        value, stderr = (np.concatenate(each) for each in zip(*found, strict=True)) if found else (np.empty(0),) * 2
+        return value, stderr
+
+    @cached_property
+    def _weights(self) -> RowWeights | None:
+        """Weights of the rows, for one column of numbers."""
+        if not can_weigh(self._schema, self._race):
+            return None
+        return RowWeights(self._schema, self._race, self._noise_variance, self.total)
 
     def _bounds(self, records: Records, value: Floats) -> Callable[[float], Floats] | None:
         """The function behind `Answer.bound`, for counters to which every record adds one."""
@@ -102,13 +133,13 @@ class KernelSums:
         else:
             centre = race.totals(records, self._sums, 1)[0][0] / rows
         slack = _ERRORS_OF_ROWS * float(np.sqrt(self._noise_variance * race.width / rows))
-        most = self._total + slack
+        most = self.total + slack
         inside = factor * most * np.maximum(centre, 0.0) + factor * self._noise_variance
         bound = factor * most / 2 + np.sqrt((factor * most / 2) ** 2 + inside)
         if race.direct:
             return bound + np.abs(value - centre)
         scale = race.width / (race.width - 1)
-        return scale * (bound + slack / race.width) + np.abs(value - scale * (centre - self._total / race.width))
+        return scale * (bound + slack / race.width) + np.abs(value - scale * (centre - self.total / race.width))
 
     @cached_property
     def _counted(self) -> float:
@@ -116,7 +147,7 @@ class KernelSums:
         return blockwise_total(self._counters) / self._race.rows
 
     @cached_property
-    def _total(self) -> float:
+    def total(self) -> float:
         """The mean of the rows' totals: the number of records, or the sum of their integer weights."""
         return blockwise_total(self._sums) / self._race.rows
 

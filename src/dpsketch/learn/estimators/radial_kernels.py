@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import inf, isclose, pi, prod
+from math import factorial, gamma, inf, isclose, pi, prod
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.maps.hashed.hash_parameters import bandwidth_spans
+from dpsketch.maps.hashed.hash_inputs import bandwidth_spans
 from dpsketch.maps.hashed.hashes import Euclidean
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import HIGHEST, LOWEST
 from dpsketch.schema.schema import Schema
 
-GAUSSIAN = "gaussian"
+GAUSSIAN, LAPLACIAN = "gaussian", "laplacian"
 EUCLIDEAN = Euclidean.family
-NAMES = (EUCLIDEAN, GAUSSIAN)
+NAMES = (EUCLIDEAN, GAUSSIAN, LAPLACIAN)
 Bandwidth = float | Mapping[str, float]
 
 
@@ -28,8 +28,8 @@ class Radial:
     """A kernel of the distance. `spans` are the widths of the columns' bounds in bandwidths.
 
     "euclidean": the collision probability of `power` p-stable hashes, 1 for equal records; it falls so slowly that it
-    has no integral. "gaussian": exp(−r²/2), whose integral in the columns' units is `integral`; a mean kernel value
-    divided by it is a density. Source: race §2.3.
+    has no integral. "gaussian": exp(−r²/2); "laplacian": exp(−r). The integral of these in the columns' units is
+    `integral`; a mean kernel value divided by it is a density. Source: race §2.3.
     """
 
     name: str
@@ -41,6 +41,8 @@ class Radial:
         """Kernel values at squared distances."""
         if self.name == GAUSSIAN:
             return np.exp(-0.5 * squares)
+        if self.name == LAPLACIAN:
+            return np.exp(-np.sqrt(squares))
         return Euclidean(1.0, self.power).kernel(np.sqrt(squares))
 
     def same(self, other: Radial) -> bool:
@@ -82,7 +84,12 @@ def named(schema: Schema, columns: Sequence[str], name: str, bandwidth: Bandwidt
     if name == EUCLIDEAN:
         return Radial(EUCLIDEAN, 1, spans)
     widths = [_width(schema, column) / span for column, span in zip(columns, spans, strict=True)]
-    return Radial(GAUSSIAN, 1, spans, prod(widths) * (2 * pi) ** (len(columns) / 2))
+    dimension = len(columns)
+    if name == GAUSSIAN:
+        unit = (2 * pi) ** (dimension / 2)
+    else:  # the surface of the unit sphere times the integral of r^(d − 1)·exp(−r)
+        unit = 2 * pi ** (dimension / 2) / gamma(dimension / 2) * factorial(dimension - 1)
+    return Radial(name, 1, spans, prod(widths) * unit)
 
 
 def units_wide(schema: Schema, name: str) -> float:

@@ -66,7 +66,7 @@ SINGLE: Annotated[tuple[float, float], _CHOSEN] = (1 / 128, 0.04)
 # Squared error of answers by the choice of Sobol' points, in parts of that of random ones.
 SOBOL: Annotated[float, Tuned("Random10", by=BY_HAND, decision=62)] = 0.5
 # The posterior is normal around one set of points; densities are not linear in their effects.
-WIDER: Annotated[float, Tuned("Beta(2,8), lifesci", by=BY_HAND, decision=62)] = 1.3
+WIDER: Annotated[float, Tuned("Beta(2,8), lifesci, california", by=BY_HAND, decision=62)] = 1.3
 # Points that a counter is taken to have beside its own: of few points, its variance is not known.
 RARE: Annotated[float, _CHOSEN] = 4.0
 SMOOTH_ROUNDS: Annotated[int, _CHOSEN] = 2  # in which shares of single values keep their first scale

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from dpsketch.learn.models.density.modes import find_modes as find_modes
     from dpsketch.learn.models.grid_density import GridDensity as GridDensity
     from dpsketch.learn.models.hashed_linear import HashedLinear as HashedLinear
+    from dpsketch.learn.models.loss_search import Minimum as Minimum
+    from dpsketch.learn.models.loss_search import minimise as minimise
     from dpsketch.learn.models.losses import fit_loss as fit_loss
     from dpsketch.learn.models.pca import PCA as PCA
     from dpsketch.learn.models.regression import LinearRegression as LinearRegression

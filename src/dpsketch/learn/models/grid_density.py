@@ -13,7 +13,14 @@ from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.models.model import Columns, Model
 from dpsketch.learn.population.grid_population import CellModel, CellRows, GridPopulation
 from dpsketch.learn.population.grids.grid_cells import GridCells
-from dpsketch.learn.population.grids.heap import HEAVIEST
+from dpsketch.learn.population.grids.heap import (
+    HEAVIEST,
+    capture_ratio,
+    captured,
+    check_heavy,
+    distance,
+    number_of_records,
+)
 from dpsketch.learn.population.grids.heavy_cells import LevelCells
 from dpsketch.learn.population.grids.level_counters import GridTable, check_recovery, grid_tables
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, counters, finite, integers, real, whole
@@ -28,8 +35,6 @@ if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
 METHODS = ("cells", "heap", "sketch", "normalised")
-MOST_SUMMED = 1 << 26
-_BLOCK = 1 << 18
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -44,11 +49,16 @@ class GridDensity(Model):
     | "cells" | f_S | heavy cells from coarse to fine, nonnegative, with total one; most accurate for single cells |
     | "heap" | f_S | the `heavy` heaviest cells of one level, as in the paper |
     | "sketch" | f_C | the counter of the point's cell over rows and volume: unbiased, may be negative |
-    | "normalised" | f_C* | the same, at least zero, over the sum of all cells: a density |
+    | "normalised" | f_C* | the same over the sum of the estimates of all cells, instead of the count |
 
     `level` is the level of all methods but "cells", by default the finest one. `recovery` is the "mean" or the "median"
     of the K rows of counters. Standard errors cover noise and collisions, not the width of the cells. Source: density
     sec. 3 (Density Sketch), Theorems 3 to 5.
+
+    Of a heap, `captured_` is the paper's capture ratio, the share of the records in its cells, and `distance_`
+    2(1 − ratio), the integral of |f_C* − f_S|: a larger `heavy` helps where it is large. Where noise adds records to
+    the heap, its densities are divided by the number of records, and their integral exceeds one.
+    Source: density Lemma 1.
     """
 
     _estimator_type = "density_estimator"
@@ -114,6 +124,8 @@ class GridDensity(Model):
             "columns": list(self._columns),
         }
         facts |= {"level": self.level_, "how": self.how_}
+        if self.method == "heap":
+            facts |= {"captured": [self.captured_.value, self.captured_.stderr]}
         if self._table is None:
             arrays: dict[str, NDArray[Any]] = {
                 "numbers": self._numbers,
@@ -135,13 +147,13 @@ class GridDensity(Model):
         found.level_, found.how_ = whole(facts["level"]), str(facts["how"])
         found._table = None
         if found.method in ("cells", "heap"):
-            found._restore_cells(arrays)
+            found._restore_cells(facts, arrays)
         else:
             found._restore_counters(facts, arrays)
         found._set_features(found._schema, found._columns)
         return found
 
-    def _restore_cells(self, arrays: Arrays) -> None:
+    def _restore_cells(self, facts: Facts, arrays: Arrays) -> None:
         densities = finite(arrays, "densities", -1)
         numbers = integers(arrays, "numbers", len(self._columns), len(densities))
         levels, deviations = integers(arrays, "levels", len(densities)), finite(arrays, "deviations", len(densities))
@@ -150,6 +162,9 @@ class GridDensity(Model):
             raise ValueError("cells")
         self._keep_cells(numbers, levels, densities, deviations)
         self._elsewhere = elsewhere
+        if "captured" in facts:
+            self.captured_ = capture_ratio(real(facts["captured"][0], 0), real(facts["captured"][1], 0))
+            self.distance_ = distance(self.captured_)
 
     def _restore_counters(self, facts: Facts, arrays: Arrays) -> None:
         bound, position = map_from_dict(facts["map"]).bind(self._schema), whole(facts["position"])
@@ -164,8 +179,7 @@ class GridDensity(Model):
         if self.method not in METHODS:
             raise QueryError(f"method must be one of {', '.join(METHODS)}, got {self.method!r} instead")
         check_recovery(self.recovery)
-        if isinstance(self.heavy, bool) or not isinstance(self.heavy, int) or self.heavy < 1:
-            raise QueryError(f"heavy must be a whole number of at least 1, got {self.heavy!r} instead")
+        check_heavy(self.heavy)
 
     def _fit_cells(self, view: View, table: GridTable) -> None:
         population = GridPopulation(
@@ -177,14 +191,19 @@ class GridDensity(Model):
             None if self.method == "cells" else self.level,
             smooth=True,
         )
-        model = population.model(0)
+        model, (rows, deviation) = population.model(0), population.rows
+        if self.method == "heap":
+            self.captured_ = captured(model.leaves[0], (rows, deviation))
+            self.distance_ = distance(self.captured_)
+            deviation = float(np.hypot(deviation, max(rows - model.total, 0.0)))
+            rows = min(rows, model.total)
         numbers, levels, densities, deviations = [], [], [], []
         for leaf in model.leaves:
-            volume = model.total * model.cells.volumes(leaf.position, leaf.ranks)
+            volume = rows * model.cells.volumes(leaf.position, leaf.ranks)
             numbers.append(model.cells.numbers(leaf.position, leaf.ranks))
             levels.append(np.full(len(leaf.masses), model.cells.levels[leaf.position]))
             densities.append(leaf.masses / volume)
-            deviations.append(np.sqrt(leaf.variances) / volume)
+            deviations.append(np.sqrt(leaf.variances + (leaf.masses * deviation / rows) ** 2) / volume)
         self._keep_cells(
             np.concatenate(numbers, axis=1).astype(np.int32),
             np.concatenate(levels).astype(np.int8),
@@ -192,8 +211,10 @@ class GridDensity(Model):
             np.concatenate(deviations),
         )
         cells = GridCells(self._schema, self._columns, [table.level])
-        share = np.sqrt(table.variance(self.recovery)) / model.total
-        self._elsewhere = float(share / np.median(cells.columns[0].volumes(0)))
+        share = np.sqrt(table.variance(self.recovery))
+        if self.method == "heap":
+            share = np.hypot(share, model.leaves[0].masses.min())
+        self._elsewhere = float(share / rows / np.median(cells.columns[0].volumes(0)))
         for column in cells.columns[1:]:
             self._elsewhere /= float(np.median(column.volumes(0)))
         self.how_ = f"{len(self._densities)} cells of a grid, " + (
@@ -204,7 +225,7 @@ class GridDensity(Model):
         self._cells = GridCells(self._schema, self._columns, [table.level])
         counted = ReleaseNoise(view.released).counted_rows
         if self.method == "normalised" or counted is None:
-            self._rows, self._rows_sd = _summed(self._cells, table, self.recovery, self.method == "normalised")
+            self._rows, self._rows_sd = number_of_records(self._cells, table)
         else:
             self._rows, self._rows_sd = float(counted.value), float(counted.stderr)
         self._table = table
@@ -246,13 +267,9 @@ class GridDensity(Model):
         table = self._table
         assert table is not None
         numbers = np.where(codes == 0, 1 << table.level, codes >> (16 - table.level))
-        counts = table.counts(numbers, self.recovery)
-        shared = np.maximum(table.collision_variance - counts**2 / table.bound.width, 0.0)
-        more = np.pi / 2 if self.recovery == "median" and table.rows > 2 else 1.0
-        variance = (table.noise_variance + shared) * more / table.rows
+        counts, variance = table.estimates(numbers, self.recovery)
         size = self._rows * self._cells.volumes(0, self._cells.ranks(0, numbers))
-        deviation = np.sqrt(variance + (counts * self._rows_sd / self._rows) ** 2) / size
-        return (np.maximum(counts, 0.0) if self.method == "normalised" else counts) / size, deviation
+        return counts / size, np.sqrt(variance + (counts * self._rows_sd / self._rows) ** 2) / size
 
     def _codes(self, X: Any) -> NDArray[np.int64]:
         """Codes of the grid's columns plus 32768, where 0 is missing. A matrix has the columns in their order."""
@@ -266,23 +283,6 @@ def _of_level(tables: list[GridTable], level: int) -> GridTable:
             return table
     held = ", ".join(str(table.level) for table in tables)
     raise QueryError(f"the grid of this release has no level {level!r}", f"its levels are {held}")
-
-
-def _summed(cells: GridCells, table: GridTable, recovery: str, clipped: bool) -> tuple[float, float]:
-    """n̂: the sum of all cells' estimates, and its standard deviation."""
-    every = cells.count(0)
-    if every > MOST_SUMMED:
-        raise QueryError(
-            f"level {table.level} has {every:.3g} cells, more than {MOST_SUMMED} to sum up",
-            'name a coarser level, or use method="cells"',
-        )
-    shape, total = [column.count(0) for column in cells.columns], 0.0
-    for start in range(0, every, _BLOCK):
-        ranks = np.stack(np.unravel_index(np.arange(start, min(start + _BLOCK, every)), shape)).astype(np.int32)
-        found = table.counts(cells.numbers(0, ranks), recovery)
-        total += float((np.maximum(found, 0.0) if clipped else found).sum())
-    variance = every * (table.noise_variance + table.collision_variance) / table.rows
-    return max(total, 1.0), float(np.sqrt(variance))
 
 
 def _keys(numbers: NDArray[np.int64], levels: NDArray[np.int64]) -> NDArray[np.uint64]:

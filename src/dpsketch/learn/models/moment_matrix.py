@@ -11,7 +11,7 @@ import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.factors import Factor
-from dpsketch.learn.models.quadratic_fit import LeastSquares, LowRank, low_rank
+from dpsketch.learn.models.quadratic_fit import LeastSquares, low_rank, sees_diagonal
 from dpsketch.learn.models.spectrum import Redraw, projected
 from dpsketch.learn.sql.literals import find_column
 from dpsketch.learn.sql.selection import Selection
@@ -37,7 +37,8 @@ class MomentMatrix:
 
     `redraw` simulates another release, with a given matrix as the truth. `goodness` is the mean squared distance of the
     sums to those of the nearest positive semidefinite matrix, over the noise's variance: about 1 or below for a good
-    fit. `length` is the mean squared length of records, as clipped, over the squared radius of the ball that clips
+    fit. `errors_known` is False where the sums do not determine the matrix and nothing tells how far off it is.
+    `length` is the mean squared length of records, as clipped, over the squared radius of the ball that clips
     them; 0 where none does.
     """
 
@@ -49,6 +50,7 @@ class MomentMatrix:
     converged: bool
     goodness: float
     length: float = 0.0
+    errors_known: bool = True
 
 
 def moment_matrix(view: View, columns: Sequence[str] | None, of: str, rank: int) -> MomentMatrix:
@@ -127,13 +129,13 @@ def _from_part(
     if radius < every**0.5 * (1 - 1e-3):
         how += f" of records clipped to a ball of {radius:.3g} half-widths"
         length = float(np.trace(fit.matrix[:every, :every]))
-    return MomentMatrix(names, value, means, redraw, how, fit.converged, goodness, length)
+    return MomentMatrix(names, value, means, redraw, how, fit.converged, goodness, length, fit.errors_known)
 
 
 class _Triangle:
     """Sums that are the matrix itself."""
 
-    converged = True
+    converged = errors_known = True
     how = "second moments"
     goodness: float | None = None
 
@@ -158,17 +160,20 @@ class _Projections:
     def __init__(self, bound: BoundQuadratic, rank: int, sums: Floats, variances: Floats) -> None:
         self._directions, self._variance = bound.directions, float(variances[0])
         self._least = LeastSquares(self._directions)
-        self._low: LowRank | None = None
+        self.errors_known = True
         size, dimension = self._directions.shape
         if self._least.known:
             self.matrix, self.converged = self._least.matrix(sums), True
             self.how = f"least squares on {size} squares of projections"
             self.goodness: float | None = self._residual(sums)
-        else:
-            self._rank = min(max(rank, min(2 * rank, size // (2 * dimension))), dimension)
-            self._low = low_rank(self._directions, sums, self._variance, self._rank)
-            self.matrix, self.converged, self.goodness = self._low.matrix, self._low.converged, self._low.goodness
-            self.how = f"matrix of rank {self._rank} fitted to {size} squares of projections"
+            return
+        self._rank = min(max(rank, min(2 * rank, size // (2 * dimension))), dimension)
+        fit = low_rank(self._directions, sums, self._variance, self._rank)
+        self.matrix, self.converged = fit.matrix, fit.converged
+        self.how = f"matrix of rank {self._rank} fitted to {size} squares of projections"
+        self.goodness = fit.residual / self._variance if self._variance else float("nan")
+        self.errors_known = fit.free > 0 and sees_diagonal(self._directions)
+        self._variance = fit.error_variance(self._variance)
 
     def _residual(self, sums: Floats) -> float:
         values, vectors = projected(self.matrix)
@@ -181,10 +186,11 @@ class _Projections:
         return np.asarray(((self._directions @ matrix) * self._directions).sum(axis=1))
 
     def redraw(self, truth: Floats, generator: np.random.Generator) -> Floats:
+        """Refits start afresh: from the fit that they are compared with, they would find it again."""
         sums = self._squares(truth) + np.sqrt(self._variance) * generator.normal(size=len(self._directions))
-        if self._low is None:
+        if self._least.known:
             return self._least.matrix(sums)
-        return low_rank(self._directions, sums, self._variance, self._rank, self._low).matrix
+        return low_rank(self._directions, sums, self._variance, self._rank).matrix
 
 
 def _misfit(value: Floats, redraw: Redraw) -> float:

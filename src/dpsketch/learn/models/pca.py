@@ -18,7 +18,7 @@ from dpsketch.learn.models.moment_matrix import COVARIANCE, WHAT, moment_matrix
 from dpsketch.learn.models.spectrum import axes
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
 from dpsketch.numerics.arrays import Floats
-from dpsketch.numerics.tuned import UNRECORDED
+from dpsketch.numerics.tuned import BY_HAND, UNRECORDED, Tuned
 from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ MOST_LENGTH: Annotated[float, UNRECORDED] = 0.5
 GOOD_FIT: Annotated[float, UNRECORDED] = 1.5  # mean squared residual over the noise variance
 CHANCE: Annotated[float, UNRECORDED] = 6.0  # over the square root of the number of sums
 _REFITS: Annotated[int, UNRECORDED] = 24
+_LOW_RANK_REFITS: Annotated[int, Tuned("simulated matrices", by=BY_HAND, decision=65)] = 16  # each is a descent
 _FEW_REFITS: Annotated[int, UNRECORDED] = 8
 _MANY_COLUMNS: Annotated[int, UNRECORDED] = 200
 _VARIANCES = ("explained_variance", "explained_variance_ratio")
@@ -77,7 +78,8 @@ class PCA(Model):
         self.statement_ = view.statement
         scale = self._half if self.of == COVARIANCE else np.ones(dimension)
         both = np.outer(scale, scale)
-        refits = (_REFITS if dimension <= _MANY_COLUMNS and "rank" not in found.how else _FEW_REFITS) * uncertainty
+        few = _LOW_RANK_REFITS if "rank" in found.how else _REFITS
+        refits = (few if dimension <= _MANY_COLUMNS else _FEW_REFITS) * (uncertainty and found.errors_known)
         result = axes(
             found.value * both,
             lambda truth, generator: found.redraw(truth / both, generator) * both,
@@ -92,7 +94,7 @@ class PCA(Model):
         self.noise_variance_ = max(left, 0.0) / max(dimension - self.n_components, 1)
         self.how_, self.converged_, self.goodness_of_fit_ = found.how, found.converged, found.goodness
         self._set_features(view.schema, found.columns)
-        self._warn(found.length if self.of == COVARIANCE else 0.0)
+        self._warn(found.length if self.of == COVARIANCE else 0.0, found.errors_known)
         return self
 
     def _set_design(self, schema: Schema, columns: Sequence[str]) -> None:
@@ -197,10 +199,17 @@ class PCA(Model):
         if self.of not in WHAT:
             raise QueryError(f"of must be one of {', '.join(WHAT)}, got {self.of!r} instead")
 
-    def _warn(self, length: float) -> None:
+    def _warn(self, length: float, errors_known: bool) -> None:
         """Warn about a poor fit. `length` is the mean squared length of records, where clipping would
         bias the result.
         """
+        if not errors_known:
+            warnings.warn(
+                "PCA: these squares of projections do not determine variances; their standard errors are not known.\n"
+                "Hint: release more directions, of kind 'hadamard3' or 'gaussian', or SecondMoments",
+                FitWarning,
+                stacklevel=3,
+            )
         if not self.converged_:
             warnings.warn(
                 "PCA: the fit did not converge; components may still change.\n"

@@ -3,38 +3,56 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import BY_HAND, Tuned
 
 MOST_UNKNOWNS = 3000  # of least squares: a triangle of 76 columns
 _LEAST_CONDITION = 1e-6
 _ROUNDS, _STEPS = 8, 150
+# Probability that residuals are larger than the error variance that is taken from them allows.
+_RESIDUALS: Annotated[float, Tuned("simulated matrices", by=BY_HAND, decision=65)] = 0.99
 
 
 @dataclass(frozen=True)
 class LowRank:
-    """LLᵀ + s·I, whether the descent converged, and its mean squared residual per degree of freedom over the noise's
-    variance.
+    """LLᵀ + s·I, whether the descent converged, its mean squared residual per degree of freedom, and these degrees.
+
+    They are zero or fewer where the fit has as many parameters as there are squares.
     """
 
     root: Floats
     rest: float
     converged: bool
-    goodness: float
+    residual: float
+    free: int
 
     @property
     def matrix(self) -> Floats:
         return self.root @ self.root.T + self.rest * np.eye(len(self.root))
+
+    def error_variance(self, variance: float) -> float:
+        """The variance of a square about the fit, given that of the noise.
+
+        What is not of low rank adds to the square of every random direction like noise of its own, of which residuals
+        tell the size: here the largest variance that they allow with probability 0.99, but not less than the noise's.
+        """
+        from scipy.special import chdtri
+
+        if self.free <= 0:
+            return float("nan")
+        return max(variance, self.residual * self.free / float(chdtri(self.free, _RESIDUALS)))
 
 
 class LeastSquares:
     """S by plain least squares. `known` is False where the squares do not determine it.
 
     That is the case if there are fewer squares than unknowns, or if all entries of directions have the same size
-    ("hadamard"), which determines only the sum of the diagonal. Source: compressive sec. 2.1; the matrix is projected
-    to the cone of second moments afterwards.
+    ("hadamard", one stage), which determines only the sum of the diagonal. Source: compressive sec. 2.1; the matrix is
+    projected to the cone of second moments afterwards.
     """
 
     def __init__(self, directions: Floats) -> None:
@@ -60,11 +78,11 @@ class LeastSquares:
         return found + np.triu(found, 1).T
 
 
-def low_rank(directions: Floats, squares: Floats, variance: float, rank: int, start: LowRank | None = None) -> LowRank:
+def low_rank(directions: Floats, squares: Floats, variance: float, rank: int) -> LowRank:
     """The matrix LLᵀ + s·I, L of `rank` columns, s >= 0, that fits the squares best (Burer–Monteiro).
 
-    Descent (L-BFGS) starts at the spectral estimate, or at another fit. Columns of L are scaled by one over their
-    length, so that the curvature of all of them is about the same. Source: compressive sec. 2.1, with a multiple of the
+    Descent (L-BFGS) starts at the spectral estimate. Columns of L are scaled by one over their length, so that the
+    curvature of all of them is about the same. Source: compressive sec. 2.1, with a multiple of the
     identity for the part that is not of low rank.
     """
     from scipy.optimize import minimize
@@ -73,7 +91,7 @@ def low_rank(directions: Floats, squares: Floats, variance: float, rank: int, st
     lengths = (directions**2).sum(axis=1)
     trace = max(float(squares.sum() / lengths.sum()) * dimension, 1e-12)
     unit = max(variance, (1e-9 * trace / dimension) ** 2) * size
-    root, rest = (start.root, start.rest) if start is not None else _spectral(directions, squares, lengths, trace, rank)
+    root, rest = _spectral(directions, squares, lengths, trace, rank)
     for _ in range(_ROUNDS):
         scale = 1 / np.sqrt(np.maximum((root**2).sum(axis=0), 1e-8 * trace))
 
@@ -96,8 +114,14 @@ def low_rank(directions: Floats, squares: Floats, variance: float, rank: int, st
         if found.success:
             break
     free = size - dimension * rank + rank * (rank - 1) // 2 - 1
-    goodness = 2 * float(found.fun) * unit / variance / max(free, 1) if variance else float("nan")
-    return LowRank(root, rest, bool(found.success), goodness)
+    residual = 2 * float(found.fun) * unit / max(free, 1)
+    return LowRank(root, rest, bool(found.success), residual, free)
+
+
+def sees_diagonal(directions: Floats) -> bool:
+    """Whether squares know more of the diagonal than its sum: not if the entries of each direction have one size."""
+    squares = directions**2
+    return squares.shape[1] == 1 or bool(np.ptp(squares, axis=1).max() > _LEAST_CONDITION * squares.max())
 
 
 def _spectral(directions: Floats, squares: Floats, lengths: Floats, trace: float, rank: int) -> tuple[Floats, float]:

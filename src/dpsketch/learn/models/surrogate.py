@@ -1,4 +1,4 @@
-"""Surrogate losses of linear models from hashed counters, and their derivative-free minimisation.
+"""Surrogate losses of linear models from hashed counters.
 
 A record z on the unit sphere and a query v inside it collide with probability k(z·v), k(s) = (1 − arccos(s)/π)^bits.
 Counters at v and −v therefore add up to an estimate of Σ k(z·v) + k(−z·v), which is even and convex in z·v, like a
@@ -8,22 +8,18 @@ Source: race §4.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated
 
 import numpy as np
 
+from dpsketch.learn.models.smoothed_descent import Loss, descended
 from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.numerics.arrays import Floats
-from dpsketch.numerics.tuned import BY_HAND, UNRECORDED, Tuned
+from dpsketch.numerics.tuned import BY_HAND, Tuned
 
-_DIRECTIONS: Annotated[int, UNRECORDED] = 48
-_STEPS: Annotated[int, UNRECORDED] = 25
 # Radius over the largest length: wider means reach past it, narrower ones follow jumps.
 _SMOOTHING: Annotated[float, Tuned("airfoil, california", by=BY_HAND)] = 0.2
-_LENGTHS = 2.0 ** np.arange(-5.0, 2.0)  # of a step, in smoothing radii
 _BLOCK, _SEED = 1 << 22, 31
-Loss = Callable[[Floats], Floats]
 
 
 class Collisions:
@@ -51,24 +47,10 @@ class Collisions:
 
 
 def minimum(loss: Loss, size: int, longest: float) -> Floats:
-    """Approximate minimiser of `loss`, one number per matrix row, among points of at most length `longest`.
-
-    Takes steps against the smoothed gradient. Counters are discontinuous, so gradients are of means over random points
-    around. The step length is the one that lowers that mean most, or zero if none does.
-    """
-    random = np.random.default_rng(_SEED)
-    place, radius = np.zeros(size), _SMOOTHING * longest
+    """Approximate minimiser of `loss`, one number per matrix row, among points of at most length `longest`."""
 
     def inside(places: Floats) -> Floats:
         lengths = np.linalg.norm(places, axis=-1, keepdims=True)
         return np.asarray(places * np.minimum(1.0, longest / np.maximum(lengths, 1e-300)))
 
-    for _ in range(_STEPS):
-        around = radius / np.sqrt(size) * random.normal(size=(_DIRECTIONS, size))
-        around = np.concatenate([around, -around])
-        slope = loss(inside(place + around)) @ around
-        direction = slope / max(float(np.linalg.norm(slope)), 1e-300)
-        tried = inside(place - np.append(0.0, radius * _LENGTHS)[:, None] * direction)
-        points = inside((tried[:, None, :] + around).reshape(-1, size))
-        place = tried[loss(points).reshape(len(tried), -1).mean(axis=1).argmin()]
-    return place
+    return descended(loss, np.zeros(size), inside, _SMOOTHING * longest, np.random.default_rng(_SEED))[0]

@@ -13,19 +13,20 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.estimators.weights import WeightedPoints
 from dpsketch.learn.points import Frame
+from dpsketch.learn.population.grids.cell_points import points_in_cells
 from dpsketch.learn.population.grids.grid_cells import GridCells, Ranks
-from dpsketch.learn.population.grids.heap import HEAVIEST, heaviest
-from dpsketch.learn.population.grids.heavy_cells import MOST_CELLS, LevelCells, search
+from dpsketch.learn.population.grids.heap import HEAVIEST, check_heavy, heaviest, number_of_records
+from dpsketch.learn.population.grids.heavy_cells import MOST_CELLS, LevelCells, missing_in, never_missing, search
 from dpsketch.learn.population.grids.level_counters import GridTable, check_recovery, grid_tables, levels_of
 from dpsketch.learn.population.weighted_rows import block_sizes, usual_rows
-from dpsketch.learn.shared import Memo
+from dpsketch.learn.shared import Memo, made_once
 from dpsketch.maps.tables.grid import BoundGrid
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.columns import MISSING
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
-REDRAWN_ROWS = 1 << 18  # of a refit's table, weighted to the number of records
+REDRAWN_POINTS = 1 << 18  # of a refit's table
 METHODS = ("cells", "heap")
 
 
@@ -94,6 +95,7 @@ class GridPopulation:
         if method not in METHODS:
             raise QueryError(f"method must be one of {', '.join(METHODS)}, got {method!r} instead")
         check_recovery(recovery)
+        check_heavy(heavy)
         self._schema: Schema = released.schema
         self.tables = grid_tables(released)
         self.columns = self.tables[0].bound.columns
@@ -115,6 +117,28 @@ class GridPopulation:
         """Standard deviation of the noise of the share of rows in a cell of the finest level."""
         return sqrt(self.tables[-1].variance(self._recovery)) / self.model(0).total
 
+    @made_once
+    def coarsest(self) -> tuple[Ranks, Floats]:
+        """The coarsest cells that records can be in, and their noisy counts."""
+        ranks = self.cells.every(0)
+        never = never_missing(self.cells, self.tables[0], self._recovery)
+        ranks = ranks[:, ~missing_in(self.cells, 0, ranks, never)]
+        return ranks, self.tables[0].separated(self.cells.numbers(0, ranks), self._recovery)[0]
+
+    @made_once
+    def rows(self) -> tuple[float, float]:
+        """The number of records and its standard deviation: from the count and, for a search, the coarsest cells; for a
+        heap without a count the sum of the estimates of all cells of its level.
+        """
+        if self._method == "heap" and self._count is None:
+            return number_of_records(self.cells, self.tables[self._level], self._level)
+        if self._method == "heap" and self._count is not None:
+            return self._count[0], sqrt(self._count[1])
+        variance = self.cells.count(0) * self.tables[0].variance(self._recovery)
+        if self._count is not None:
+            variance = variance * self._count[1] / max(variance + self._count[1], 1e-300)
+        return self.model(0).total, sqrt(variance)
+
     def _model(self, number: int) -> CellModel:
         """The fit (0), or one of the refits."""
         tables = self.tables if number == 0 else self._redrawn(number)
@@ -132,34 +156,31 @@ class GridPopulation:
         return CellRows(self._schema, self.model(0)).draw(rows, seed)
 
     def _fitted(self, tables: Sequence[GridTable]) -> list[LevelCells]:
-        def counts(position: int, ranks: Ranks) -> Floats:
-            return tables[position].counts(self.cells.numbers(position, ranks), self._recovery)
-
-        variances = [table.variance(self._recovery) for table in tables]
         if self._method == "heap":
-            return [heaviest(self.cells, counts, self._level, self._heavy, variances[self._level])]
+            coarse = self.cells.count(0) <= MOST_CELLS
+            never = never_missing(self.cells, tables[0], self._recovery) if coarse else [False] * len(self.columns)
+            return [heaviest(self.cells, tables[self._level], self._level, self._heavy, self._recovery, never)]
         total, variance = (None, 0.0) if self._count is None else self._count
-        return search(self.cells, counts, variances, total, variance, self._smooth)
+        return search(self.cells, tables, self._recovery, total, variance, self._smooth)
 
     def _redrawn(self, number: int) -> list[GridTable]:
-        """Counters of rows drawn from the fit, plus new noise."""
-        generator = np.random.default_rng([number, 12])
-        rows = int(min(max(round(self.model(0).total), 1), REDRAWN_ROWS))
-        weight = self.model(0).total / rows
-        records = self._records(self.model(0).draw(rows, generator))
-        return [_redrawn_table(table, records, weight, generator) for table in self.tables]
+        """Counters of points of the fit, weighted to its records, plus new noise."""
+        generator, fit = np.random.default_rng([number, 12]), self.model(0)
+        points = points_in_cells(fit.cells, fit.leaves, REDRAWN_POINTS, number)
+        records = self._records(points.codes)
+        return [_redrawn_table(table, records, points.weights, generator) for table in self.tables]
 
-    def _records(self, codes: list[Codes]) -> Records:
+    def _records(self, codes: Codes) -> Records:
         every = np.full((len(self._schema.scalars), len(codes[0])), MISSING, np.int16)
         for name, own in zip(self.columns, codes, strict=True):
             every[self._schema.index(name)] = own
         return Records(every)
 
 
-def _redrawn_table(table: GridTable, records: Records, weight: float, generator: np.random.Generator) -> GridTable:
+def _redrawn_table(table: GridTable, records: Records, weights: Floats, generator: np.random.Generator) -> GridTable:
     feature_map, each = table.bound, table.rows * table.bound.width
     index, signs = feature_map.counters(feature_map.cells(records.codes, table.level), table.position)
-    own = np.bincount(index.ravel() - table.start, signs.ravel() * weight, each)
+    own = np.bincount(index.ravel() - table.start, (signs * weights).ravel(), each)
     drawn = generator.laplace(0.0, sqrt(max(table.noise_variance, 1e-300) / 2), each)
     return replace(table, sums=own + drawn)
 

@@ -28,6 +28,7 @@ from dpsketch.maps.base import (
 )
 from dpsketch.maps.draw import PublicStream
 from dpsketch.maps.fourier import hadamard
+from dpsketch.maps.fourier.laws import Law, check_law
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.numerics.precision import precise
 from dpsketch.schema.columns import SPAN
@@ -45,15 +46,22 @@ _TURN = 2.0**32
 MOST_PARAMETERS = 2**25
 _LENGTH_WORK = 200  # cost of computing a frequency's length, in drawn normal numbers
 STRUCTURES = ("auto", "dense", "hadamard")
-ABSENT = {"structure": "dense"}  # the only structure before this parameter existed
+RADII = (2.0, 30.0)
+# What a description without these parameters means: the only structure and law before they existed.
+ABSENT = {"structure": "dense", "radii": None, "kernel": None, "width": None}
 
 
 @dataclass(frozen=True)
 class Fourier(FeatureMap):
-    """`size` frequencies with isotropic directions and radii spread log-uniformly over `radii`.
+    """`size` frequencies with isotropic directions and radii spread log-uniformly over `radii`, or with the radii of a
+    kernel.
 
     A radius is in radians per width of a column's declared bounds: 2 resolves the shape of the whole table, 30 resolves
-    details of a thirtieth of a column's width.
+    details of a thirtieth of a column's width. The default is 2 to 30.
+
+    `kernel` draws frequencies independently such that the mean of ⟨Φ(x), Φ(y)⟩ over them is a kernel of the distance r
+    of x and y, both scaled to [0, 1] by the bounds: "gaussian", exp(−r²/(2·width²)); "laplacian", exp(−r/width); or
+    "adapted", the adapted radii of the compressive papers, for clusters of deviation `width`.
 
     `structure` selects how directions are drawn. "dense" uses normal numbers. "hadamard" uses rows of Hadamard blocks,
     which are faster for many columns and have nearly the same kernel. "auto" takes the faster one, from the public
@@ -63,8 +71,10 @@ class Fourier(FeatureMap):
     columns: tuple[str, ...] | None = None
     size: int = 200
     seed: int = 0
-    radii: tuple[float, float] = (2.0, 30.0)
+    radii: tuple[float, float] | None = None
     structure: str = "auto"
+    kernel: str | None = None
+    width: float | None = None
 
     name: ClassVar[str] = "fourier"
     good_for: ClassVar[str] = "clusters, mixtures and smooth functions"
@@ -93,6 +103,7 @@ class BoundFrequencies(BoundMap):
     amplitude: float = 1.0  # amplitude of a feature's first harmonic
     mean_square: float = 1.0  # mean square of a pair of features
     dithers: NDArray[np.int32] | None = None  # phases added to each frequency, in units of 2^-32 turn
+    law: Law | None = None  # the kernel of the frequencies, if they were drawn for one
 
     @property
     @abstractmethod
@@ -115,6 +126,7 @@ class BoundFourier(BoundFrequencies):
         description = replace(description, structure=chosen_structure(description, len(columns)))
         super().__init__(description, schema, columns)
         self.size = description.length(schema)
+        self.law = law_of(description)
         self._drawn = draw(description, len(columns))
         self._rows = np.array([schema.index(name) for name in self.columns])
 
@@ -159,9 +171,13 @@ class Frequencies(Protocol):
     @property
     def seed(self) -> int: ...
     @property
-    def radii(self) -> tuple[float, float]: ...
+    def radii(self) -> tuple[float, float] | None: ...
     @property
     def structure(self) -> str: ...
+    @property
+    def kernel(self) -> str | None: ...
+    @property
+    def width(self) -> float | None: ...
 
 
 def check_frequencies(owner: str, description: Frequencies) -> None:
@@ -169,7 +185,24 @@ def check_frequencies(owner: str, description: Frequencies) -> None:
     check_whole(owner, "size", description.size, 1, 10**7)
     check_whole(owner, "seed", description.seed, 0, 2**64 - 1)
     object.__setattr__(description, "columns", check_columns(owner, description.columns))
-    radii = description.radii
+    law = check_law(owner, description.kernel, description.width)
+    if law is None:
+        object.__setattr__(description, "radii", _checked_radii(owner, description.radii))
+    elif description.radii is not None:
+        raise RecipeError(
+            f"{owner}: kernel '{law.kernel}' determines the radii", "leave out radii, or kernel and width"
+        )
+    else:
+        object.__setattr__(description, "width", law.width)
+    if description.structure not in STRUCTURES:
+        raise RecipeError(
+            f"{owner}: structure must be one of {', '.join(STRUCTURES)}, got {description.structure!r} instead"
+        )
+
+
+def _checked_radii(owner: str, radii: object) -> tuple[float, float]:
+    if radii is None:
+        return RADII
     if (
         not isinstance(radii, list | tuple)
         or len(radii) != 2
@@ -177,11 +210,14 @@ def check_frequencies(owner: str, description: Frequencies) -> None:
         or not 0.01 <= radii[0] <= radii[1] <= 10_000
     ):
         raise RecipeError(f"{owner}: radii must be two numbers, 0.01 <= low <= high <= 10000, got {radii!r} instead")
-    object.__setattr__(description, "radii", (float(radii[0]), float(radii[1])))
-    if description.structure not in STRUCTURES:
-        raise RecipeError(
-            f"{owner}: structure must be one of {', '.join(STRUCTURES)}, got {description.structure!r} instead"
-        )
+    return float(radii[0]), float(radii[1])
+
+
+def law_of(description: Frequencies) -> Law | None:
+    """The law of a checked description; None for radii spread log-uniformly."""
+    if description.kernel is None or description.width is None:
+        return None
+    return Law(description.kernel, description.width)
 
 
 def frequencies_length(owner: str, description: Frequencies, schema: Schema) -> int:
@@ -259,7 +295,7 @@ class Dense:
 def draw(description: Frequencies, dimension: int) -> Dense | hadamard.Hadamard:
     """Draw the frequencies of a description whose structure is chosen."""
     if description.structure == "hadamard":
-        return hadamard.draw_hadamard(description.seed, draw_lengths(description), dimension)
+        return hadamard.draw_hadamard(description.seed, draw_lengths(description, dimension), dimension)
     return Dense(draw_frequencies(description, dimension))
 
 
@@ -270,16 +306,19 @@ def draw_frequencies(description: Frequencies, dimension: int) -> NDArray[np.int
     square = np.zeros(count)
     for j in range(dimension):  # a fixed order of additions, unlike np.sum
         square = square + normals[:, j] * normals[:, j]
-    return np.rint(normals * (draw_lengths(description) / np.sqrt(square))[:, None]).astype(np.int32)
+    return np.rint(normals * (draw_lengths(description, dimension) / np.sqrt(square))[:, None]).astype(np.int32)
 
 
-def draw_lengths(description: Frequencies) -> Floats:
+def draw_lengths(description: Frequencies, dimension: int) -> Floats:
     """Draw the lengths of the frequencies in units of 2^-32 turn per code step. See docs/formats/draw.md.
 
-    The radius of frequency i is low·(high/low)^((i+u)/size): one in each of `size` equal strata of log radius.
+    Without a kernel, the radius of frequency i is low·(high/low)^((i+u)/size): one in each of `size` equal strata of
+    log radius.
     """
-    count = description.size
-    low, high = description.radii
+    count, law = description.size, law_of(description)
+    if law is not None:
+        return law.lengths(count, dimension, description.seed)
+    low, high = description.radii or RADII
     shares = (np.arange(count) + PublicStream("fourier radii", description.seed).uniforms(count)) / count
     with precise(100) as exact:
         spread = exact.log(exact.mpf(high) / low)

@@ -21,6 +21,7 @@ from dpsketch.maps.fourier.fourier import (
     draw,
     frequencies_length,
     frequencies_work,
+    law_of,
 )
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.relation import Relation
@@ -34,8 +35,10 @@ class OneBitFourier(FeatureMap):
     columns: tuple[str, ...] | None = None
     size: int = 200
     seed: int = 0
-    radii: tuple[float, float] = (2.0, 30.0)
+    radii: tuple[float, float] | None = None
     structure: str = "auto"
+    kernel: str | None = None
+    width: float | None = None
 
     name: ClassVar[str] = "one_bit_fourier"
     good_for: ClassVar[str] = "clusters and smooth functions"
@@ -72,6 +75,7 @@ class BoundOneBitFourier(BoundFrequencies):
         description = replace(description, structure=chosen_structure(description, len(columns)))
         super().__init__(description, schema, columns)
         self.size = description.length(schema)
+        self.law = law_of(description)
         self._drawn = draw(description, len(columns))
         words = PublicStream("one-bit dithers", description.seed).words(description.size)
         self.dithers = (words >> np.uint64(32)).astype(np.uint32).view(np.int32)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +10,8 @@ from numpy.typing import NDArray
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.draw import PublicStream
-from dpsketch.maps.hashed.embedding import Embedding
-from dpsketch.maps.hashed.hashes import Euclidean, Factor, InnerProduct
+from dpsketch.maps.hashed.hash_inputs import HashInputs
+from dpsketch.maps.hashed.hashes import Binned, Factor, Hamming, InnerProduct, Manhattan
 from dpsketch.maps.moments.ball import clipped
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.columns import HIGHEST, MISSING, SPAN
@@ -22,43 +21,38 @@ if TYPE_CHECKING:
     from dpsketch.maps.hashed.race import Race
 
 SIGN = -1  # replaces a shift where the projection gives one bit
-_STEEPEST = 24  # bits below one bin
 
 
 class Projection:
     """The random projections of one factor: integer coefficients on int16 inputs, modulo 2^32."""
 
     def __init__(self, factor: Factor, schema: Schema, race: Race, stream: PublicStream) -> None:
-        self._hash, self._embedding = factor.hash, race.embedding
-        self._rows = np.array([schema.index(name) for name in factor.columns])
-        width = len(factor.columns) if race.embedding is None else race.embedding.outputs
-        self.dimension = width + 2 * isinstance(factor.hash, InnerProduct)
+        self._hash = factor.hash
+        self._inputs = HashInputs(factor, schema, race)
+        self.dimension = self._inputs.size + 2 * isinstance(factor.hash, InnerProduct)
         self.hashes = factor.hash.hashes
         shape = (race.rows, self.hashes, self.dimension)
-        normals = stream.normals(math.prod(shape)).reshape(shape)
         self.offsets = np.zeros(shape[:2], np.int32)
-        if isinstance(factor.hash, Euclidean):
-            spans = (
-                bandwidth_spans(factor.columns, factor.hash, schema)
-                if race.embedding is None
-                else _output_spans(race.embedding, factor.hash)
-            )
-            scales, self.shift = _bin_scales(spans)
-            self.coefficients = np.rint(normals * scales).astype(np.int32)
-            words = stream.words(race.rows * self.hashes).reshape(shape[:2])
-            self.offsets = (words >> np.uint64(64 - self.shift)).astype(np.int32)
-        else:
+        if isinstance(factor.hash, Hamming):
+            self.shift = 0  # the bin is the code itself
+            self.coefficients = _sampled(stream.words(math.prod(shape[:2])), self.dimension).reshape(shape)
+            return
+        if not isinstance(factor.hash, Binned):
             self.shift = SIGN
-            self.coefficients = sign_coefficients(normals)
+            self.coefficients = sign_coefficients(stream.normals(math.prod(shape)).reshape(shape))
+            return
+        scales, self.shift = self._inputs.bin_scales(factor.hash)
+        if isinstance(factor.hash, Manhattan):
+            self.coefficients = _wrapped(stream.cauchys(math.prod(shape)).reshape(shape) * scales)
+        else:
+            normals = stream.normals(math.prod(shape)).reshape(shape)
+            self.coefficients = np.rint(normals * scales).astype(np.int32)
+        words = stream.words(race.rows * self.hashes).reshape(shape[:2])
+        self.offsets = (words >> np.uint64(64 - self.shift)).astype(np.int32)
 
     def inputs(self, codes: Codes, query: bool) -> Codes:
-        """The numbers to project: the codes, with missing ones at the midpoint. For inner products, completed to equal
-        length.
-        """
-        chosen: Codes = codes[self._rows]
-        chosen[chosen == MISSING] = 0
-        if self._embedding is not None:
-            chosen = self._embedding(chosen)
+        """The numbers to project. For inner products, completed to equal length."""
+        chosen = self._inputs(codes)
         if not isinstance(self._hash, InnerProduct):
             return chosen
         ball = int(HIGHEST * self._hash.radius)
@@ -67,6 +61,11 @@ class Projection:
         missing = np.floor(np.sqrt(rest.astype(np.float64))).astype(np.int64)  # exact: rest < 2^30
         zero = np.zeros_like(missing)
         return np.concatenate([numbers, [zero, missing] if query else [missing, zero]]).astype(np.int16)
+
+    def positions(self, codes: Codes) -> Floats:
+        """Positions of records in bandwidths: collision probabilities are those of their distances."""
+        assert isinstance(self._hash, Binned)
+        return self._inputs(codes) * (self._inputs.spans(self._hash)[:, None] / SPAN)
 
 
 class Permutations:
@@ -111,46 +110,17 @@ class Weigher:
         return self._table[self._column.levels_of(own)]
 
 
-def bandwidth_spans(columns: Sequence[str], family: Euclidean, schema: Schema) -> dict[str, float]:
-    """Width of each column's bounds in bandwidths."""
-    spans = {}
-    for name in columns:
-        column = schema.column(name)
-        if column.scale is not None and not family.scaled:
-            raise RecipeError(
-                f"Race: column '{name}' is on a {column.scale} scale, where a bandwidth in its units means nothing",
-                "give the bandwidth in widths of the bounds: Euclidean(bandwidth=0.1, scaled=True)",
-            )
-        low, high = (float(number) for number in column.values_of(np.array([-HIGHEST, HIGHEST])))
-        width = (high - low) / column.bandwidth_unit
-        spans[name] = (1.0 if family.scaled else width) / family.bandwidth
-    return spans
+def _sampled(words: NDArray[np.uint64], dimension: int) -> NDArray[np.int32]:
+    """A one at a random input of each projection, by the top half of its word."""
+    chosen = (words >> np.uint64(32)) * np.uint64(dimension) >> np.uint64(32)
+    coefficients = np.zeros((len(words), dimension), np.int32)
+    coefficients[np.arange(len(words)), chosen.astype(np.int64)] = 1
+    return coefficients
 
 
-def _output_spans(embedding: Embedding, family: Euclidean) -> dict[str, float]:
-    return {f"output {index}": 1.0 / family.bandwidth for index in range(embedding.outputs)}
-
-
-def _bin_scales(spans: Mapping[str, float]) -> tuple[Floats, int]:
-    """Units of a projection per code step, and the bits of a bin: one bin is 2^bits units.
-
-    The projection is kept modulo 2^32 units. Bits are chosen so that eight times the columns' whole span fits, because
-    otherwise distant records could collide by wrapping around.
-    """
-    total = 0.0
-    for span in spans.values():
-        total += span * span
-    exponent = math.frexp(8.0 * max(math.sqrt(total), 1.0))[1] if math.isfinite(total) else 1100
-    bits = min(_STEEPEST, 32 - exponent)
-    lost = SPAN / (2.0**bits * math.sqrt(12.0)) if bits > 0 else math.inf  # rounding error in bins, over the full width
-    for name, span in spans.items():
-        if lost > 0.05 and lost > 0.1 * span:
-            raise RecipeError(
-                f"Race: all columns together span {math.sqrt(total):.3g} bandwidths, so only {max(bits, 0)} bits are "
-                f"left to resolve one, too few for column '{name}', which spans {span:.3g}",
-                "use a wider bandwidth or fewer columns",
-            )
-    return np.array(list(spans.values())) * 2.0**bits / SPAN, bits
+def _wrapped(real: Floats) -> NDArray[np.int32]:
+    """Rounded to integers modulo 2^32, exactly: Cauchy numbers exceed any fixed range."""
+    return np.fmod(np.rint(real), 2.0**32).astype(np.int64).astype(np.uint32).view(np.int32)
 
 
 def sign_coefficients(normals: Floats) -> NDArray[np.int32]:

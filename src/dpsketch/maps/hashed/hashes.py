@@ -37,25 +37,24 @@ class HashFamily(ABC):
 
 
 @dataclass(frozen=True)
-class Euclidean(HashFamily):
-    """Bins of `power` concatenated random projections. The kernel decreases with Euclidean distance.
+class Binned(HashFamily):
+    """Bins of `power` concatenated random projections, each of width `bandwidth`.
 
-    A bin has width `bandwidth`: in widths of the declared bounds if `scaled`, else in the columns' own units. Source:
-    race §2.3 (p-stable hashes).
+    The bandwidth is in widths of the declared bounds if `scaled`, else in the columns' own units. Two different labels
+    are one width, or one unit, apart.
     """
 
     bandwidth: float = 0.1
     power: int = 1
     scaled: bool = True
 
-    family: ClassVar[str] = "euclidean"
-
     def __post_init__(self) -> None:
-        check_whole("Euclidean", "power", self.power, 1, 64)
+        name = type(self).__name__
+        check_whole(name, "power", self.power, 1, 64)
         if isinstance(self.bandwidth, bool) or not isinstance(self.bandwidth, Real) or not 0 < self.bandwidth < 1e15:
-            raise RecipeError(f"Euclidean: bandwidth must be a number above 0, got {self.bandwidth!r} instead")
+            raise RecipeError(f"{name}: bandwidth must be a number above 0, got {self.bandwidth!r} instead")
         if not isinstance(self.scaled, bool):
-            raise RecipeError(f"Euclidean: scaled must be true or false, got {self.scaled!r} instead")
+            raise RecipeError(f"{name}: scaled must be true or false, got {self.scaled!r} instead")
         object.__setattr__(self, "bandwidth", float(self.bandwidth))
 
     @property
@@ -64,11 +63,68 @@ class Euclidean(HashFamily):
 
     def kernel(self, distance: Floats) -> Floats:
         """Probability that two points at this distance collide in one row of the table."""
+        ratio = self.bandwidth / np.maximum(np.asarray(distance, np.float64), 1e-9 * self.bandwidth)
+        return self.same_bin(ratio) ** self.power
+
+    @abstractmethod
+    def same_bin(self, ratio: Floats) -> Floats:
+        """Probability that one projection falls into the same bin, for bins of this many distances."""
+
+
+@dataclass(frozen=True)
+class Euclidean(Binned):
+    """Bins of `power` concatenated Gaussian projections. The kernel decreases with Euclidean distance.
+
+    A bin has width `bandwidth`: in widths of the declared bounds if `scaled`, else in the columns' own units. Source:
+    race §2.3 (p-stable hashes).
+    """
+
+    family: ClassVar[str] = "euclidean"
+
+    def same_bin(self, ratio: Floats) -> Floats:
         from scipy.special import ndtr
 
-        ratio = self.bandwidth / np.maximum(np.asarray(distance, np.float64), 1e-9 * self.bandwidth)
-        once: Floats = 2 * ndtr(ratio) - 1 - np.sqrt(2 / np.pi) / ratio * -np.expm1(-0.5 * ratio**2)
-        return once**self.power
+        return np.asarray(2 * ndtr(ratio) - 1 - np.sqrt(2 / np.pi) / ratio * -np.expm1(-0.5 * ratio**2))
+
+
+@dataclass(frozen=True)
+class Manhattan(Binned):
+    """Bins of `power` concatenated Cauchy projections. The kernel decreases with the sum of the columns' distances.
+
+    The sum is of distances in widths of the bounds if `scaled`, else in the columns' own units. The kernel has a
+    sharper peak and a heavier tail than `Euclidean`; with power=8 it is within 0.05 of a Laplace kernel of the
+    distance. Source: race §2.3 (p-stable hashes, p = 1).
+    """
+
+    family: ClassVar[str] = "manhattan"
+
+    def same_bin(self, ratio: Floats) -> Floats:
+        return np.asarray(2 * np.arctan(ratio) - np.log1p(ratio**2) / ratio) / np.pi
+
+
+@dataclass(frozen=True)
+class Hamming(HashFamily):
+    """The values of `power` random columns, drawn with replacement. The kernel is the share of equal columns to the
+    power `power`.
+
+    Values are equal if their codes are. A missing cell equals missing cells alone. Source: bit sampling, Indyk and
+    Motwani 1998.
+    """
+
+    power: int = 1
+
+    family: ClassVar[str] = "hamming"
+
+    def __post_init__(self) -> None:
+        check_whole("Hamming", "power", self.power, 1, 64)
+
+    @property
+    def hashes(self) -> int:
+        return self.power
+
+    def kernel(self, share: Floats) -> Floats:
+        """Probability that two records collide, given the share of columns in which they are equal."""
+        return np.asarray(share, np.float64) ** self.power
 
 
 @dataclass(frozen=True)
@@ -187,7 +243,7 @@ class Product(HashFamily):
 
 
 FAMILIES: dict[str, type[HashFamily]] = {
-    kind.family: kind for kind in (Euclidean, SignedProjection, InnerProduct, MinHash, Product)
+    kind.family: kind for kind in (Euclidean, Manhattan, SignedProjection, InnerProduct, Hamming, MinHash, Product)
 }
 
 

@@ -16,12 +16,15 @@ from dpsketch.maps.base import MOST_COUNTERS, FeatureMap, Sensitivity, Sums, che
 from dpsketch.maps.counter_table import BoundTable
 from dpsketch.maps.draw import PublicStream
 from dpsketch.maps.hashed.embedding import Embedding, embedding_from_dict
+from dpsketch.maps.hashed.hash_inputs import EQUAL, LABELS, ORDERED, input_count
 from dpsketch.maps.hashed.hash_parameters import Permutations, Projection, Weigher
 from dpsketch.maps.hashed.hashes import (
     Euclidean,
     Factor,
+    Hamming,
     HashFamily,
     InnerProduct,
+    Manhattan,
     MinHash,
     Product,
     SignedProjection,
@@ -47,8 +50,10 @@ class Race(FeatureMap):
     its bounds to −1 … 1; for a category or boolean, the entry of `weights` for its label. A missing weight adds
     nothing.
 
-    A missing cell of a hashed column counts as the midpoint of its bounds. With a public `embedding`, its outputs are
-    hashed in place of the columns, and a bandwidth is in widths of an output's range.
+    A missing cell of a hashed number counts as the midpoint of its bounds. Labels count by equality, a missing one as
+    a label of its own; `labels="ordered"` places them on a line in their order in the schema, missing ones in the
+    middle. With a public `embedding`, its outputs are hashed in place of the columns, and a bandwidth is in widths of
+    an output's range; it takes labels in order.
     """
 
     columns: tuple[str, ...] | None = None
@@ -59,10 +64,12 @@ class Race(FeatureMap):
     weight: str | None = None
     weights: tuple[int, ...] | None = None
     embedding: Embedding | None = None
+    labels: str | None = None  # EQUAL, or ORDERED with an embedding or sets alone
 
     name: ClassVar[str] = "race"
     good_for: ClassVar[str] = "densities, classes and anomalies"
     version: ClassVar[int] = 1
+    absent: ClassVar[Mapping[str, Any]] = {"labels": ORDERED}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hash", hash_from_dict(self.hash))
@@ -74,11 +81,20 @@ class Race(FeatureMap):
             raise RecipeError("Race: a product names the columns of each factor", "leave out columns")
         if self.embedding is not None:
             object.__setattr__(self, "embedding", embedding_from_dict(self.embedding))
-            if isinstance(self.hash, Product | MinHash) or (isinstance(self.hash, Euclidean) and not self.hash.scaled):
+            if isinstance(self.hash, Product | MinHash | Hamming) or not getattr(self.hash, "scaled", True):
                 raise RecipeError(
-                    "Race: an embedding is hashed by a scaled Euclidean, SignedProjection or InnerProduct",
+                    "Race: an embedding is hashed by a scaled Euclidean or Manhattan, SignedProjection or InnerProduct",
                     "the outputs of an embedding have no units of a column",
                 )
+        by_code = self.embedding is not None or isinstance(self.hash, MinHash)
+        if self.labels is None:
+            object.__setattr__(self, "labels", ORDERED if by_code else EQUAL)
+        elif self.labels not in LABELS or (by_code and self.labels != ORDERED):
+            raise RecipeError(
+                f"Race: labels must be one of {', '.join(LABELS)}, and ordered for an embedding or sets, "
+                f"got {self.labels!r} instead",
+                "leave out labels",
+            )
         if self.weight is not None and not isinstance(self.weight, str):
             raise RecipeError(f"Race: weight must be a column's name, got {self.weight!r} instead")
         if self.weights is not None:
@@ -135,7 +151,11 @@ class Race(FeatureMap):
 
     def work(self, schema: Schema) -> int:
         factors = self.factors(schema)
-        inputs = sum(len(f.columns) + 2 if self.embedding is None else self.embedding.outputs + 2 for f in factors)
+        inputs = sum(
+            (1 if isinstance(f.hash, MinHash) else input_count(f, schema, self)) * (1 + isinstance(f.hash, Manhattan))
+            + 2
+            for f in factors
+        )
         return self.rows * self.hash.hashes * inputs
 
     def summary(self) -> dict[str, Any]:

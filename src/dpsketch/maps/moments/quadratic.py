@@ -15,6 +15,7 @@ from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, FeatureMap, Sensitivity, Sums, check_columns, check_whole, chosen_columns
 from dpsketch.maps.draw import PublicStream
+from dpsketch.maps.fourier.hadamard import block_columns
 from dpsketch.maps.moments.ball import check_dimension, check_radius, clipped
 from dpsketch.maps.moments.spectral import FOURTHS_BLOCK, MOST_FOURTHS, fourths_bound, squared_lengths, squares_bound
 from dpsketch.numerics.arrays import Floats
@@ -22,11 +23,12 @@ from dpsketch.schema.columns import HIGHEST
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 
-DIRECTIONS = ("gaussian", "hadamard")
+DIRECTIONS = ("gaussian", "hadamard", "hadamard3")
 MOST_PARAMETERS = 2**25
 # Number of bits of a Gaussian projection of a record on the ball, for a direction of length 1. (No drawn direction is
 # longer than 12.2, so 31 bits suffice.) The lowest bits are dropped before squaring.
 _BITS, _DROPPED = 27, 11
+_CHUNK = 1 << 22  # entries of bases drawn together
 _MOST_SQUARE = 2**40  # above this, Hadamard projections drop bits, too
 
 
@@ -35,10 +37,12 @@ class Quadratic(FeatureMap):
     """(ω·x)² for `size` directions ω, with x scaled to [-1, 1]^d by the declared bounds and clipped to the ball of
     `radius`.
 
-    "gaussian" directions are independent, of length about 1. "hadamard" directions are orthonormal bases with random
-    signs: their squares have the same sum for every record, which needs the least noise. `size` is then a multiple of
-    the number of columns rounded up to a power of two. A missing cell counts as the midpoint of its bounds. `radius` is
-    in half-widths of a column's bounds, as in `SecondMoments`; features are those of x divided by it.
+    "gaussian" directions are independent, of length about 1. "hadamard" and "hadamard3" directions are orthonormal
+    bases with random signs: their squares have the same sum for every record, which needs the least noise. `size` is
+    then a multiple of the number of columns rounded up to a power of two. All entries of "hadamard" directions have the
+    same size, so of the diagonal of second moments they measure only the sum; "hadamard3" goes through three such
+    stages, as `Fourier` does, and has directions of every kind. A missing cell counts as the midpoint of its bounds.
+    `radius` is in half-widths of a column's bounds, as in `SecondMoments`; features are those of x divided by it.
     """
 
     columns: tuple[str, ...] | None = None
@@ -71,11 +75,11 @@ class Quadratic(FeatureMap):
                 "lower size or name fewer columns",
             )
         basis = _padded(dimension)
-        if self.directions == "hadamard" and self.size % basis:
+        if self.directions != "gaussian" and self.size % basis:
             below = self.size // basis * basis
             raise RecipeError(
-                f"Quadratic: size must be a multiple of {basis} for {dimension} columns with hadamard directions, "
-                f"got {self.size} instead",
+                f"Quadratic: size must be a multiple of {basis} for {dimension} columns with {self.directions} "
+                f"directions, got {self.size} instead",
                 f"use {below} or {below + basis}" if below else f"use {basis}",
             )
         return self.size
@@ -83,10 +87,17 @@ class Quadratic(FeatureMap):
     def work(self, schema: Schema) -> int:
         """Cost of drawing the directions, and of the eigenvalues for the sensitivity (`maps.moments.spectral`)."""
         dimension = len(chosen_columns(schema, self.columns))
-        matrices = 0 if self.directions == "hadamard" else min(self.size, dimension) ** 3
+        exact = self.directions == "hadamard" or (
+            self.directions == "hadamard3" and not _entry_bits(dimension, self._ball)
+        )
+        matrices = 0 if exact else min(self.size, dimension) ** 3
         if self.size <= MOST_FOURTHS:
             matrices += 4 * self.size * min(self.size, FOURTHS_BLOCK) ** 2
         return self.size * dimension + matrices // 1000
+
+    @property
+    def _ball(self) -> int:
+        return int(HIGHEST * self.radius)
 
     def bind(self, schema: Schema) -> BoundQuadratic:
         return BoundQuadratic(self, schema)
@@ -106,19 +117,25 @@ class BoundQuadratic(BoundMap):
     def __init__(self, description: Quadratic, schema: Schema) -> None:
         super().__init__(description, schema, chosen_columns(schema, description.columns))
         self.size = description.length(schema)
-        self.ball = int(HIGHEST * description.radius)
-        self.structured = description.directions == "hadamard"
-        dimension = len(self.columns)
-        if self.structured:
-            self.matrix = draw_bases(description.seed, self.size, dimension)
-            self.shift = 0
-            while dimension * self.ball**2 >> 2 * self.shift > _MOST_SQUARE:
-                self.shift += 1
-            self.grid = _padded(dimension) * self.ball**2 >> 2 * self.shift
-        else:
+        self.ball = description._ball
+        dimension, basis = len(self.columns), _padded(len(self.columns))
+        self.square: int | None = None  # s, where ΩᵀΩ = s·I exactly for each basis
+        if description.directions == "gaussian":
             self.matrix = draw_gaussians(description.seed, self.size, dimension, self.ball)
-            self.shift = _DROPPED
-            self.grid = 1 << 2 * (_BITS - _DROPPED)
+            self.shift, self.grid = _DROPPED, 1 << 2 * (_BITS - _DROPPED)
+        else:
+            if description.directions == "hadamard":
+                self.matrix, bits, length = draw_bases(description.seed, self.size, dimension), 0, dimension
+                self.square = square = basis
+            else:
+                bits = _entry_bits(dimension, self.ball)
+                self.matrix = draw_mixed_bases(description.seed, self.size, dimension, bits)
+                square = length = basis**3
+                self.square = None if bits else square
+            self.shift = 0
+            while length * self.ball**2 >> 2 * (bits + self.shift) > _MOST_SQUARE:
+                self.shift += 1
+            self.grid = square * self.ball**2 >> 2 * (bits + self.shift)
         self.largest = _largest(self.matrix, self.ball, self.shift)
         self._rows = np.array([schema.index(name) for name in self.columns])
 
@@ -150,7 +167,10 @@ class BoundQuadratic(BoundMap):
     def _single(self) -> Sensitivity:
         if self.size == 1:
             return Sensitivity(max(1, self.largest), max(1, self.largest**2))
-        squares = Fraction(self.size) if self.structured else squares_bound(self.matrix)
+        if self.square is None:
+            squares = squares_bound(self.matrix)
+        else:
+            squares = Fraction(self.size // _padded(len(self.columns)) * self.square)
         fourths = fourths_bound(self.matrix, squares)
         unit = Fraction(self.ball**2, 4**self.shift)
         return Sensitivity(max(1, int(squares * unit)), max(1, int(fourths * unit**2)))
@@ -162,9 +182,9 @@ class BoundQuadratic(BoundMap):
     def restricted(self, first: int, last: int) -> BoundQuadratic:
         """The map with some of its directions. Only whole bases keep a common sum of squares."""
         basis, matrix = _padded(len(self.columns)), self.matrix[first:last]
-        whole = self.structured and first % basis == 0 and last % basis == 0
+        whole = first % basis == 0 and last % basis == 0
         largest = _largest(matrix, self.ball, self.shift)
-        return self._with(size=last - first, matrix=matrix, structured=whole, largest=largest)
+        return self._with(size=last - first, matrix=matrix, square=self.square if whole else None, largest=largest)
 
     def parameters(self) -> bytes:
         return self.matrix.astype("<i4").tobytes()
@@ -173,6 +193,17 @@ class BoundQuadratic(BoundMap):
 def _padded(dimension: int) -> int:
     """The smallest power of two that is at least `dimension`."""
     return 1 << (dimension - 1).bit_length()
+
+
+def _entry_bits(dimension: int, ball: int) -> int:
+    """Bits to round away from entries of three stages, the fewest with which projections of the ball fit an int32.
+
+    A row of three stages of width d' has length √d'³, and rounding adds at most √d/2.
+    """
+    length, bits = isqrt(_padded(dimension) ** 3) + 1, 0
+    while ((length >> bits) + 1 + (isqrt(dimension) + 1 if bits else 0)) * ball >= 2**31:
+        bits += 1
+    return bits
 
 
 def _largest(matrix: NDArray[np.int32], ball: int, shift: int) -> int:
@@ -199,3 +230,19 @@ def draw_bases(seed: int, size: int, dimension: int) -> NDArray[np.int32]:
     negative = (np.bitwise_count(common) + signs.astype(np.uint8)) & 1
     entries: NDArray[np.int32] = 1 - 2 * negative.astype(np.int32)
     return entries.reshape(size, dimension)
+
+
+def draw_mixed_bases(seed: int, size: int, dimension: int, bits: int) -> NDArray[np.int32]:
+    """Draw matrices H·D₃·H·D₂·H·D₁ with random signs D, restricted to the real columns and divided by 2^bits.
+
+    Halves are rounded away from zero, so that rounding has no direction of its own. docs/formats/draw.md specifies
+    every bit.
+    """
+    basis = _padded(dimension)
+    words = PublicStream("quadratic stages", seed).words(3 * size).reshape(-1, 3, basis)
+    signs = 1 - 2 * (words >> np.uint64(63)).astype(np.int8)
+    step = max(1, _CHUNK // (basis * dimension))
+    blocks = [block_columns(signs[start : start + step], slice(0, dimension)) for start in range(0, len(signs), step)]
+    entries = np.concatenate(blocks).reshape(size, dimension)
+    rounded: NDArray[np.int32] = np.sign(entries) * ((np.abs(entries) + ((1 << bits) >> 1)) >> bits)
+    return rounded

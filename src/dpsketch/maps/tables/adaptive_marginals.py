@@ -24,7 +24,6 @@ from dpsketch.maps.base import (
 from dpsketch.maps.tables.cells import MOST_BINS, Cells, RunCells, cells_of, level_cells, run_cells
 from dpsketch.maps.tables.level_counts import BoundLevels
 from dpsketch.maps.tables.one_way import CellCounter, OneWayMap
-from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.schema import Schema
 
 Cut = tuple[tuple[int, ...], tuple[int, ...], tuple[float, float, float]] | None
@@ -79,20 +78,16 @@ class BoundAdaptiveMarginals(CellCounter, OneWayMap):
     def settle(self, earlier: Sequence[NoisyPart], variance: float) -> BoundCellCounts:
         cuts: list[Cut] = [None] * len(self.columns)
         rows = next((max(float(part.sums[0]), 1.0) for part in earlier if part.map.only_counts), None)
-        sd = max(sqrt(variance), 1.0)
-        for part in earlier:
-            if isinstance(part.map, BoundLevels):
-                for index, name in enumerate(part.map.columns):
-                    if name in self._cuttable:
-                        counts = part.sums[part.map.table(index)][1:-2].astype(np.float64)
-                        cuts[self._cuttable[name]] = self._cut(counts, part, rows, sd)
+        levels, runs = _levels_and_runs(earlier)
+        for name, index in self._cuttable.items():
+            if name in levels:
+                cuts[index] = self._cut(levels[name], runs.get(name), rows, max(sqrt(variance), 1.0))
         return self._settled(cuts)
 
-    def _cut(self, counts: Floats, part: NoisyPart, rows: float | None, sd: float) -> Cut:
-        levels = NoisyLevels(counts, sqrt(part.variance), part.laplace)
-        rows = max(float(counts.sum()), 1.0) if rows is None else rows
+    def _cut(self, levels: NoisyLevels, runs: NoisyLevels | None, rows: float | None, sd: float) -> Cut:
+        rows = max(float(levels.counts.sum()), 1.0) if rows is None else rows
         wanted = (rows / (WORST_CASE * sd)) ** (2 / 3)
-        starts, alone = choose_cut(levels, self.description.bins, wanted, rows)
+        starts, alone = choose_cut(levels, self.description.bins, wanted, rows, runs)
         sharing = shared_values(levels, self.description.bins, starts)
         average, deviation, most = (
             min(round(number, 3), MOST_SHARED) for number in (sharing.average, sharing.sd, sharing.most)
@@ -174,6 +169,19 @@ class BoundCellCounts(CellCounter, OneWayMap):
     def sharing(self, column: int) -> Sharing | None:
         cut = self.description.cuts[column]
         return None if cut is None else Sharing(*cut[2])
+
+
+def _levels_and_runs(earlier: Sequence[NoisyPart]) -> tuple[dict[str, NoisyLevels], dict[str, NoisyLevels]]:
+    """Noisy counts of the levels between the bounds of each column, and of runs of them."""
+    levels: dict[str, NoisyLevels] = {}
+    runs: dict[str, NoisyLevels] = {}
+    for part in earlier:
+        if isinstance(part.map, BoundLevels):
+            for index, name in enumerate(part.map.columns):
+                counts = part.sums[part.map.table(index)][1:-2].astype(np.float64)
+                found = runs if part.map.runs else levels
+                found[name] = NoisyLevels(counts, sqrt(part.variance), part.laplace)
+    return levels, runs
 
 
 def _raw_cells(schema: Schema, columns: Sequence[str] | None, bins: int) -> list[Cells]:

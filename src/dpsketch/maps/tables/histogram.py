@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from math import comb, prod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from dpsketch.maps.base import (
     check_whole,
     chosen_columns,
 )
+from dpsketch.maps.hashed.hashes import Euclidean, hash_from_dict
 from dpsketch.maps.tables.cells import EVERY_CODE, HistogramCells
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.columns import MISSING
@@ -36,17 +37,29 @@ MOST_CELLS = 2**31
 
 @dataclass(frozen=True)
 class Histogram(FeatureMap):
-    """All `ways`-way tables among the columns; `bins` bounds the bins of a numeric column."""
+    """All `ways`-way tables among the columns; `bins` bounds the bins of a numeric column.
+
+    `kernel` is the one that densities from a table have unless another is asked for. It changes no count.
+    """
 
     ways: int = 1
     columns: tuple[str, ...] | None = None
     bins: int = 64
+    kernel: Euclidean | None = None
 
     name: ClassVar[str] = "histogram"
     good_for: ClassVar[str] = "counts of the cells of its tables"
     version: ClassVar[int] = 1
+    absent: ClassVar[Mapping[str, Any]] = {"kernel": None}
 
     def __post_init__(self) -> None:
+        if self.kernel is not None:
+            kernel = hash_from_dict(self.kernel)
+            if not isinstance(kernel, Euclidean):
+                raise RecipeError(
+                    f"Histogram: kernel must be a kernel of distance, got {kernel!r} instead", "pass Euclidean(0.05)"
+                )
+            object.__setattr__(self, "kernel", kernel)
         check_whole("Histogram", "ways", self.ways, 1, 8)
         check_whole("Histogram", "bins", self.bins, 1, 32768)
         object.__setattr__(self, "columns", check_columns("Histogram", self.columns))
@@ -75,6 +88,9 @@ class Histogram(FeatureMap):
                 "lower bins or ways, or name fewer columns",
             )
         return size
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | ({} if self.kernel is None else {"kernel": self.kernel.to_dict()})
 
     def bind(self, schema: Schema) -> BoundHistogram:
         return BoundHistogram(self, schema)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import check_columns
+from dpsketch.maps.hashed.hash_inputs import labels_in
 from dpsketch.maps.hashed.hashes import Euclidean
 from dpsketch.maps.hashed.race import Race
 from dpsketch.numerics.tuned import PROTOTYPE, UNRECORDED, Tuned
@@ -36,7 +37,8 @@ class Anomaly(Task):
         if len(names) <= MOST_TABLE_COLUMNS and all(schema.column(name).numeric for name in names):
             return density_task.TASK.parts(schema, rows, budget, names)
         family = Euclidean(ANOMALY_BANDWIDTH * sqrt(len(names)), ANOMALY_POWER)
-        race = Race(names, ANOMALY_ROWS, density_task.DENSITY_RACE_WIDTH, hash=family)
+        labels = labels_in(schema, names)
+        race = Race(names, ANOMALY_ROWS, density_task.DENSITY_RACE_WIDTH, hash=family, labels=labels)
         threshold = general_of(schema, names, rows, budget)
         return [
             (race, 1 - ANOMALY_THRESHOLD),

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap
-from dpsketch.maps.hashed.hash_parameters import bandwidth_spans
+from dpsketch.maps.hashed.hash_inputs import bandwidth_spans, labels_in
 from dpsketch.maps.hashed.hashes import Euclidean, HashFamily, Product
 from dpsketch.maps.hashed.race import Race
 from dpsketch.maps.tables.count import Count
@@ -21,6 +21,7 @@ from dpsketch.numerics.tuned import BY_HAND, DENSITY_TABLES, PROTOTYPE, UNRECORD
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.recipe import Part, Recipe
 from dpsketch.recipe.tasks.task import (
+    COUNT_SHARE,
     MOST_TABLE_BINS,
     MOST_TABLE_COLUMNS,
     Prediction,
@@ -38,6 +39,8 @@ ROW_ERROR: Annotated[float, _ORIGIN] = 0.9  # relative error of one row of hashe
 # The same with a correction by simulated records; measured 0.25 to 0.4.
 CORRECTED_ROW_ERROR: Annotated[float, _ORIGIN] = 0.35
 CELL_ERROR: Annotated[float, _ORIGIN] = 0.013  # relative error of a table with cells one bandwidth wide
+# The same of one column, where values often repeat: a cell's records may all be at one end; measured 0.015 to 0.4.
+ONE_COLUMN_CELL_ERROR: Annotated[float, Tuned("dpbench_1d: 8 of 18", by=BY_HAND, decision=52)] = 0.06
 TYPICAL_DENSITY: Annotated[float, _ORIGIN] = 0.02  # mean kernel value at a record; measured 0.005 to 0.07
 # Of the budget, for the marginals that simulated records are drawn from.
 CONTROL_SHARE: Annotated[float, _ORIGIN] = 0.07
@@ -204,9 +207,10 @@ def density_shares(
     """
     chosen = table[0] if table is not None and table[1] < counters[1] else counters[0]
     if not _corrected(counters[0].hash, names):
-        return [(Count(), 0.03), (chosen, 0.97)]
+        return [(Count(), COUNT_SHARE), (chosen, 1 - COUNT_SHARE)]
     bins = marginal_bins(rows * CONTROL_SHARE * min(budget.strength, 1000.0) / len(names))
-    return [(Count(), 0.03), (Marginals(names, bins), CONTROL_SHARE), (chosen, round(0.97 - CONTROL_SHARE, 4))]
+    rest = round(1 - COUNT_SHARE - CONTROL_SHARE, 4)
+    return [(Count(), COUNT_SHARE), (Marginals(names, bins), CONTROL_SHARE), (chosen, rest)]
 
 
 def density_choices(
@@ -219,7 +223,8 @@ def density_choices(
     corrected = _corrected(family, names)
     size = race_rows(schema, rows, budget, len(names), corrected)
     columns = None if isinstance(family, Product) else names
-    race = Race(columns, size, DENSITY_RACE_WIDTH, hash=family)
+    labels = None if columns is None else labels_in(schema, columns)
+    race = Race(columns, size, DENSITY_RACE_WIDTH, hash=family, labels=labels)
     counters = race, race_error(schema, rows, budget, size, density, corrected)
     numeric = all(schema.column(name).numeric for name in names)
     if not isinstance(family, Euclidean) or len(names) > MOST_TABLE_COLUMNS or not numeric:
@@ -228,7 +233,7 @@ def density_choices(
     bins, error = table_bins(schema, rows, budget, spans, density)
     if max(spans) / bins > WIDEST_CELLS:
         return None, counters
-    return (Histogram(len(names), names, bins), error), counters
+    return (Histogram(len(names), names, bins, family), error), counters
 
 
 def _corrected(family: HashFamily, names: Sequence[str]) -> bool:
@@ -285,12 +290,15 @@ def table_bins(
     """Bins of each column of a table for densities, and the predicted relative error.
 
     Cells h bandwidths wide have an error of CELL_ERROR·h from the unknown positions of records inside them, and noise
-    proportional to h^(−d/2). The best h balances the two for a typical density.
+    proportional to h^(−d/2). The best h balances the two for a typical density. For one column, whose values often
+    repeat, it is ONE_COLUMN_CELL_ERROR·h: noise grows slowly with the number of bins, and cells that are too wide cost
+    more than cells that are too narrow.
     """
+    unseen = ONE_COLUMN_CELL_ERROR if len(spans) == 1 else CELL_ERROR
     columns, noise = len(spans), schema_counter_noise(schema, budget)
     noise = noise**2 * table_noise(spans) / (rows * density) ** 2
-    width = (columns * noise / (2 * CELL_ERROR**2)) ** (1 / (columns + 2))
+    width = (columns * noise / (2 * unseen**2)) ** (1 / (columns + 2))
     most = min(int(MOST_TABLE_CELLS ** (1 / columns)) - 3, MOST_TABLE_BINS)
     bins = int(min(max(max(spans) / min(max(width, 0.02), 1.5), 4), most))
     width = max(spans) / bins
-    return bins, sqrt((CELL_ERROR * width) ** 2 + noise / width**columns)
+    return bins, sqrt((unseen * width) ** 2 + noise / width**columns)

@@ -9,6 +9,7 @@ from math import comb, sqrt
 from typing import Annotated
 
 from dpsketch.calibration import affordable
+from dpsketch.denoise.cuts import CLEAR
 from dpsketch.errors import RecipeError, RecipeWarning
 from dpsketch.maps.base import FeatureMap
 from dpsketch.maps.fourier.fourier import Fourier
@@ -23,10 +24,14 @@ from dpsketch.maps.tables.triple_tables import MOST_TRIPLES, Triples
 from dpsketch.numerics.tuned import BY_HAND, PROTOTYPE, STUDY_TABLES, UNRECORDED, Tuned
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks.task import Shares, Task, marginal_bins, schema_counter_noise
-from dpsketch.schema.columns import Column, Integer
+from dpsketch.schema.columns import SPAN, Column, Integer
 from dpsketch.schema.schema import Schema, Workload, checked_workload, workload_pairs
 
 _ORIGIN = Tuned(STUDY_TABLES, by=BY_HAND, decision=12)
+_RUNS = Tuned("gas_drift, payroll, naval, and 2,000 rows of adult", by=BY_HAND, decision=41)
+RUNS: Annotated[int, _RUNS] = 8  # in a bin
+# Clear counts of a bin's levels, in numbers of rows, above which single levels do not choose cells well.
+HIDDEN: Annotated[float, _RUNS] = 2.0
 _WIDE = Tuned("covtype, nomao and simulated tables of 30 and 100 columns", by=BY_HAND, decision=30)
 # Tables without numbers; the number of bins follows from it.
 MARGINALS_SHARE: Annotated[float, Tuned(STUDY_TABLES, by=PROTOTYPE, decision=7)] = 0.42
@@ -98,14 +103,14 @@ class General(Task):
                     "leave out frequencies (--frequencies)",
                 )
             bins, total = marginal_bins(rows * 0.95 * epsilon), TOTALS_SHARE * columns[0].numeric
-            parts: Shares = [(Count(), 0.05), *_one_way(schema, bins, 0.95 - total)]
+            parts: Shares = [(Count(), 0.05), *_one_way(schema, rows, budget, bins, 0.95 - total)]
             return [*parts, (Totals(), TOTALS_SHARE)] if total else parts
         bins, most = pair_sizes(rows, budget, len(columns))
         bins, finer, paired = fine_columns(schema, max(bins, whole_number_bins(schema)))
         if len(paired) < 2:
             _hinted(schema, groups, budget, (), AdaptivePairs())  # warns
             size = frequencies or fourier_size(rows * PAIRS_SHARE * epsilon)
-            return _with_marginals(schema, budget, bins, [(Fourier(size=size), 1.0)])
+            return _with_marginals(schema, rows, budget, bins, [(Fourier(size=size), 1.0)])
         if most is not None and most >= comb(len(paired), 2):
             most = None
         named = None if len(paired) == len(columns) else paired
@@ -115,14 +120,14 @@ class General(Task):
         pairs = _hinted(schema, groups, budget, paired, pairs)
         if frequencies:
             both: Shares = [(pairs, 1 - FOURIER_SHARE), (Fourier(size=frequencies), FOURIER_SHARE)]
-            return _with_marginals(schema, budget, bins, both)
+            return _with_marginals(schema, rows, budget, bins, both)
         nested = finer // 2 if pairs.tapered else finer  # equal bins whose edges are all edges of the pair tables
         triples = None if halved or most or named else affordable_triples(schema, rows, budget, nested)
         if triples is not None:
             part = (PURE_TRIPLES if budget.pure else GAUSSIAN_TRIPLES)[0]
             measured: Shares = [(pairs, 1 - part), (triples, part)]
-            return _with_marginals(schema, budget, bins, measured)
-        return _with_marginals(schema, budget, bins, [(pairs, 1.0)], halved)
+            return _with_marginals(schema, rows, budget, bins, measured)
+        return _with_marginals(schema, rows, budget, bins, [(pairs, 1.0)], halved)
 
 
 TASK = General()
@@ -170,7 +175,7 @@ def _no_effect(budget: Budget, why: str) -> None:
     warnings.warn(RecipeWarning(f"important pairs have no effect at {budget}: {why}"), stacklevel=2)
 
 
-def _with_marginals(schema: Schema, budget: Budget, bins: int, rest: Shares, halved: bool = False) -> Shares:
+def _with_marginals(schema: Schema, rows: int, budget: Budget, bins: int, rest: Shares, halved: bool = False) -> Shares:
     """A count, marginals, the maps for dependences between columns, by their parts of the rest, and sums of columns.
 
     Sums are a separate part: under pure ε they then get cube noise, which is much smaller.
@@ -182,17 +187,33 @@ def _with_marginals(schema: Schema, budget: Budget, bins: int, rest: Shares, hal
         marginals, together = CONTRAST_SHARES if halved else PURE_SHARES
     else:
         marginals, together = GAUSSIAN_SHARES
-    parts: Shares = [(Count(), 0.03), *_one_way(schema, bins, marginals)]
+    parts: Shares = [(Count(), 0.03), *_one_way(schema, rows, budget, bins, marginals)]
     parts += [(each, round(part * together, 4)) for each, part in rest]
     return [*parts, (Totals(), TOTALS_SHARE)] if separate else parts
 
 
-def _one_way(schema: Schema, bins: int, share: float) -> Shares:
+def _one_way(schema: Schema, rows: int, budget: Budget, bins: int, share: float) -> Shares:
     """Counts of cells and, where columns have more values than cells, of all values, to choose the cells from."""
-    if not any(cells_of(column, bins).binned for column in schema.scalars):
+    binned = sum(cells_of(column, bins).binned for column in schema.scalars)
+    if not binned:
         return [(AdaptiveMarginals(bins=bins), share)]
     choice = round(LEVELS_PART * share, 4)
-    return [(Levels(bins=bins), choice), (AdaptiveMarginals(bins=bins), round(share - choice, 4))]
+    marginals = (AdaptiveMarginals(bins=bins), round(share - choice, 4))
+    if not suits_runs(schema, rows, budget, binned, bins, choice):
+        return [(Levels(bins=bins), choice), marginals]
+    half = round(choice / 2, 5)
+    return [(Levels(bins=bins), half), (Levels(bins=bins, runs=RUNS * bins), half), marginals]
+
+
+def suits_runs(schema: Schema, rows: int, budget: Budget, columns: int, bins: int, share: float) -> bool:
+    """Whether cells are chosen better from runs of levels beside single ones, with half of the share each.
+
+    They are where the levels of a bin have so much noise together that no bin would ever be halved, but its runs would
+    show a bin of half the rows. Source: docs/decisions/041-runs-of-levels.md.
+    """
+    levels = schema_counter_noise(schema, budget, columns, share) * sqrt(SPAN / bins)
+    runs = schema_counter_noise(schema, budget, columns, share / 2) * sqrt(RUNS)
+    return CLEAR * levels > HIDDEN * rows and 2 * CLEAR * runs < rows
 
 
 def general_of(schema: Schema, names: tuple[str, ...], rows: int, budget: Budget) -> Shares:

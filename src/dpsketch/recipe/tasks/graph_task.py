@@ -12,7 +12,7 @@ from dpsketch.maps.hashed.race import Race
 from dpsketch.numerics.tuned import PROTOTYPE, UNRECORDED, Tuned
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks.density_task import LEAST_RACE_ROWS
-from dpsketch.recipe.tasks.task import Shares, Task, schema_counter_noise
+from dpsketch.recipe.tasks.task import Shares, Task, schema_counter_noise, with_count
 from dpsketch.schema.schema import Schema
 
 GRAPH_RACE_WIDTH: Annotated[int, Tuned("slashdot", by=PROTOTYPE)] = 100_000  # counters in a row
@@ -31,7 +31,7 @@ class Graph(Task):
         if len(schema.sets) != 1:
             raise RecipeError("Recipe.graph needs one column of sets of ids", 'declare neighbours: kind = "set"')
         size = graph_rows(schema, rows, budget)
-        return [(Race((schema.sets[0].name,), size, GRAPH_RACE_WIDTH, hash=MinHash()), 1.0)]
+        return with_count(schema, budget, Race((schema.sets[0].name,), size, GRAPH_RACE_WIDTH, hash=MinHash()))
 
     def next_step(self, sketch: str, argument: str) -> str:
         return f"dpsketch fit density {sketch}"

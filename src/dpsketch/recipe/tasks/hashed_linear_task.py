@@ -55,5 +55,8 @@ class HashedLinearTask(Task):
         )
         return [(race if column.numeric else Grouped(race, target), 1.0)]
 
+    def next_step(self, sketch: str, argument: str) -> str:
+        return f"dpsketch fit hashed_linear {sketch} --target {argument}"
+
 
 TASK = HashedLinearTask()

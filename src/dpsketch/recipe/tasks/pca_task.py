@@ -45,7 +45,7 @@ class Components(Task):
         size = None if of == "covariance" else pca_directions(rows, budget, len(names), n_components)
         moments: FeatureMap = SecondMoments(names, ball, means=of == "covariance")
         if size is not None:
-            moments = Quadratic(names, size, radius=ball, directions="hadamard")
+            moments = Quadratic(names, size, radius=ball, directions="hadamard3")
         return [(Count(), 0.03), (moments, 0.97)]
 
     def predict(

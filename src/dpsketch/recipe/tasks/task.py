@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 from typing import Annotated, Any, ClassVar
 
 from dpsketch.calibration import counter_noise
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap, check_columns
-from dpsketch.numerics.tuned import DENSITY_TABLES, PROTOTYPE, Tuned
+from dpsketch.maps.hashed.race import Race
+from dpsketch.maps.tables.count import Count
+from dpsketch.numerics.tuned import BY_HAND, DENSITY_TABLES, PROTOTYPE, Tuned
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.recipe import Part, Recipe, declared_rows
 from dpsketch.schema.schema import Schema
@@ -19,6 +22,8 @@ Shares = list[tuple[FeatureMap, float]]
 # A full table of more columns has too few records a cell; docs/densities.md and docs/clusters.md have measurements.
 MOST_TABLE_COLUMNS: Annotated[int, Tuned(DENSITY_TABLES, by=PROTOTYPE)] = 3
 MOST_TABLE_BINS = 4096
+COUNT_SHARE: Annotated[float, Tuned(DENSITY_TABLES, by=BY_HAND)] = 0.03  # of the budget, for the number of records
+COUNT_GAIN: Annotated[float, Tuned("facebook", by=BY_HAND, decision=50)] = 2.0  # by which a count must be more accurate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,3 +122,15 @@ def schema_counter_noise(
 ) -> float:
     """`calibration.counter_noise` for a schema's unit and relation."""
     return counter_noise(budget, schema.rows_per_unit or 1, schema.relation, tables, share, signed)
+
+
+def with_count(schema: Schema, budget: Budget, counters: Race) -> Shares:
+    """Hashed counters and, unless they count the records nearly as accurately themselves, a count.
+
+    The number of records is the mean of the totals of R rows of W counters, whose noise is √(W/R) times that of a
+    counter: with W = 100,000, more than a thousand records under usual budgets. Densities are divided by this number.
+    """
+    own = schema_counter_noise(schema, budget, counters.rows) * sqrt(counters.width / counters.rows)
+    if own <= COUNT_GAIN * schema_counter_noise(schema, budget, share=COUNT_SHARE):
+        return [(counters, 1.0)]
+    return [(Count(), COUNT_SHARE), (counters, 1 - COUNT_SHARE)]

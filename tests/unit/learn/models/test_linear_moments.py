@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpsketch as dps
-from dpsketch.errors import QueryError, RecipeError
+from dpsketch.errors import QueryError, RecipeError, RecipeWarning
 
 ROWS = 20_000
 BUDGET = dps.Budget(1.0, 1e-6)
@@ -101,3 +103,34 @@ def test_standard_errors_hold_what_the_penalty_hides(seeded: None) -> None:
         model = dps.LinearRegression("y").fit(dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "simulated")))
         scores.append((model.coef_ - exact[:6]) / model.coef_stderr_)
     assert 0.35 < np.sqrt(np.mean(np.square(scores))) < 1.3
+
+
+def test_columns_that_are_no_numbers_are_not_dropped_in_silence() -> None:
+    columns = SCHEMA.to_dict()["columns"] | {"member": {"kind": "boolean"}}
+    schema = dps.Schema.from_dict({"privacy": {"rows": ROWS}, "columns": columns})
+    with pytest.warns(
+        RecipeWarning,
+        match=r"leaves out 'kind' \(category\), 'member' \(boolean\)\.\nHint: name booleans and dates among columns "
+        r"\(--columns\); for labels take the general recipe",
+    ):
+        dps.Recipe.linear(schema, target="y", budget=BUDGET)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dps.Recipe.linear(schema, target="y", budget=BUDGET, columns=["a", "member"])
+
+
+def test_many_booleans_are_not_shortened(seeded: None) -> None:
+    """A boolean is at one of its bounds in every row: a ball that is right for numbers would cut all records."""
+    random = np.random.default_rng(4)
+    names = [f"is{place}" for place in range(8)]
+    flags = random.random((ROWS, 8)) < 0.5
+    slopes = np.arange(8) - 3.5
+    y = 30 + flags @ slopes + random.normal(0, 1, ROWS)
+    facts: dict[str, dict[str, object]] = {name: {"kind": "boolean"} for name in names}
+    facts["y"] = {"kind": "number", "lower": 0, "upper": 60}
+    schema = dps.Schema.from_dict({"privacy": {"rows": ROWS}, "columns": facts})
+    recipe = dps.Recipe.linear(schema, target="y", budget=BUDGET, columns=names)
+    raw = dps.accumulate(pd.DataFrame(dict(zip(names, flags.T, strict=True)) | {"y": y}), schema, recipe)
+    released = dps.release(raw, BUDGET, dps.Ledger("sqlite://"), "simulated")
+    model = dps.LinearRegression("y", penalty=0.0).fit(dps.View(released))
+    assert model.coef_ == pytest.approx(slopes, abs=0.5)

@@ -82,7 +82,29 @@ def test_enough_squares_of_projections_determine_the_matrix() -> None:
     assert found.explained_variance_ == pytest.approx(exact.explained_variance_, rel=1e-3)
 
 
-@pytest.mark.parametrize("directions", ["gaussian", "hadamard"])
+@pytest.mark.usefixtures("seeded")
+def test_three_hadamard_stages_determine_the_matrix() -> None:
+    """Eigenvalues 1/j in 20 columns: of one stage only the sum of the diagonal is known, and 7 % of the variance that
+    five components could capture is missed.
+    """
+    random = np.random.default_rng(8)
+    turn = np.linalg.qr(random.normal(size=(20, 20)))[0]
+    numbers = 10 + 20 * (random.normal(size=(20_000, 20)) / np.sqrt(np.arange(1, 21))) @ turn.T
+    scaled = (numbers - 10) / 90
+    moments = scaled.T @ scaled / len(scaled)
+    best = np.linalg.eigvalsh(moments)[-5:].sum()
+    shares = {}
+    for directions in ("hadamard", "hadamard3"):
+        view = view_of(dps.Quadratic(size=416, radius=1.0, directions=directions), dps.Budget(50.0), numbers)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", dps.FitWarning)
+            found = dps.PCA(5, of="second_moments").fit(view)
+        shares[directions] = np.einsum("ij,jk,ik->", found.components_, moments, found.components_) / best
+    assert shares["hadamard3"] >= 0.999
+    assert shares["hadamard"] < 0.97
+
+
+@pytest.mark.parametrize("directions", ["gaussian", "hadamard", "hadamard3"])
 @pytest.mark.usefixtures("seeded")
 def test_few_squares_of_projections_show_a_matrix_of_low_rank(directions: str) -> None:
     random = np.random.default_rng(5)
@@ -90,7 +112,9 @@ def test_few_squares_of_projections_show_a_matrix_of_low_rank(directions: str) -
     numbers = 10 + random.normal(size=(ROWS, 2)) * [9, 6] @ loads + 0.3 * random.normal(size=(ROWS, 16))
     map_ = dps.Quadratic(size=96, radius=2.0, directions=directions)
     view = view_of(map_, dps.Budget(20.0, 1e-6), numbers)
-    found = dps.PCA(2, of="second_moments").fit(view)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PCA: these squares", dps.FitWarning)
+        found = dps.PCA(2, of="second_moments").fit(view)
     scaled = (numbers - 10) / 90
     moments = scaled.T @ scaled / ROWS
     along = np.einsum("ij,jk,ik->", found.components_, moments, found.components_)
@@ -116,6 +140,44 @@ def test_standard_errors_are_as_large_as_errors() -> None:
         assert (found.components_stderr_ > 0).all()
     for each in (off, off_ratio):
         assert 0.6 < np.sqrt(np.mean(np.square(each))) < 1.5
+
+
+@pytest.mark.parametrize("directions", ["gaussian", "hadamard3"])
+@pytest.mark.usefixtures("seeded")
+def test_standard_errors_cover_what_is_not_of_low_rank(directions: str) -> None:
+    """160 squares of 20 columns with eigenvalues 1/j, where 210 would determine the matrix: noise is a hundredth of
+    what the low-rank fit misses.
+    """
+    random = np.random.default_rng(8)
+    turn = np.linalg.qr(random.normal(size=(20, 20)))[0]
+    numbers = 10 + 20 * (random.normal(size=(5000, 20)) / np.sqrt(np.arange(1, 21))) @ turn.T
+    scaled = (numbers - 10) / 90
+    moments = scaled.T @ scaled / len(scaled)
+    off = []
+    for seed in range(5):
+        map_ = dps.Quadratic(size=160, seed=seed, radius=1.0, directions=directions)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", dps.FitWarning)
+            found = dps.PCA(2, of="second_moments").fit(view_of(map_, dps.Budget(100.0), numbers))
+        assert found.how_.startswith("matrix of rank ")
+        along = np.einsum("ij,jk,ik->i", found.components_, moments, found.components_)
+        off.append((found.explained_variance_ - along) / found.explained_variance_stderr_)
+        assert (found.explained_variance_stderr_ < 0.5 * found.explained_variance_).all()
+    assert 0.3 < np.sqrt(np.mean(np.square(off))) < 2.0
+
+
+@pytest.mark.parametrize(
+    ("size", "directions", "components"), [(64, "hadamard", 1), (48, "gaussian", 4)], ids=["diagonal", "all fitted"]
+)
+@pytest.mark.usefixtures("seeded")
+def test_errors_that_nothing_tells_are_not_known(size: int, directions: str, components: int) -> None:
+    """One stage does not see the diagonal; 48 squares have no residuals left beside four axes of 16 columns."""
+    numbers = 10 + np.random.default_rng(5).normal(size=(ROWS, 16)) * 20 / np.arange(1, 17)
+    view = view_of(dps.Quadratic(size=size, radius=1.0, directions=directions), dps.Budget(20.0), numbers)
+    with pytest.warns(dps.FitWarning, match=r"standard errors are not known.\nHint: release more directions"):
+        found = dps.PCA(components, of="second_moments").fit(view)
+    assert np.isnan(found.explained_variance_stderr_).all()
+    assert np.isnan(found.explained_variance_ratio_stderr_).all()
 
 
 def test_covariances_also_come_from_contingency_tables() -> None:

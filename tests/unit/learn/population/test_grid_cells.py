@@ -8,7 +8,7 @@ import pytest
 import dpsketch as dps
 from dpsketch.learn.population.grids.grid_cells import ColumnCells, GridCells
 from dpsketch.learn.population.grids.heap import heaviest
-from dpsketch.learn.population.grids.heavy_cells import Ranks, search
+from dpsketch.learn.population.grids.heavy_cells import search
 from dpsketch.maps.tables.grid import Grid
 from dpsketch.numerics.nonnegative import project_to_simplex
 from dpsketch.numerics.simplex import project_groups
@@ -92,6 +92,25 @@ PLANE = dps.Schema.from_dict(
 )
 
 
+class Level:
+    """The part of a table of counters that the search asks, without hashes."""
+
+    rows = 3
+
+    def __init__(self, table: np.ndarray, noise: float) -> None:
+        self.table, self.noise = table, noise
+
+    def separated(self, numbers: np.ndarray, recovery: str) -> tuple[np.ndarray, np.ndarray]:
+        found = self.table[numbers[0], numbers[1]]
+        return found, np.full(len(found), self.noise**2)
+
+    def most(self, numbers: np.ndarray) -> np.ndarray:
+        return self.table[numbers[0], numbers[1]]
+
+    def variance(self, recovery: str) -> float:
+        return self.noise**2
+
+
 class Counts:
     """Exact numbers of given records in cells, with noise of each level; and false ones where planted."""
 
@@ -103,14 +122,12 @@ class Counts:
             np.add.at(table, tuple(np.minimum((records * (1 << level)).astype(int), (1 << level) - 1)), 1.0)
             table += rng.laplace(0, noise / np.sqrt(2), table.shape) if noise else 0.0
 
-    def __call__(self, position: int, ranks: Ranks) -> np.ndarray:
-        return self.tables[position][ranks[0], ranks[1]]
-
     def masses(self, noise: float, total: float | None = None, smooth: bool = False) -> np.ndarray:
         """Of the finest cells: what cells that were not split hold is spread evenly."""
         finest = self.cells.levels[-1]
         found = np.zeros((1 << finest, 1 << finest))
-        for leaf in search(self.cells, self, [noise**2] * len(self.tables), total, smooth=smooth):
+        levels = [Level(table, noise) for table in self.tables]
+        for leaf in search(self.cells, levels, "mean", total, smooth=smooth):
             size = 1 << (finest - self.cells.levels[leaf.position])
             for (x, y), mass in zip(leaf.ranks.T.tolist(), leaf.masses, strict=True):
                 found[x * size : (x + 1) * size, y * size : (y + 1) * size] += mass / size**2
@@ -160,6 +177,6 @@ def test_a_cell_that_shares_a_heavy_counter_is_found_out(rng: np.random.Generato
 
 def test_the_heap_keeps_the_heaviest(rng: np.random.Generator) -> None:
     counts = Counts(rng.random((2, 3000)), (5,), 3.0)
-    found = heaviest(counts.cells, counts, 0, 100, 9.0)
+    found = heaviest(counts.cells, Level(counts.tables[0], 3.0), 0, 100, "mean", [False, False])
     assert np.allclose(found.masses, np.sort(counts.tables[0].ravel())[::-1][:100])
-    assert np.array_equal(counts(0, found.ranks), found.masses)
+    assert np.array_equal(counts.tables[0][tuple(found.ranks)], found.masses)

@@ -72,6 +72,25 @@ def test_a_column_without_missing_cells_has_none_in_its_rows(mixed: dps.View, se
     assert view.sample(20_000)["x"].null_count == pytest.approx(100, abs=60)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 5])
+@pytest.mark.parametrize("method", ["cells", "heap"])
+def test_cells_of_missing_values_that_share_heavy_counters_stay_empty(
+    seeded: None, rng: np.random.Generator, rows: int, method: str
+) -> None:
+    """One level, so that no other says which cell is heavy: rows then had 3 % of missing values that no record has."""
+    table = pa.table({name: np.clip(rng.normal(0.5, 0.15, 200_000), 0, 1) for name in "xyz"})
+    view = released(SQUARE, table, [dps.Part(dps.Count(), 0.1), dps.Part(dps.Grid(None, rows, 1 << 16, (5,)), 0.9)])
+    drawn = view.sample(20_000, method=method)
+    assert sum(drawn[name].null_count for name in "xyz") == 0
+
+
+def test_cells_of_missing_values_are_kept_where_there_are_some(seeded: None, rng: np.random.Generator) -> None:
+    x = np.where(rng.random(50_000) < 0.05, np.nan, rng.normal(0.5, 0.15, 50_000))
+    table = pa.table({"x": pa.array(x, from_pandas=True), "y": rng.random(50_000), "z": rng.random(50_000)})
+    view = released(SQUARE, table, [dps.Part(dps.Count(), 0.1), dps.Part(dps.Grid(None, 5, 1 << 15, (3,)), 0.9)])
+    assert view.sample(20_000)["x"].null_count == pytest.approx(1000, abs=150)
+
+
 def test_models_learn_from_the_cells(mixed: dps.View) -> None:
     population = mixed.population
     assert isinstance(population, GridPopulation)
@@ -111,11 +130,12 @@ def test_densities_and_saved_models(seeded: None, clusters: pa.Table, method: st
     grid_points = np.stack(np.meshgrid(*[(np.arange(32) + 0.5) / 32] * 2, indexing="ij")).reshape(2, -1)
     answer = model.density({"x": grid_points[0], "y": grid_points[1]})
     shared = method in ("sketch", "normalised")  # counters, that is, with heavy cells
-    assert answer.value.mean() == pytest.approx(1.0, abs=0.2 if shared else 0.02)  # the integral
+    # The integral. Noise adds records to a heap, and its densities are not lowered for that.
+    assert answer.value.mean() == pytest.approx(1.0, abs=0.2 if shared else 0.1 if method == "heap" else 0.02)
     exact = np.histogram2d(clusters["x"], clusters["y"], 32, [[0, 1]] * 2)[0].ravel() / 20_000 * 1024
-    assert np.abs(answer.value - exact)[exact > 5].mean() < (2.5 if shared else 1.5)
+    assert np.abs(answer.value - exact)[exact > 5].mean() < (3.0 if shared else 1.5)
     assert (answer.stderr > 0).all()
-    assert (method == "sketch") == bool((answer.value < 0).any())
+    assert shared == bool((answer.value < 0).any())
     facts, arrays = model.to_saved()
     again = dps.GridDensity.from_saved(json.loads(json.dumps(facts)), arrays).density(grid_points.T)
     assert np.array_equal(again.value, answer.value)
@@ -147,6 +167,8 @@ def test_what_cannot_be_asked(mixed: dps.View, clusters: pa.Table) -> None:
     for call, message in [
         (lambda: mixed.sample(10, method="best"), "method must be one of auto, cells, heap, rejection"),
         (lambda: mixed.sample(10, method="rejection"), "no RACE part"),
+        (lambda: mixed.sample(10, heavy=5), "heavy is the number of cells of a heap"),
+        (lambda: mixed.sample(10, method="heap", heavy=0), "heavy must be"),
         (lambda: dps.GridDensity("f_C").fit(mixed), "method must be one of"),
         (lambda: dps.GridDensity(recovery="mode").fit(mixed), "recovery must be one of"),
         (lambda: dps.GridDensity(heavy=0).fit(mixed), "heavy must be"),

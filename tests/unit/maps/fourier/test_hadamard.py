@@ -149,9 +149,9 @@ def test_precision_is_at_most_that_of_the_codes() -> None:
 def test_lengths_are_those_of_dense_frequencies(dimension: int) -> None:
     """Every stratum of radius once, in an order that has nothing to do with the rows' places."""
     description = Fourier(size=1000, seed=2)
-    made = draw_hadamard(2, draw_lengths(description), dimension)
+    made = draw_hadamard(2, draw_lengths(description, dimension), dimension)
     lengths = np.linalg.norm(made.matrix, axis=1)
-    assert np.allclose(np.sort(lengths), draw_lengths(description), rtol=2**-11)
+    assert np.allclose(np.sort(lengths), draw_lengths(description, dimension), rtol=2**-11)
     assert scipy.stats.spearmanr(lengths, made.places).pvalue > ALPHA
     assert scipy.stats.spearmanr(lengths, np.arange(1000)).pvalue > ALPHA
 

@@ -10,8 +10,9 @@ import pytest
 
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
+from dpsketch.maps.draw import PublicStream
 from dpsketch.maps.moments.ball import clipped
-from dpsketch.maps.moments.quadratic import BoundQuadratic, Quadratic
+from dpsketch.maps.moments.quadratic import BoundQuadratic, Quadratic, draw_mixed_bases
 from dpsketch.maps.moments.spectral import eigenvalue_bound, fourths_bound, squares_bound
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
@@ -38,7 +39,7 @@ def largest_fourths(directions: np.ndarray, rng: np.random.Generator) -> float:
     return float(((x @ directions.T) ** 4).sum(axis=1).max())
 
 
-@pytest.mark.parametrize("directions", ["gaussian", "hadamard"])
+@pytest.mark.parametrize("directions", ["gaussian", "hadamard", "hadamard3"])
 @pytest.mark.parametrize(("dimension", "radius"), [(1, 0.01), (4, 1.0), (7, 32.0), (33, 5.7), (64, 32.0)])
 def test_sums_are_exact_squares(dimension: int, radius: float, directions: str, rng: np.random.Generator) -> None:
     """Python's integers, record by record, give the same sums as the kernel, also for the longest records."""
@@ -66,11 +67,75 @@ def test_hadamard_sums_keep_their_bytes() -> None:
     assert hashlib.sha256(sums.astype("<i8").tobytes()).hexdigest()[:16] == "dfb71d65dc7a759e"
 
 
+def test_sums_of_three_stages_keep_their_bytes() -> None:
+    """Likewise, with exact entries and with rounded ones."""
+    digests = []
+    for dimension, size, radius in ((5, 16, 1.5), (130, 256, 32.0)):
+        bound = bind(dimension, size=size, seed=3, radius=radius, directions="hadamard3")
+        codes = (np.arange(dimension * 1000).reshape(dimension, 1000) * 7919 % 65536 - 32768).astype(np.int16)
+        sums = np.zeros(size, np.int64)
+        bound.accumulate(Records(codes), sums)
+        digests.append(hashlib.sha256(sums.astype("<i8").tobytes()).hexdigest()[:16])
+    assert digests == ["c9c4b7de68e9ff0d", "f6ba7f2d8c20e875"]
+
+
+@pytest.mark.parametrize("dimension", [1, 5, 8, 30])
+def test_three_stages_are_products_of_sign_changes_and_hadamard_matrices(dimension: int) -> None:
+    """docs/formats/draw.md, word by word."""
+    basis = 1 << (dimension - 1).bit_length()
+    words = PublicStream("quadratic stages", 3).words(2 * 3 * basis).reshape(2, 3, basis)
+    hadamard = np.array([[1 - 2 * ((i & j).bit_count() % 2) for j in range(basis)] for i in range(basis)])
+    expected = []
+    for stages in words:
+        matrix = np.eye(basis, dtype=int)
+        for stage in stages:
+            matrix = hadamard @ (np.where(stage >> np.uint64(63), -1, 1)[:, None] * matrix)
+        expected.append(matrix[:, :dimension])
+    found = bind(dimension, size=2 * basis, seed=3, directions="hadamard3").matrix
+    assert (found == np.concatenate(expected)).all()
+
+
+def test_rounded_entries_fit_and_are_certified() -> None:
+    """130 columns in a wide ball: projections would not fit 32 bits, so entries lose two bits, and λ has a
+    certificate.
+    """
+    bound = bind(130, size=256, radius=32.0, directions="hadamard3")
+    full = draw_mixed_bases(0, 256, 130, 0)
+    assert bound.square is None
+    assert (np.abs(4 * bound.matrix - full) <= 2).all()
+    assert (bound.matrix[full % 4 == 2] * full[full % 4 == 2] > 0).all()  # halves go away from zero
+    longest = max(sum(int(entry) ** 2 for entry in row) for row in bound.matrix.tolist())
+    assert longest * bound.ball**2 < 2**62
+    largest = float(np.linalg.eigvalsh(bound.matrix.astype(float).T @ bound.matrix)[-1])
+    unit = bound.ball**2 / 4**bound.shift
+    assert 0.9999 * largest * unit <= bound.sensitivity(Relation.ADD_REMOVE).l1 <= 1.001 * largest * unit
+    assert 1 <= bound.sensitivity(Relation.ADD_REMOVE).l1 / bound.grid < 1.05
+
+
+def test_parts_of_three_stages_take_a_certificate_unless_they_are_whole_bases() -> None:
+    bound = bind(8, size=16, directions="hadamard3")
+    whole, some = bound.restricted(0, 8), bound.restricted(0, 6)
+    assert 2 * whole.sensitivity(Relation.ADD_REMOVE).l1 == bound.sensitivity(Relation.ADD_REMOVE).l1
+    assert some.square is None
+    assert some.sensitivity(Relation.ADD_REMOVE).l1 <= 1.001 * whole.sensitivity(Relation.ADD_REMOVE).l1
+
+
 def test_gaussian_directions_have_length_about_one() -> None:
     for radius in (0.01, 1.0, 32.0):
         bound = bind(20, size=2000, radius=radius)
         assert abs((bound.directions**2).sum(axis=1).mean() - 1) < 0.02
         assert bound.largest < 2**40
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 5, 8, 200])
+def test_three_stages_are_orthonormal_bases(dimension: int) -> None:
+    basis = 1 << (dimension - 1).bit_length()
+    bound = bind(dimension, size=2 * basis, radius=1.0, directions="hadamard3")
+    entries = bound.matrix.astype(np.float64)
+    assert (entries.T @ entries == 2 * basis**3 * np.eye(dimension, dtype=int)).all()
+    assert np.allclose(bound.directions.T @ bound.directions, 2 * np.eye(dimension))
+    assert bound.sensitivity(Relation.ADD_REMOVE).l1 == 2 * basis**3 * bound.ball**2 // 4**bound.shift
+    assert bound.largest <= 2**40
 
 
 @pytest.mark.parametrize("dimension", [1, 5, 8, 1500])
@@ -109,6 +174,9 @@ def test_a_row_replaced_counts_twice() -> None:
         (16, {"size": 16, "directions": "hadamard"}, 1.0001),
         (16, {"size": 208, "directions": "hadamard"}, 1.35),
         (11, {"size": 64, "directions": "hadamard"}, 1.5),
+        (16, {"size": 16, "directions": "hadamard3"}, 1.0001),
+        (20, {"size": 416, "directions": "hadamard3"}, 1.35),
+        (130, {"size": 256, "radius": 32.0, "directions": "hadamard3"}, 2.0),
     ],
 )
 def test_the_l2_bound_is_above_the_largest_and_not_far(
@@ -150,11 +218,15 @@ BAD: list[tuple[dict[str, Any], int, str]] = [
     ({"radius": 33}, 3, "Quadratic: radius must be a number from 0.01 to 32, got 33 instead"),
     ({"radius": True}, 3, "Quadratic: radius must be a number from 0.01 to 32, got True instead"),
     ({"columns": []}, 3, "Quadratic: columns must name at least one column, each once"),
-    ({"directions": "fast"}, 3, "Quadratic: directions must be one of gaussian, hadamard, got 'fast' instead"),
+    (
+        {"directions": "fast"},
+        3,
+        "Quadratic: directions must be one of gaussian, hadamard, hadamard3, got 'fast' instead",
+    ),
     (
         {"directions": ["gaussian"]},
         3,
-        "Quadratic: directions must be one of gaussian, hadamard, got ['gaussian'] instead",
+        "Quadratic: directions must be one of gaussian, hadamard, hadamard3, got ['gaussian'] instead",
     ),
     ({"size": 1}, 4097, "Quadratic: 4097 columns are more than 4096\nHint: name fewer columns"),
     (
@@ -168,6 +240,12 @@ BAD: list[tuple[dict[str, Any], int, str]] = [
         10,
         "Quadratic: size must be a multiple of 16 for 10 columns with hadamard directions, got 200 instead\n"
         "Hint: use 192 or 208",
+    ),
+    (
+        {"size": 9, "directions": "hadamard3"},
+        4,
+        "Quadratic: size must be a multiple of 4 for 4 columns with hadamard3 directions, got 9 instead\n"
+        "Hint: use 8 or 12",
     ),
     (
         {"size": 3, "directions": "hadamard"},

@@ -106,6 +106,7 @@ def test_dropped_levels_count_nothing_and_keep_their_sensitivities(schema: dps.S
     [
         (lambda: dps.Levels(dropped=1), "dropped must be true or false"),  # type: ignore[arg-type]
         (lambda: dps.Levels(bins=True), "bins must be a whole number"),
+        (lambda: dps.Levels(runs=1), "runs must be a whole number"),
         (lambda: dps.AdaptiveMarginals(bins=0), "bins must be a whole number"),
         (lambda: dps.Levels(columns="age"), "must be a list of column names"),  # type: ignore[arg-type]
     ],
@@ -113,6 +114,34 @@ def test_dropped_levels_count_nothing_and_keep_their_sensitivities(schema: dps.S
 def test_bad_parameters_are_refused(make: Any, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         make()
+
+
+def test_runs_of_levels_choose_cells_beside_single_levels(schema: dps.Schema, rng: np.random.Generator) -> None:
+    levels, runs = dps.Levels(bins=5).bind(schema), dps.Levels(bins=5, runs=40).bind(schema)
+    fine = dps.AdaptiveMarginals(bins=5).bind(schema)
+    codes = rng.integers(-20_000, -17_000, (len(schema.scalars), 4000)).astype(np.int16)
+    noisy = []
+    for each in (levels, runs):
+        sums = np.zeros(each.size, np.int64)
+        each.accumulate(Records(codes), sums)
+        assert sums.sum() == 4 * 4000, "each record is in one run of each column"
+        noisy.append(NoisyPart(each, sums, 200.0**2, laplace=False))
+    few, many = (
+        fine.settle(parts, 10.0).description.cuts[fine.columns.index("height")] for parts in (noisy[:1], noisy)
+    )
+    assert few is not None
+    assert many is not None
+    assert len(few[0]) < 8, "a bin of 13,000 levels has a noise of 23,000 records"
+    assert len(many[0]) >= 8
+    assert fine.settle(noisy[1:], 10.0).description.cuts == (None,) * 6
+
+
+def test_runs_without_single_levels_are_refused(schema: dps.Schema) -> None:
+    marginals = dps.Part(dps.AdaptiveMarginals(bins=5), 0.5)
+    with pytest.raises(RecipeError, match="serve beside counts of single levels"):
+        dps.Recipe([dps.Part(dps.Levels(bins=5, runs=40), 0.5), marginals]).bind(schema)
+    parts = [dps.Part(dps.Levels(bins=5), 0.2), dps.Part(dps.Levels(bins=5, runs=40), 0.3), marginals]
+    assert dps.Recipe(parts).bind(schema).stages == ((0, 1), (2,))
 
 
 def test_levels_alone_are_refused(schema: dps.Schema) -> None:

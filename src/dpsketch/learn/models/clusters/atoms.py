@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.learn.models.clusters.sums import Complex, FourierSums, Harmonics
+from dpsketch.learn.estimators.fourier_sums import Complex, FourierSums, Harmonics
 from dpsketch.numerics.arrays import Floats
 
 SHAPES = ("spherical", "diag", "full")

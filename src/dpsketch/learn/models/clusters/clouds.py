@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from dpsketch.errors import QueryError
 from dpsketch.learn.models.clusters.places import frame_places
 from dpsketch.learn.models.clusters.table import CellTable
-from dpsketch.learn.population.weighted_rows import Population, usual_rows
+from dpsketch.learn.population.weighted_rows import Population, known_columns, usual_rows
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.schema import Schema
@@ -56,10 +57,13 @@ class TableCloud:
 
 
 class PopulationCloud:
-    """Rows of a release's joint distribution, in its columns of numbers and dates."""
+    """Rows of a release's joint distribution, in the named columns or in all its columns of numbers and dates."""
 
-    def __init__(self, schema: Schema, population: Population, rows: float) -> None:
-        self.columns = tuple(name for name in population.columns if schema.column(name).numeric)
+    def __init__(
+        self, schema: Schema, population: Population, rows: float, columns: Sequence[str] | None = None
+    ) -> None:
+        numbers = (name for name in population.columns if schema.column(name).numeric)
+        self.columns = tuple(numbers) if columns is None else known_columns(population, columns)
         if not self.columns:
             raise QueryError("this release holds no column of numbers", "release one with dates or numbers")
         self._population, self.rows, self.refits = population, rows, population.refits
@@ -70,6 +74,6 @@ class PopulationCloud:
         return frame_places(found.frame, self.columns), found.weights
 
 
-def population_cloud(view: View) -> PopulationCloud:
+def population_cloud(view: View, columns: Sequence[str] | None = None) -> PopulationCloud:
     rows = float(view.count().value)
-    return PopulationCloud(view.schema, view.population, rows)
+    return PopulationCloud(view.schema, view.population, rows, columns)

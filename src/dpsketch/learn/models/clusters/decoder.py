@@ -13,11 +13,11 @@ from typing import Annotated
 
 import numpy as np
 
+from dpsketch.learn.estimators.fourier_sums import FourierSums
 from dpsketch.learn.models.clusters.atoms import SHAPES, Atoms, Model
 from dpsketch.learn.models.clusters.lloyd import Progress
 from dpsketch.learn.models.clusters.search import best_atoms
 from dpsketch.learn.models.clusters.solver import Fit, Priors, Solver
-from dpsketch.learn.models.clusters.sums import FourierSums
 from dpsketch.numerics.threads import one_thread
 from dpsketch.numerics.tuned import UNRECORDED
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 
 from dpsketch.errors import FitWarning, QueryError
+from dpsketch.learn.estimators.fourier_sums import FourierSums, fourier_sums, holds_sums
 from dpsketch.learn.models.clusters.atoms import Atoms
 from dpsketch.learn.models.clusters.decoder import Decoded
 from dpsketch.learn.models.clusters.places import Places
-from dpsketch.learn.models.clusters.sums import FourierSums, fourier_sums, holds_sums
 from dpsketch.learn.models.clusters.table import released_table, table_sums
 from dpsketch.learn.models.model import Model
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
+from dpsketch.learn.sql.literals import find_column
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.schema import Schema
@@ -31,6 +33,7 @@ class SketchModel(Model):
     """Base of k-means and mixtures. `random_state` seeds the search: the same release gives the same fit."""
 
     random_state: int
+    columns: Sequence[str] | None
     converged_: bool
     goodness_of_fit_: float
     _places: Places
@@ -45,14 +48,33 @@ class SketchModel(Model):
         count = getattr(self, name)
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= MOST_CLUSTERS:
             raise QueryError(f"{name} must be a whole number from 1 to {MOST_CLUSTERS}, got {count!r} instead")
+        self._check_columns(view.schema)
         self.statement_ = view.statement
         self._asked = int(count)
         return self._asked
 
+    def _check_columns(self, schema: Schema) -> None:
+        if self.columns is None:
+            return
+        if isinstance(self.columns, str):
+            raise QueryError("columns must be a list of names", f"write columns=['{self.columns}']")
+        if not self.columns or len(set(self.columns)) < len(self.columns):
+            raise QueryError("columns must name at least one column, each once")
+        for name in self.columns:
+            column = find_column(schema, name)
+            if not column.numeric:
+                raise QueryError(
+                    f"column '{name}' is a {column.kind}: clusters need numbers or dates", "leave it out of columns"
+                )
+
     def _sums(self, view: View) -> FourierSums:
         """The Fourier sums to fit: those of the release, or of its table."""
-        table = None if holds_sums(view.released) else released_table(view.released)
-        sums = fourier_sums(view.released) if table is None else table_sums(view.released, table, self._asked)
+        held = holds_sums(view.released, self.columns)
+        table = None if held else released_table(view.released, self.columns)
+        if table is None:
+            sums = fourier_sums(view.released, self.columns)
+        else:
+            sums = table_sums(view.released, table, self._asked)
         self._places = Places(view.schema, sums.columns)
         return sums
 
@@ -99,6 +121,8 @@ class SketchModel(Model):
         self._check_fitted()
         given = self.get_params().items()
         parameters = {name: value.item() if isinstance(value, np.generic) else value for name, value in given}
+        if self.columns is not None:
+            parameters["columns"] = list(self.columns)
         facts = {
             "parameters": parameters,
             "schema": self._places.schema.to_dict(),

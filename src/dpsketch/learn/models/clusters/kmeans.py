@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
+from dpsketch.learn.estimators.fourier_sums import FourierSums, holds_sums
 from dpsketch.learn.models.clusters.atoms import Atoms
 from dpsketch.learn.models.clusters.clompr import clompr
 from dpsketch.learn.models.clusters.clouds import Cloud, TableCloud, population_cloud
@@ -17,7 +19,6 @@ from dpsketch.learn.models.clusters.fitting import SketchModel
 from dpsketch.learn.models.clusters.lloyd import Progress, best_start, lloyd, moved, nearest, settled
 from dpsketch.learn.models.clusters.places import Places
 from dpsketch.learn.models.clusters.solver import LEAST_VARIANCE, MOST_VARIANCE
-from dpsketch.learn.models.clusters.sums import FourierSums, holds_sums
 from dpsketch.learn.models.clusters.table import released_table
 from dpsketch.learn.models.model import Columns
 from dpsketch.learn.population.weighted_rows import spread
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
 METHODS = ("gaussian", "clompr")
+MOST_RUNS = 10_000
 POINTS: Annotated[int, UNRECORDED] = 20_000
 TWO_ATOMS: Annotated[int, UNRECORDED] = 2  # for each cluster of few columns
 # For each cluster that fewer do not describe.
@@ -50,26 +52,41 @@ class KMeans(SketchModel):
     "gaussian" fits a mixture of Gaussian atoms to Fourier sums, with more atoms than clusters where needed, and runs
     Lloyd's algorithm on it. For a release without Fourier sums, Lloyd's algorithm runs on the cells of a table of up to
     three columns, or on rows of the joint distribution of a general release, in all its numbers and dates. No sums are
-    fitted then, and `goodness_of_fit_` is NaN. "clompr" is the greedy algorithm of the paper, with points for clusters;
-    for comparison.
+    fitted then, and `goodness_of_fit_` is NaN. `columns` names the columns to cluster: those of a part with Fourier
+    sums, those of a table, or any of the joint distribution.
+
+    "clompr" is the greedy algorithm of the paper, with points for clusters; for comparison. It runs `n_init` times, and
+    the result whose sums are closest to the released ones is kept. Points suit sums of frequencies of similar lengths:
+    docs/clusters.md.
     """
 
     _estimator_type = "clusterer"
 
-    def __init__(self, n_clusters: int = 8, method: str = "gaussian", random_state: int = 0) -> None:
-        self.n_clusters, self.method, self.random_state = n_clusters, method, random_state
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        method: str = "gaussian",
+        random_state: int = 0,
+        n_init: int = 10,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        self.n_clusters, self.method, self.random_state, self.n_init = n_clusters, method, random_state, n_init
+        self.columns = columns
 
     def fit(self, view: View, progress: Progress | None = None) -> KMeans:
         """Fit clusters. `progress` receives the finished fraction; an interrupt (Ctrl-C) keeps the best fit so far."""
         if self.method not in METHODS:
             raise QueryError(f"method must be one of {', '.join(METHODS)}, got {self.method!r} instead")
+        runs = self.n_init
+        if isinstance(runs, bool) or not isinstance(runs, int | np.integer) or not 1 <= runs <= MOST_RUNS:
+            raise QueryError(f"n_init must be a whole number from 1 to {MOST_RUNS}, got {runs!r} instead")
         count = self._start(view, "n_clusters")
-        if self.method != "clompr" and not holds_sums(view.released):
+        if self.method != "clompr" and not holds_sums(view.released, self.columns):
             return self._fit_cloud(view, count, progress)
         sums = self._sums(view)
         generator = np.random.default_rng(self.random_state)
         if self.method == "clompr":
-            decoded = clompr(sums, count, generator, progress)
+            decoded = clompr(sums, count, generator, int(runs), progress)
             found, weights = decoded.atoms.centres, decoded.atoms.weights
             errors, harm = np.full_like(found, np.nan), 0.0
         else:
@@ -88,8 +105,8 @@ class KMeans(SketchModel):
 
     def _fit_cloud(self, view: View, count: int, progress: Progress | None) -> KMeans:
         """Run Lloyd's algorithm on points that represent the records."""
-        table = released_table(view.released)
-        cloud: Cloud = population_cloud(view) if table is None else TableCloud(table, self.random_state)
+        table = released_table(view.released, self.columns)
+        cloud: Cloud = population_cloud(view, self.columns) if table is None else TableCloud(table, self.random_state)
         self._places = Places(view.schema, cloud.columns)
         points, weights = cloud.points(0)
         start, agree, interrupted = best_start(points, weights, count, self.random_state, progress)
@@ -130,6 +147,7 @@ class KMeans(SketchModel):
         shape = whole(model.n_clusters, 1), len(model._places.columns)
         if model.method not in METHODS:
             raise ValueError("method")
+        whole(model.n_init, 1)
         places, errors = finite(arrays, "places", *shape), floats(arrays, "errors", *shape)
         model._set_clusters(places, errors, finite(arrays, "weights", shape[0]))
         return model

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.errors import QueryError
+from dpsketch.errors import FitWarning, QueryError
+from dpsketch.learn.estimators.fourier_sums import holds_sums
 from dpsketch.learn.models.clusters.atoms import SHAPES, Atoms
+from dpsketch.learn.models.clusters.clouds import population_cloud
 from dpsketch.learn.models.clusters.decoder import Decoder
 from dpsketch.learn.models.clusters.fitting import SketchModel
 from dpsketch.learn.models.clusters.lloyd import Progress
+from dpsketch.learn.models.clusters.places import Places
+from dpsketch.learn.models.clusters.points_mixture import points_mixture
+from dpsketch.learn.models.clusters.table import released_table
 from dpsketch.learn.models.model import Columns
 from dpsketch.learn.saved import Arrays, Facts, Saved, floats, whole
 from dpsketch.numerics.arrays import Floats
@@ -21,20 +28,34 @@ if TYPE_CHECKING:
 
 
 class GaussianMixture(SketchModel):
-    """A Gaussian mixture of the records of a release with Fourier sums, or with a table of up to three columns:
-    `fit(view)`.
+    """A Gaussian mixture of the records of a release with clusters, or of any with a joint distribution: `fit(view)`.
 
     `means_` (one row per component), `covariances_`, `weights_` and the standard errors of means and weights are in the
     user's units: logarithms or asinh where the schema transforms a column, days since 1970 for dates. With
     `covariance_type` "spherical" a component is spherical in widths of the declared bounds; `covariances_` then has the
     variance of every column, as with "diag". With "full" it has one matrix per component. Components are ordered by
     weight. `goodness_of_fit_` is χ² over its degrees of freedom, about 1 or less for a good fit.
+
+    A release with Fourier sums is fitted from these, or from those of a table of up to three columns. Any other is
+    fitted by expectation maximisation to rows of its joint distribution, in `columns` or in all its numbers and dates.
+    `goodness_of_fit_` is NaN then. Such rows do not resolve what is narrow beside the cells of the release's tables:
+    covariances are too large there, and standard errors do not cover this.
+
+    `kernel_width_` is the root mean square distance of records from the mean of their component, in widths of the
+    bounds: the width of a Gaussian kernel whose frequencies resolve components (docs/clusters.md).
     """
 
     _estimator_type = "density_estimator"
 
-    def __init__(self, n_components: int = 1, covariance_type: str = "spherical", random_state: int = 0) -> None:
+    def __init__(
+        self,
+        n_components: int = 1,
+        covariance_type: str = "spherical",
+        random_state: int = 0,
+        columns: Sequence[str] | None = None,
+    ) -> None:
         self.n_components, self.covariance_type, self.random_state = n_components, covariance_type, random_state
+        self.columns = columns
 
     def fit(self, view: View, progress: Progress | None = None) -> GaussianMixture:
         """Fit the mixture. `progress` receives the finished fraction; an interrupt (Ctrl-C) keeps the
@@ -45,6 +66,8 @@ class GaussianMixture(SketchModel):
                 f"covariance_type must be one of {', '.join(SHAPES)}, got {self.covariance_type!r} instead"
             )
         count = self._start(view, "n_components")
+        if not holds_sums(view.released, self.columns) and released_table(view.released, self.columns) is None:
+            return self._fit_rows(view, count, progress)
         sums = self._sums(view)
         decoded = Decoder(sums, count, np.random.default_rng(self.random_state), progress).run(self.covariance_type)
         if decoded.interrupted and decoded.atoms.count < count:
@@ -57,6 +80,26 @@ class GaussianMixture(SketchModel):
         self._told(decoded, float(harm))
         return self
 
+    def _fit_rows(self, view: View, count: int, progress: Progress | None) -> GaussianMixture:
+        """Fit rows of the joint distribution."""
+        cloud = population_cloud(view, self.columns)
+        self._places = Places(view.schema, cloud.columns)
+        fit = points_mixture(cloud, count, self.covariance_type, self.random_state, progress)
+        atoms = fit.atoms.shaped(self.covariance_type)
+        self._set_atoms(atoms)
+        self.weights_stderr_, self.means_stderr_ = fit.weights_stderr, fit.centres_stderr * self._places.widths
+        self.goodness_of_fit_ = float("nan")
+        harm = atoms.weights @ (fit.centres_stderr**2).sum(1) / (atoms.weights @ atoms.variances * atoms.dimension)
+        self._settled(fit.agree, fit.interrupted, float(harm))
+        warnings.warn(
+            "GaussianMixture: fitted to rows of the joint distribution. Covariances are too large where components are "
+            "narrow beside the cells of its tables, and standard errors do not cover this.\nHint: release "
+            "Recipe.clusters (--clusters K) for mixtures",
+            FitWarning,
+            stacklevel=3,
+        )
+        return self
+
     def _set_atoms(self, atoms: Atoms) -> None:
         self._atoms, self._centres, self._sizes, widths = atoms, atoms.centres, atoms.weights, self._places.widths
         self.means_ = self._places.features(atoms.centres)
@@ -64,6 +107,7 @@ class GaussianMixture(SketchModel):
         full = self.covariance_type == "full"
         self.covariances_: Floats = covariances if full else np.diagonal(covariances, axis1=1, axis2=2).copy()
         self.weights_ = atoms.weights
+        self.kernel_width_ = float(np.sqrt(atoms.weights @ atoms.variances * atoms.dimension))
         self._set_features(self._places.schema, self._places.columns)
 
     def to_saved(self) -> Saved:

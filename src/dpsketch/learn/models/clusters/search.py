@@ -6,9 +6,9 @@ from typing import Annotated
 
 import numpy as np
 
+from dpsketch.learn.estimators.fourier_sums import Complex
 from dpsketch.learn.models.clusters.atoms import Atoms, Model, Waves
 from dpsketch.learn.models.clusters.solver import EDGE, LEAST_VARIANCE, MOST_VARIANCE
-from dpsketch.learn.models.clusters.sums import Complex
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import UNRECORDED
 

@@ -10,9 +10,9 @@ from typing import Annotated, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.learn.estimators.fourier_sums import LEAST_SPREAD, TURN, Complex, FourierSums
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.estimators.small_table import small_tables
-from dpsketch.learn.models.clusters.sums import LEAST_SPREAD, TURN, Complex, FourierSums
 from dpsketch.maps.fourier.fourier import Fourier
 from dpsketch.maps.tables.cells import EVERY_CODE, Cells
 from dpsketch.maps.tables.histogram import BoundHistogram
@@ -112,8 +112,8 @@ def agreeing(table: CellTable, coarse: Floats, blocks: Blocks) -> CellTable:
     return replace(table, counts=table.counts + blocks.given(share * (coarse - sums) / cells), blocks=blocks)
 
 
-def released_table(released: ReleasedSketch) -> CellTable | None:
-    """The first histogram part that is a single table of up to three number columns.
+def released_table(released: ReleasedSketch, columns: Sequence[str] | None = None) -> CellTable | None:
+    """The first histogram part that is a single table of up to three number columns: those named, if any are.
 
     If a later part is a coarser table of the same columns whose cells are unions of its cells, both are combined.
     """
@@ -122,6 +122,8 @@ def released_table(released: ReleasedSketch) -> CellTable | None:
     for part, _ in released.parts_with(BoundHistogram):
         table, *others = small_tables(part)
         if others or len(table.columns) > MOST_TABLE_COLUMNS or not table.numeric:
+            continue
+        if columns is not None and set(columns) != set(table.columns):
             continue
         counts, variances = map(_without_missing, (table.counts, np.full(table.shape, table.variance)))
         if found is None:

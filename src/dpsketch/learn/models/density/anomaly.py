@@ -10,13 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.models.density.full_table import full_table, units_at
-from dpsketch.learn.models.density.hashed import Hashed, hashed_counters, made_up_records
+from dpsketch.learn.estimators.radial_kernels import Bandwidth
+from dpsketch.learn.models.density.full_table import units_at
+from dpsketch.learn.models.density.hashed import Hashed, made_up_records
+from dpsketch.learn.models.density.kernel_choice import KernelChoice
 from dpsketch.learn.models.density.kernel_density import KernelDensity
 from dpsketch.learn.models.density.raking import raked
 from dpsketch.learn.models.model import Columns, Model
 from dpsketch.learn.saved import Arrays, Facts, Saved, real
 from dpsketch.maps.base import check_columns
+from dpsketch.maps.hashed.hashes import HashFamily
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import UNRECORDED
 
@@ -35,6 +38,9 @@ class AnomalyScorer(Model):
     of up to three number columns, it is the logarithm of the kernel density. `predict` gives −1 for the rows below
     `offset_`, else 1.
 
+    `kernel` and `bandwidth` choose among several kernels of a release, or the bandwidth of a table, as in
+    `KernelDensity`.
+
     `contamination` is the expected fraction of anomalies, from public knowledge: `offset_` is that quantile of the
     scores of simulated records. These are drawn from the table of the release or, beside hashed counters, from the
     distribution of `view.sample`, with weights that reproduce the released counters. No record is read. Without such a
@@ -45,23 +51,30 @@ class AnomalyScorer(Model):
     _estimator_type = "outlier_detector"
     offset_: float | None
 
-    def __init__(self, contamination: float = 0.01, columns: Sequence[str] | None = None) -> None:
-        self.contamination, self.columns = contamination, columns
+    def __init__(
+        self,
+        contamination: float = 0.01,
+        columns: Sequence[str] | None = None,
+        kernel: HashFamily | str | None = None,
+        bandwidth: Bandwidth | None = None,
+    ) -> None:
+        self.contamination, self.columns, self.kernel, self.bandwidth = contamination, columns, kernel, bandwidth
 
     def fit(self, view: View) -> AnomalyScorer:
         self._check_view(view)
         self._check()
         share = self.contamination
         columns = check_columns("AnomalyScorer", self.columns)
-        hashed, table = hashed_counters(view.released, columns), full_table(view.released, columns)
-        if hashed is None and table is None:
-            raise QueryError("this release holds no densities", "release it by Recipe.anomaly")
-        if hashed is not None:
-            self._source: Hashed | KernelDensity = hashed
-            self.offset_ = _offset_of_counters(view, hashed, float(share))
+        parts = KernelChoice(self.kernel, self.bandwidth).parts(view.released, columns)
+        if parts is None or (parts.counters is None and parts.table is None):
+            raise QueryError("this release holds no densities from counters or a table", "release it by Recipe.anomaly")
+        if parts.counters is not None:
+            self._source: Hashed | KernelDensity = parts.counters
+            self.offset_ = _offset_of_counters(view, parts.counters, float(share))
         else:
-            assert table is not None
-            self._source = KernelDensity(columns=table.columns).fit(view)
+            table = parts.table
+            assert table is not None  # by the check above
+            self._source = KernelDensity(self.kernel, self.bandwidth, table.columns).fit(view)
             drawn = units_at(view.schema, table.columns, table.drawn(_DRAWN, np.random.default_rng(0)))
             self.offset_ = float(np.quantile(self._source.score_samples(drawn), share))
         self.statement_ = view.statement
@@ -97,11 +110,14 @@ class AnomalyScorer(Model):
         source = "hashed" if isinstance(self._source, Hashed) else "table"
         columns = None if self.columns is None else [str(name) for name in self.columns]
         own = {"contamination": float(self.contamination), "columns": columns, "offset": self.offset_}
-        return own | {"source": source, "facts": facts}, arrays
+        asked = KernelChoice(self.kernel, self.bandwidth).to_dict()
+        kernel = {name: value for name, value in asked.items() if value is not None}
+        return own | kernel | {"source": source, "facts": facts}, arrays
 
     @classmethod
     def from_saved(cls, facts: Facts, arrays: Arrays) -> AnomalyScorer:
-        found = cls(facts["contamination"], facts["columns"])
+        choice = KernelChoice.from_dict(facts)
+        found = cls(facts["contamination"], facts["columns"], choice.kernel, choice.bandwidth)
         found._check()
         found._source = _SOURCES[facts["source"]].from_saved(facts["facts"], arrays)
         found.offset_ = None if facts["offset"] is None else real(facts["offset"])

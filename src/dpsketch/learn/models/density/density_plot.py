@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpsketch.files.pictures import picture
+from dpsketch.files.pictures import picture, plain_ticks
 from dpsketch.learn.models.density.full_table import units_at
 from dpsketch.learn.models.density.kernel_density import KernelDensity
 from dpsketch.schema.schema import Schema
@@ -29,4 +29,6 @@ def plot_density(path: str | Path, model: KernelDensity, schema: Schema, names: 
             value = answer.value.reshape(len(steps), len(steps))
             mesh = axis.pcolormesh(axes[names[0]], axes[names[1]], value, cmap="Blues", shading="nearest")
             axis.set(xlabel=names[0], ylabel=names[1])
-            figure.colorbar(mesh, label="density")
+            figure.colorbar(mesh, label="density", format="{x:,.10g}")
+        lines = {names[0]: axis.xaxis} | ({names[1]: axis.yaxis} if len(names) == 2 else {})
+        plain_ticks(*(line for name, line in lines.items() if axes[name].dtype.kind != "M"))  # dates have their own

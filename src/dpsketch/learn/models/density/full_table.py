@@ -11,6 +11,7 @@ import numpy as np
 
 from dpsketch.learn.estimators.small_table import SmallTable, small_tables
 from dpsketch.learn.points import Frame
+from dpsketch.maps.hashed.hashes import Euclidean
 from dpsketch.maps.tables.cells import Cells, HistogramCells
 from dpsketch.maps.tables.column_summaries import parents
 from dpsketch.maps.tables.one_way import OneWayMap
@@ -46,7 +47,8 @@ class Axis:
 class FullTable:
     """Noisy counts, one for each cell and atom. Records with a missing cell are excluded.
 
-    Each is the sum of a number of released counts, `summed`, whose noise has variance `variance`.
+    Each is the sum of a number of released counts, `summed`, whose noise has variance `variance`. `kernel` is the one
+    that the table was released for, if it was for one.
     """
 
     columns: tuple[str, ...]
@@ -55,6 +57,7 @@ class FullTable:
     variance: float
     how: str
     summed: Floats
+    kernel: Euclidean | None = None
 
     @cached_property
     def shares(self) -> Floats:
@@ -100,7 +103,8 @@ def _ordered(table: SmallTable, columns: Sequence[str] | None) -> FullTable:
     order = [table.columns.index(name) for name in columns or table.columns]
     names, axes = zip(*[(table.columns[index], _axis(cells[index])) for index in order], strict=True)
     counts, summed = (each[present].transpose(order) for each in (counts, summed))
-    return FullTable(names, axes, counts, table.variance, _how(table), summed)
+    kernel = getattr(table.part.map.description, "kernel", None)
+    return FullTable(names, axes, counts, table.variance, _how(table), summed, kernel)
 
 
 def _even(table: SmallTable) -> tuple[tuple[Cells, ...], Floats, Floats]:

@@ -17,6 +17,7 @@ from dpsketch.maps.hashed.hashes import HashFamily, Product
 from dpsketch.maps.hashed.race import BoundRace, Race
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import UNRECORDED
+from dpsketch.recipe.tasks.density_task import ROW_ERROR, TYPICAL_DENSITY
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedSketch
 
@@ -49,9 +50,9 @@ class Hashed:
         """Whether outputs of an embedding are hashed in place of the columns."""
         return getattr(self.race.description, "embedding", None) is not None
 
-    def at(self, points: Any) -> Answer:
-        """Sums of the kernel over the records."""
-        return self._sums.at(points)
+    def at(self, points: Any, method: str = "mean") -> Answer:
+        """Sums of the kernel over the records, by the mean over rows of counters or by the median of means."""
+        return self._sums.at(points, method)
 
     def plain_at(self, points: Any) -> Floats:
         """Sums without correction: ten times as fast."""
@@ -86,6 +87,12 @@ class Hashed:
         """The smallest standard error of a sum: that of the noise."""
         return float(np.sqrt(self.variance / self.race.rows))
 
+    @property
+    def typical_error(self) -> float:
+        """Predicted relative error of a sum at a typical record."""
+        records = TYPICAL_DENSITY * max(self._sums.total, 1.0)
+        return float(np.hypot(ROW_ERROR / np.sqrt(self.race.rows), self.least_error / records))
+
     def to_saved(self) -> Saved:
         facts = {"schema": self.schema.to_dict(), "map": self.race.description.to_dict(), "variance": self.variance}
         arrays = {"sums": np.asarray(self.sums)}
@@ -106,12 +113,13 @@ class Hashed:
         return cls(schema, race, counters(arrays, "sums", race.size), real(facts["variance"], 0), control)
 
 
-def hashed_counters(released: ReleasedSketch, columns: tuple[str, ...] | None = None) -> Hashed | None:
-    """The first RACE part without weights or groups, of these columns if any are named."""
-    for part, race in released.parts_with(BoundRace):
-        if race.unit_increments and (columns is None or set(race.columns) == set(columns)):
-            return Hashed(released.schema, race, part.sums, part.noise_variance)
-    return None
+def hashed_counters(released: ReleasedSketch, columns: tuple[str, ...] | None = None) -> list[Hashed]:
+    """RACE parts without weights or groups, of these columns if any are named."""
+    return [
+        Hashed(released.schema, race, part.sums, part.noise_variance)
+        for part, race in released.parts_with(BoundRace)
+        if race.unit_increments and (columns is None or set(race.columns) == set(columns))
+    ]
 
 
 def corrected(hashed: Hashed, view: View) -> Hashed:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,27 +11,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from dpsketch.encoding.frames import named_columns
-from dpsketch.errors import QueryError
+from dpsketch.errors import FitWarning, QueryError
 from dpsketch.learn.answer import Answer
-from dpsketch.learn.estimators import radial_kernels as radial
 from dpsketch.learn.estimators.control_variate import CORRECTED
+from dpsketch.learn.estimators.kernel_sums import MEAN, MEDIAN, METHODS
 from dpsketch.learn.estimators.radial_kernels import Bandwidth, Radial
 from dpsketch.learn.models.density.convolved import Convolved
-from dpsketch.learn.models.density.full_table import FullTable, full_table, places_of, units_at
-from dpsketch.learn.models.density.hashed import Hashed, corrected, hashed_counters
+from dpsketch.learn.models.density.fourier_kernel import FourierKernel
+from dpsketch.learn.models.density.full_table import FullTable, places_of, units_at
+from dpsketch.learn.models.density.hashed import Hashed, corrected
+from dpsketch.learn.models.density.kernel_choice import KernelChoice
 from dpsketch.learn.models.model import Columns, Model
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, real
 from dpsketch.maps.base import check_columns
-from dpsketch.maps.hashed.hashes import Euclidean, HashFamily, hash_from_dict
+from dpsketch.maps.hashed.hashes import HashFamily, hash_from_dict
+from dpsketch.maps.tables.grid import BoundGrid
 from dpsketch.numerics.arrays import Floats
-from dpsketch.numerics.tuned import UNRECORDED
-from dpsketch.recipe.tasks.density_task import default_bandwidth
+from dpsketch.numerics.tuned import BY_HAND, UNRECORDED, Tuned
 from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
 _COMPARED: Annotated[int, UNRECORDED] = 200  # points at which two estimates are compared
+# Relative error of the number of records, above which fits warn.
+_NOISY: Annotated[float, Tuned("facebook", by=BY_HAND, decision=50)] = 0.05
 _LOWEST: Annotated[float, UNRECORDED] = 0.1  # records: the least density
 
 
@@ -41,25 +46,44 @@ class _Rows:
     value: float
     stderr: float
 
+    def check(self) -> None:
+        """Warn if densities, which are divided by this number, are inaccurate because of it."""
+        if self.stderr > _NOISY * self.value:
+            number = Answer(self.value, self.stderr)
+            warnings.warn(
+                f"the number of records is {number}, and densities are divided by it: they have an error of "
+                f"{self.stderr / self.value:.0%} in common\n"
+                "Hint: add Part(Count(), share=0.03) to the recipe, or compare kernel sums (view.kernel_sum)",
+                FitWarning,
+                stacklevel=3,
+            )
+
 
 class KernelDensity(Model):
     """Kernel densities of the records of a release: `fit(view)`.
 
-    A density is the mean of k(x, point) over the records x: 1 where all are equal to the point. With "gaussian" it is
-    divided by the kernel's integral, as in scikit-learn.
+    A density is the mean of k(x, point) over the records x: 1 where all are equal to the point. With "gaussian" and
+    "laplacian" it is divided by the kernel's integral, as in scikit-learn.
 
-    Two parts of a release contain densities; if it has both, the one with the smaller standard error is used. Hashed
+    Three kinds of parts contain densities; if a release has several, the one with the smallest standard error is used.
+    Hashed
     counters (`Race`) have the kernel of their hash and no other: `Euclidean`, `SignedProjection` (angles about the
     midpoint of the bounds), `InnerProduct`, `MinHash` (Jaccard similarity to a power) or products. A table of counts
     over one to three number columns (`Histogram(ways=…)`, or the marginal of one column) answers any kernel of distance
-    whose bandwidth is at least half of a cell.
+    whose bandwidth is at least half of a cell. Fourier sums (`Fourier(kernel="gaussian", width=0.1)`, or "laplacian")
+    have the kernel that their frequencies were drawn for, whose bandwidth is the width.
 
-    `kernel` is a hash, such as `Euclidean(5000, scaled=False)`, or "euclidean" or "gaussian" with `bandwidth`: a number
-    in widths of the declared bounds, or a mapping of columns to bandwidths in their units. The default is that of the
-    hashed counters or, with a table alone, "euclidean" with the default bandwidth of `Recipe.density`, but at least a
-    cell. `columns` select the part, and the order of a matrix.
+    `kernel` is a hash, such as `Euclidean(5000, scaled=False)`, or "euclidean", "gaussian" (exp(−r²/2) at r bandwidths)
+    or "laplacian" (exp(−r)) with `bandwidth`: a number in widths of the declared bounds, or a mapping of columns to
+    bandwidths in their units. The default is that of the first hashed counters or, with a table alone, the one that
+    `Recipe.density` released it for; of another table, "euclidean" with the default bandwidth of `Recipe.density`, but
+    at least a cell; of Fourier sums alone, their own. `columns` select the part, and the order of a matrix.
 
-    Records with a missing cell count as the midpoint of the bounds in hashed counters, and are excluded from a table.
+    `method` is "mean" or "median": the mean over the rows of hashed counters, or a median of means, which few unlucky
+    hashes affect less.
+
+    Records with a missing cell count as the midpoint of the bounds in hashed counters, as the lower bound in Fourier
+    sums, and are excluded from a table.
 
     After `fit`: `kernel_`, `feature_names_in_`, `n_features_in_`, `how_` and `considered_`, the available estimates
     with their mean standard errors.
@@ -75,34 +99,39 @@ class KernelDensity(Model):
         kernel: HashFamily | str | None = None,
         bandwidth: Bandwidth | None = None,
         columns: Sequence[str] | None = None,
+        method: str = MEAN,
     ) -> None:
-        self.kernel, self.bandwidth, self.columns = kernel, bandwidth, columns
+        self.kernel, self.bandwidth, self.columns, self.method = kernel, bandwidth, columns, method
 
     def fit(self, view: View) -> KernelDensity:
         self._check_view(view)
-        self._check()
         columns = check_columns("KernelDensity", self.columns)
-        hashed = hashed_counters(view.released, columns)
-        table = full_table(view.released, columns or (None if hashed is None else hashed.columns))
-        if hashed is None and table is None:
+        self._check_method()
+        parts = KernelChoice(self.kernel, self.bandwidth).parts(view.released, columns)
+        if parts is None:
             raise QueryError(
                 f"this release holds no density{'' if columns is None else ' of ' + ', '.join(columns)}",
-                "release one by Recipe.density, or with a part Race(…) or Histogram(ways=…, columns=[…])",
+                "its grid has a density in cells: GridDensity, or dpsketch fit density without other options"
+                if any(view.released.parts_with(BoundGrid))
+                else "release one by Recipe.density, or with a part Race(…), Histogram(ways=…) or Fourier(kernel=…)",
             )
-        schema, rows = view.schema, view.rows_in_sums()
+        schema, rows, table, wanted = view.schema, view.rows_in_sums(), parts.table, parts.kernel
         self._rows = _Rows(float(rows.value), float(rows.stderr))
-        wanted = self._wanted(schema, hashed, table)
-        found: list[Hashed | Convolved] = []
-        if hashed is not None and _has(schema, hashed, wanted):
-            found.append(corrected(hashed, view))
-        if table is not None and isinstance(wanted, Radial):
+        if not any(part.map.only_counts for part in view.released.parts):
+            self._rows.check()
+        found: list[_Source] = []
+        if parts.counters is not None:
+            found.append(corrected(parts.counters, view))
+        if table is not None and isinstance(wanted, Radial) and self.method == MEAN:
             found.append(Convolved(table, wanted))
+        if parts.fourier is not None and self.method == MEAN:
+            found.append(parts.fourier)
         if not found:
-            raise self._refused(schema, hashed, table)
+            raise QueryError("a median of means is of hashed counters, and this release has none", "leave out method")
         errors = [0.0] if len(found) == 1 else _mean_errors(schema, found, table)
         order = np.argsort(errors, kind="stable")
         self._source = found[order[0]]
-        names = [_how(source, table) for source in found]
+        names = [_how(source, table, self.method) for source in found]
         self.how_ = names[order[0]]
         self.considered_ = tuple((names[place], float(errors[place] / self._rows.value)) for place in order)
         self.kernel_ = self._source.hash if isinstance(self._source, Hashed) else wanted
@@ -110,6 +139,12 @@ class KernelDensity(Model):
         self.statement_ = view.statement
         self._set_features(schema, columns or self._source.columns)
         return self
+
+    @property
+    def counters(self) -> Hashed | None:
+        """The hashed counters that answer; None if a table does."""
+        self._check_fitted()
+        return self._source if isinstance(self._source, Hashed) else None
 
     def density(self, X: Any) -> Answer:
         """Densities at each row of a mapping, table or matrix in users' units, at least 0, with standard errors.
@@ -119,7 +154,7 @@ class KernelDensity(Model):
         self._check_fitted()
         rows, unit = self._rows, self._rows.value * self._integral
         if isinstance(self._source, Hashed):
-            answer = self._source.at(self._in_order(X))
+            answer = self._source.at(self._in_order(X), self.method)
             value, stderr = answer.value, answer.stderr
         else:
             value, stderr = self._source.at(places_of(self._schema, self._source.columns, X))
@@ -185,7 +220,7 @@ class KernelDensity(Model):
         facts, arrays = self._source.to_saved()
         return {
             "parameters": self._parameters(),
-            "source": "hashed" if isinstance(self._source, Hashed) else "table",
+            "source": next(name for name, kind in _SOURCES.items() if isinstance(self._source, kind)),
             "facts": facts,
             "schema": self._schema.to_dict(),
             "columns": list(self.feature_names_in_),
@@ -199,10 +234,9 @@ class KernelDensity(Model):
     @classmethod
     def from_saved(cls, facts: Facts, arrays: Arrays) -> KernelDensity:
         parameters, hashed = dict(facts["parameters"]), _SOURCES[facts["source"]] is Hashed
-        if isinstance(parameters["kernel"], Mapping):
-            parameters["kernel"] = hash_from_dict(parameters["kernel"])
-        found = cls(**parameters)
-        found._check()
+        choice = KernelChoice.from_dict(parameters)
+        found = cls(**parameters | {"kernel": choice.kernel})
+        found._check_method()
         schema = Schema.from_dict(facts["schema"])
         found._source = _SOURCES[facts["source"]].from_saved(facts["facts"], arrays)
         kernel = hash_from_dict(facts["kernel"]) if hashed else Radial.from_dict(facts["kernel"])
@@ -226,16 +260,9 @@ class KernelDensity(Model):
 
     def _parameters(self) -> Facts:
         """Arguments of the constructor, as plain values."""
-        kernel, bandwidth, columns = self.kernel, self.bandwidth, self.columns
-        if isinstance(bandwidth, Mapping):
-            plain: Any = {str(name): _plain(number) for name, number in bandwidth.items()}
-        else:
-            plain = None if bandwidth is None else _plain(bandwidth)
-        return {
-            "kernel": kernel.to_dict() if isinstance(kernel, HashFamily) else kernel,
-            "bandwidth": plain,
-            "columns": None if columns is None else [str(name) for name in columns],
-        }
+        columns = None if self.columns is None else [str(name) for name in self.columns]
+        method = {} if self.method == MEAN else {"method": self.method}
+        return KernelChoice(self.kernel, self.bandwidth).to_dict() | {"columns": columns} | method
 
     def _in_order(self, X: Any) -> Any:
         """X for hashed counters, whose columns may have another order than the requested one."""
@@ -244,71 +271,31 @@ class KernelDensity(Model):
             return points
         return named_columns(self._columns, points)
 
-    def _check(self) -> None:
-        if self.kernel is not None and not isinstance(self.kernel, HashFamily | str):
-            raise QueryError(
-                f"kernel must be one of {', '.join(radial.NAMES)} or a hash such as Euclidean(0.1), "
-                f"got {self.kernel!r} instead"
-            )
-        if isinstance(self.kernel, HashFamily) and self.bandwidth is not None:
-            raise QueryError("the bandwidth is part of the kernel", "write kernel=Euclidean(bandwidth)")
-
-    def _wanted(self, schema: Schema, hashed: Hashed | None, table: FullTable | None) -> HashFamily | Radial:
-        """The requested kernel, as one of distances whenever it is one."""
-        columns = table.columns if table is not None else hashed.columns if hashed is not None else ()
-        kernel = self.kernel
-        if kernel is None and self.bandwidth is None:
-            if hashed is not None:
-                kernel = hashed.hash
-            else:
-                assert table is not None
-                kernel = Euclidean(max(default_bandwidth(len(columns)), *(axis.step for axis in table.axes)))
-        if isinstance(kernel, HashFamily):
-            embedded = hashed is not None and hashed.embedded
-            if isinstance(kernel, Euclidean) and not embedded and all(schema.column(n).numeric for n in columns):
-                return radial.euclidean(schema, columns, kernel)
-            return kernel
-        if self.bandwidth is None:
-            raise QueryError(f"kernel '{kernel}' needs a bandwidth", "pass bandwidth=0.05, in widths of the bounds")
-        return radial.named(schema, columns, kernel or radial.EUCLIDEAN, self.bandwidth)
-
-    def _refused(self, schema: Schema, hashed: Hashed | None, table: FullTable | None) -> QueryError:
-        has = []
-        if hashed is not None:
-            has.append(f"hashed counters with {hashed.hash}, which is their only kernel")
-        if table is not None:
-            has.append("a table, for kernels of distance")
-        asked = self.kernel if self.kernel is not None else f"bandwidth {self.bandwidth}"
-        return QueryError(f"this release does not hold {asked}", f"it holds {' and '.join(has)}")
+    def _check_method(self) -> None:
+        if self.method not in METHODS:
+            raise QueryError(f"method must be one of {', '.join(METHODS)}, got {self.method!r} instead")
 
 
-def _plain(number: float) -> float:
-    return number if type(number) is int else float(number)
+_Source = Hashed | Convolved | FourierKernel
+_SOURCES: dict[str, type[Hashed] | type[Convolved] | type[FourierKernel]] = {
+    "hashed": Hashed,
+    "table": Convolved,
+    "fourier": FourierKernel,
+}
 
 
-_SOURCES: dict[str, type[Hashed] | type[Convolved]] = {"hashed": Hashed, "table": Convolved}
-
-
-def _has(schema: Schema, hashed: Hashed, wanted: HashFamily | Radial) -> bool:
-    if not isinstance(wanted, Radial):
-        return hashed.hash == wanted
-    family = hashed.hash
-    if not isinstance(family, Euclidean) or hashed.embedded or len(hashed.columns) != len(wanted.spans):
-        return False
-    if wanted.name != radial.EUCLIDEAN:
-        return False
-    return radial.euclidean(schema, hashed.columns, family).same(wanted)
-
-
-def _how(source: Hashed | Convolved, table: FullTable | None) -> str:
+def _how(source: _Source, table: FullTable | None, method: str) -> str:
+    if isinstance(source, FourierKernel):
+        return f"{len(source.sums)} Fourier frequencies of the kernel"
     if isinstance(source, Hashed):
         end = "" if source.control is None else CORRECTED
-        return f"{source.race.rows} rows of hashed counters{end}"
+        start = "median of means of " if method == MEDIAN else ""
+        return f"{start}{source.race.rows} rows of hashed counters{end}"
     assert table is not None
     return f"{table.how}, convolved with the kernel"
 
 
-def _mean_errors(schema: Schema, found: Sequence[Hashed | Convolved], table: FullTable | None) -> list[float]:
+def _mean_errors(schema: Schema, found: Sequence[_Source], table: FullTable | None) -> list[float]:
     """Mean standard errors at points where the table has records."""
     assert table is not None
     places = table.drawn(_COMPARED, np.random.default_rng(0))

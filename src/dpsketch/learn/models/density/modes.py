@@ -10,15 +10,16 @@ import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.estimators.control_variate import control_of
-from dpsketch.learn.estimators.radial_kernels import Radial
-from dpsketch.learn.models.density.full_table import full_table, places_of, units_at
-from dpsketch.learn.models.density.hashed import hashed_counters, made_up_records
+from dpsketch.learn.estimators.radial_kernels import Bandwidth, Radial, euclidean
+from dpsketch.learn.models.density.full_table import FullTable, full_table, places_of, units_at
+from dpsketch.learn.models.density.hashed import Hashed, made_up_records
 from dpsketch.learn.models.density.kernel_density import KernelDensity
-from dpsketch.maps.hashed.hashes import Euclidean, SignedProjection
+from dpsketch.maps.hashed.hashes import Euclidean, HashFamily, SignedProjection
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.recipe.tasks.density_task import default_bandwidth
 from dpsketch.schema.columns import IdSet
+from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
@@ -54,9 +55,17 @@ class Modes:
 
 
 def find_modes(
-    view: View, k: int = 1, columns: Sequence[str] | None = None, method: str = "restart", random_state: int = 0
+    view: View,
+    k: int = 1,
+    columns: Sequence[str] | None = None,
+    method: str = "restart",
+    random_state: int = 0,
+    kernel: HashFamily | str | None = None,
+    bandwidth: Bandwidth | None = None,
 ) -> Modes:
     """Up to `k` points of the highest density, no two within a bandwidth, with densities and standard errors.
+
+    `kernel` and `bandwidth` are those of `KernelDensity`, by default the release's own.
 
     A derivative-free ascent from many starts uses coordinates and random directions, and halves its steps where none
     ascends. "restart" ascends the density itself. "cells" searches for the intersection of the heaviest hash cells: it
@@ -69,7 +78,7 @@ def find_modes(
         raise QueryError(f"k must be a whole number from 1 to {MOST_MODES}, got {k!r} instead")
     if method not in METHODS:
         raise QueryError(f"method must be one of {', '.join(METHODS)}, got {method!r} instead")
-    model = KernelDensity(columns=columns).fit(view)
+    model = KernelDensity(kernel, bandwidth, columns).fit(view)
     names = tuple(model.feature_names_in_)
     if any(isinstance(view.schema.column(name), IdSet) for name in names):
         raise QueryError("modes of sets of ids are not supported", "ask KernelDensity at sets that you know")
@@ -78,12 +87,12 @@ def find_modes(
     def density(places: Floats) -> Floats:
         return model.plain_values(units_at(view.schema, names, places))
 
-    starts = _starts(view, names, method, generator)
+    table, hashed = full_table(view.released, names), model.counters
+    starts = _starts(view, names, table, hashed, method, generator)
     objective = density
-    hashed = hashed_counters(view.released, names)
-    if method == "cells" and full_table(view.released, names) is None and hashed is not None:
-        table = np.asarray(hashed.sums).reshape(hashed.race.rows, hashed.race.width)
-        heavy = np.partition(table, -min(k, table.shape[1]), axis=1)[:, -min(k, table.shape[1])]
+    if method == "cells" and table is None and hashed is not None:
+        counts = np.asarray(hashed.sums).reshape(hashed.race.rows, hashed.race.width)
+        heavy = np.partition(counts, -min(k, counts.shape[1]), axis=1)[:, -min(k, counts.shape[1])]
 
         def objective(places: Floats) -> Floats:
             assert hashed is not None
@@ -91,18 +100,30 @@ def find_modes(
             index, _ = hashed.race.entries(records, hashed.race.rows)
             return (np.asarray(hashed.sums)[index] >= heavy).mean(axis=1) + 1e-6 * density(places)
 
-    spread = _apart(_bandwidths(model, starts), objective(starts), 2.0, min(4 * k + 12, 200))
-    found = _climbed(starts[spread], objective, generator)
+    scaled, bandwidth = _in_bandwidths(model, view.schema, names)
+    spread = starts[_apart(scaled(starts), objective(starts), 2.0, min(4 * k + 12, 200))]
+    # Long steps leave regions without records, but also leap from one mode to a denser one; short steps do not.
+    short = min(bandwidth, _FIRST_STEP)
+    climbed = [
+        _climbed(spread, objective, first, min(short / 5, _LAST_STEP), generator) for first in (_FIRST_STEP, short)
+    ]
+    found = np.concatenate(climbed)
     final = model.density(units_at(view.schema, names, found))
-    chosen = _apart(_bandwidths(model, found), np.asarray(final.value), 1.0, k)
+    chosen = _apart(scaled(found), np.asarray(final.value), 1.0, k)
     points = units_at(view.schema, names, found[chosen])
     return Modes(names, points, final.value[chosen], final.stderr[chosen], f"{method}: {model.how_}")
 
 
-def _starts(view: View, names: tuple[str, ...], method: str, generator: np.random.Generator) -> Floats:
+def _starts(
+    view: View,
+    names: tuple[str, ...],
+    table: FullTable | None,
+    hashed: Hashed | None,
+    method: str,
+    generator: np.random.Generator,
+) -> Floats:
     """Starting points between the bounds: from the release's own distribution where it has one, and uniform."""
     anywhere = generator.random((_CANDIDATES, len(names)))
-    table = full_table(view.released, names)
     if table is not None and method == "cells":
         heaviest = np.argsort(-table.counts.ravel())[:_CANDIDATES]
         index = np.stack(np.unravel_index(heaviest, table.counts.shape), axis=1).astype(np.float64)
@@ -112,7 +133,6 @@ def _starts(view: View, names: tuple[str, ...], method: str, generator: np.rando
         return np.stack(middles, axis=1)
     if table is not None:
         return np.concatenate([table.drawn(_CANDIDATES, generator), anywhere])
-    hashed = hashed_counters(view.released, names)
     control = None if hashed is None else control_of(view.released, hashed.race, float(view.rows_in_sums().value))
     drawn: Any = None if control is None else control.points(_CANDIDATES)
     if drawn is None:
@@ -123,11 +143,14 @@ def _starts(view: View, names: tuple[str, ...], method: str, generator: np.rando
     return anywhere
 
 
-def _climbed(places: Floats, objective: Callable[[Floats], Floats], generator: np.random.Generator) -> Floats:
+def _climbed(
+    places: Floats, objective: Callable[[Floats], Floats], first: float, last: float, generator: np.random.Generator
+) -> Floats:
+    """Points after an ascent with steps from `first` down to `last`, in widths of the bounds."""
     places, (count, dimension) = places.copy(), places.shape
-    values, steps = objective(places), np.full(count, _FIRST_STEP)
+    values, steps = objective(places), np.full(count, first)
     for _ in range(_ROUNDS):
-        active = np.flatnonzero(steps > _LAST_STEP)
+        active = np.flatnonzero(steps > last)
         if not len(active):
             break
         random = generator.normal(size=(len(active), dimension, dimension))
@@ -145,17 +168,24 @@ def _climbed(places: Floats, objective: Callable[[Floats], Floats], generator: n
     return places
 
 
-def _bandwidths(model: KernelDensity, places: Floats) -> Floats:
-    """Points in coordinates in which distinct modes are at least one apart."""
+def _in_bandwidths(
+    model: KernelDensity, schema: Schema, names: tuple[str, ...]
+) -> tuple[Callable[[Floats], Floats], float]:
+    """Coordinates in which modes are at least one apart, and the narrowest bandwidth in widths of the bounds."""
     kernel = model.kernel_
     if isinstance(kernel, SignedProjection):  # only the direction matters, and half of the kernel is one apart
-        seen = places - 0.5
-        length = np.linalg.norm(seen, axis=1, keepdims=True)
-        return seen / np.maximum(length, 1e-9) / (np.pi * (1 - 0.5 ** (1 / kernel.bits)))
-    if isinstance(kernel, Radial):
-        return places * np.array(kernel.spans)
-    scaled = isinstance(kernel, Euclidean) and kernel.scaled
-    return places / (getattr(kernel, "bandwidth", 0.0) if scaled else default_bandwidth(places.shape[1]))
+        unit = np.pi * (1 - 0.5 ** (1 / kernel.bits))
+
+        def directions(places: Floats) -> Floats:
+            seen = places - 0.5
+            return seen / np.maximum(np.linalg.norm(seen, axis=1, keepdims=True), 1e-9) / unit
+
+        return directions, _FIRST_STEP
+    if isinstance(kernel, Euclidean) and not (model.counters is not None and model.counters.embedded):
+        kernel = euclidean(schema, names, kernel)
+    default = 1 / default_bandwidth(len(names))
+    spans = np.array(kernel.spans if isinstance(kernel, Radial) else [default] * len(names))
+    return lambda places: places * spans, float(1 / spans.max())
 
 
 def _apart(places: Floats, densities: Floats, gap: float, k: int) -> list[int]:

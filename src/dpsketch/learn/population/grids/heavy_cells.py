@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.learn.population.grids.grid_cells import GridCells, Ranks
+from dpsketch.learn.population.grids.level_counters import SPREAD, GridTable
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.simplex import project_groups
-from dpsketch.numerics.tuned import GRID_TABLES, PROTOTYPE, UNRECORDED, Tuned
+from dpsketch.numerics.tuned import BY_HAND, GRID_TABLES, PROTOTYPE, UNRECORDED, Tuned
 
 MOST_CELLS = 1 << 21  # looked at at one level
 # Coarsest levels, which are too coarse to stop at.
@@ -25,12 +26,15 @@ ODD: Annotated[float, UNRECORDED] = 6.0
 STANDS_OUT: Annotated[float, UNRECORDED] = 4.0
 ALONE: Annotated[float, UNRECORDED] = 10.0  # the same for one cell
 
-Counts = Callable[[int, Ranks], Floats]
+# Share of the cells of missing values that have a counter to themselves, from which only they are evidence.
+ENOUGH_ALONE: Annotated[float, Tuned("no table", by=BY_HAND, decision=56)] = 0.1
 
 
 @dataclass(frozen=True)
 class LevelCells:
-    """Cells of one level that carry mass by themselves; `masses` are records, `variances` those of their noise."""
+    """Cells of one level that carry mass by themselves; `masses` are records, `variances` their mean square errors: of
+    the noise and, of a search, the square of what it moved the noisy count by.
+    """
 
     position: int
     ranks: Ranks
@@ -40,20 +44,21 @@ class LevelCells:
 
 @dataclass
 class _Looked:
-    """Cells of a level as the search saw them: the cell at the level before that each is in, what the counters say, and
-    which of them were split.
+    """Cells of a level as the search saw them: the cell at the level before that each is in, what the counters say with
+    its variance, and which of them were split.
     """
 
     ranks: Ranks
     parents: NDArray[np.int64]
     counts: Floats
+    variances: Floats
     split: NDArray[np.bool_]
 
 
 def search(
     cells: GridCells,
-    counts: Counts,
-    variances: Sequence[float],
+    tables: Sequence[GridTable],
+    recovery: str,
     total: float | None,
     total_variance: float = 0.0,
     smooth: bool = False,
@@ -65,21 +70,24 @@ def search(
     `smooth` draws them towards an even spread first: nearer in single cells, farther in sums over many of them.
     Source: density sec. 3 and App. D (a heap of the noisy table); RESEARCH "Density sketch" (coarse to fine, simplex).
     """
-    seen = _look(cells, counts, variances, total)
-    return _shared_out(cells, seen, variances, total, total_variance, smooth)
+    seen = _look(cells, tables, recovery, total)
+    return _shared_out(cells, seen, total, total_variance, smooth)
 
 
-def _look(cells: GridCells, counts: Counts, variances: Sequence[float], total: float | None) -> list[_Looked]:
-    ranks = _without_noise(cells, counts, variances[0])
+def _look(cells: GridCells, tables: Sequence[GridTable], recovery: str, total: float | None) -> list[_Looked]:
+    variances = [table.variance(recovery) for table in tables]
+    ranks = cells.every(0)
+    ranks = ranks[:, ~missing_in(cells, 0, ranks, never_missing(cells, tables[0], recovery))]
     parents = np.zeros(ranks.shape[1], np.int64)
     masses: Floats | None = None
     seen: list[_Looked] = []
     for position in range(len(cells.levels)):
-        found = np.maximum(counts(position, ranks), -ODD * np.sqrt(variances[position]))
+        found, errors = tables[position].separated(cells.numbers(position, ranks), recovery)
+        found = np.maximum(found, -ODD * np.sqrt(variances[position]))
         if masses is None:
             masses = np.array([max(found.sum() if total is None else total, 1.0)])
         masses = project_groups(found, parents, masses)
-        seen.append(_Looked(ranks, parents, found, np.zeros(len(found), bool)))
+        seen.append(_Looked(ranks, parents, found, errors, np.zeros(len(found), bool)))
         if position + 1 == len(cells.levels):
             break
         split = _worth_splitting(cells, position, ranks, masses, variances[position + 1])
@@ -91,20 +99,34 @@ def _look(cells: GridCells, counts: Counts, variances: Sequence[float], total: f
     return seen
 
 
-def _without_noise(cells: GridCells, counts: Counts, variance: float) -> Ranks:
-    """The cells of the coarsest level, but for those of missing values of a column where neither all of them together
-    nor any by itself stands out from the noise: a column without missing values then has none in its rows.
+def never_missing(cells: GridCells, table: GridTable, recovery: str) -> list[bool]:
+    """Columns of whose cells of missing values, at the coarsest level, neither all together nor any by itself is
+    significant: their rows then have no missing values. One or two rows of counters do not tell which of the cells that
+    share a counter holds its records: such cells of missing values are no evidence.
     """
     ranks = cells.every(0)
-    found = counts(0, ranks)
-    kept = np.ones(len(found), bool)
+    numbers = cells.numbers(0, ranks)
+    found, variances = table.separated(numbers, recovery)
+    evident = np.ones(len(found), bool) if table.rows >= SPREAD else table.by_themselves(numbers)
+    never = []
     for column, own in zip(cells.columns, ranks, strict=True):
-        if column.missing:
-            here = own == column.count(0) - 1
-            together = STANDS_OUT * np.sqrt(variance * here.sum())
-            if found[here].sum() <= together and found[here].max() <= ALONE * np.sqrt(variance):
-                kept &= ~here
-    return ranks[:, kept]
+        here = (own == column.count(0) - 1) & column.missing
+        seen = here & evident
+        if seen.sum() < ENOUGH_ALONE * here.sum():
+            seen = here
+        together = STANDS_OUT * np.sqrt(variances[seen].sum())
+        alone = found[seen] > ALONE * np.sqrt(variances[seen])
+        never.append(bool(column.missing and found[seen].sum() <= together and not alone.any()))
+    return never
+
+
+def missing_in(cells: GridCells, position: int, ranks: Ranks, columns: Sequence[bool]) -> NDArray[np.bool_]:
+    """Cells of missing values of some columns."""
+    found = np.zeros(ranks.shape[1], bool)
+    for column, own, wanted in zip(cells.columns, ranks, columns, strict=True):
+        if wanted:
+            found |= own == column.count(position) - 1
+    return found
 
 
 def _worth_splitting(
@@ -123,12 +145,11 @@ def _worth_splitting(
 def _shared_out(
     cells: GridCells,
     seen: list[_Looked],
-    variances: Sequence[float],
     total: float | None,
     total_variance: float,
     smooth: bool,
 ) -> list[LevelCells]:
-    joined, spread = _joined(seen, variances)
+    joined, spread = _joined(seen)
     first, deviation = joined[0].sum(), spread[0].sum()
     if total is not None:
         weight = deviation / max(deviation + total_variance, 1e-300)
@@ -142,7 +163,8 @@ def _shared_out(
             wanted = _shrunk(wanted, spread[position], sizes, looked.parents, masses)
         masses = project_groups(wanted, looked.parents, masses)
         kept = ~looked.split
-        found.append(LevelCells(position, looked.ranks[:, kept], masses[kept], spread[position][kept]))
+        moved = (masses - joined[position])[kept]
+        found.append(LevelCells(position, looked.ranks[:, kept], masses[kept], spread[position][kept] + moved**2))
         masses = masses[looked.split]
     return found
 
@@ -162,12 +184,12 @@ def _shrunk(counts: Floats, variances: Floats, sizes: Floats, parents: NDArray[n
     return even + kept[parents] * apart
 
 
-def _joined(seen: list[_Looked], variances: Sequence[float]) -> tuple[list[Floats], list[Floats]]:
+def _joined(seen: list[_Looked]) -> tuple[list[Floats], list[Floats]]:
     """Every cell's estimate from its own counter and its descendants', and its variance, from fine to coarse.
     Source: Hay, Rastogi, Miklau and Suciu 2010, sec. 4.1.
     """
     joined = [looked.counts.copy() for looked in seen]
-    spread = [np.full(len(looked.counts), variances[position]) for position, looked in enumerate(seen)]
+    spread = [looked.variances.copy() for looked in seen]
     for position in range(len(seen) - 2, -1, -1):
         split = seen[position].split
         below, count = seen[position + 1].parents, int(split.sum())

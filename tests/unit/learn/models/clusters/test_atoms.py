@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dpsketch.learn.estimators.fourier_sums import FourierSums, one_bit_harmonics
 from dpsketch.learn.models.clusters.atoms import SHAPES, Atoms, Model
-from dpsketch.learn.models.clusters.sums import FourierSums, one_bit_harmonics
 from dpsketch.numerics.arrays import Floats
 
 RANDOM = np.random.default_rng(3)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
+from dpsketch.learn.estimators.fourier_sums import FourierSums, fourier_sums
 from dpsketch.learn.models.clusters.decoder import Decoded, Decoder
 from dpsketch.learn.models.clusters.places import Places
-from dpsketch.learn.models.clusters.sums import FourierSums, fourier_sums
 from planted_clusters import CENTRES, FOURIER, ONE_BIT, SCHEMA, SHARES, SPREAD, STRUCTURED, Released
 
 

@@ -83,6 +83,60 @@ def test_points_of_the_paper_find_the_clusters_too(released: Released) -> None:
     assert np.isnan(model.cluster_centers_stderr_).all()
 
 
+@pytest.mark.parametrize("kind", [dps.Fourier, dps.OneBitFourier])
+def test_points_find_clusters_from_frequencies_of_their_width(released: Released, kind: Any) -> None:
+    """Radii of about one over the clusters' deviation, 0.05 of the bounds: also from one-bit sums, whose higher
+    harmonics points do not explain.
+    """
+    widths = kind(("a", "b", "c"), size=60, kernel="gaussian", width=0.05 * 3**0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dps.FitWarning)
+        model = dps.KMeans(2, method="clompr").fit(released(widths))
+    table = matrix(planted())
+    assert relative_error(model.cluster_centers_, table) < 1.02
+
+
+def relative_error(centres: Any, table: Any) -> float:
+    """Sum of squared distances over that of the true centres, in widths of the bounds."""
+    sums = []
+    for each in (centres, CENTRES):
+        scaled = (table[:, None, :] - each) / [20, 20, 40]
+        sums.append((scaled**2).sum(2).min(1).sum())
+    return float(sums[0] / sums[1])
+
+
+def test_the_run_whose_sums_are_nearest_counts() -> None:
+    """More runs never fit worse, as they begin alike; on these sums, single runs end in different places."""
+    view = mixture_view("isotropic", 4, 8, 10_000, 1.0)
+    fits = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dps.FitWarning)
+        for runs in (1, 2, 4, 8):
+            fits[runs] = dps.KMeans(4, "clompr", n_init=runs).fit(view).goodness_of_fit_
+        singles = {dps.KMeans(4, "clompr", seed, n_init=1).fit(view).goodness_of_fit_ for seed in range(4)}
+    assert fits[1] >= fits[2] >= fits[4] >= fits[8]
+    assert fits[8] < fits[1]
+    assert len(singles) > 1
+
+
+def test_an_interrupt_keeps_the_best_run(released: Released) -> None:
+    shares: list[float] = []
+
+    def interrupt(share: float) -> None:
+        shares.append(share)
+        if len(shares) == 2:
+            raise KeyboardInterrupt
+
+    view = released(FOURIER)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dps.FitWarning)
+        model = dps.KMeans(2, "clompr", n_init=5).fit(view, progress=interrupt)
+        again = dps.KMeans(2, "clompr", n_init=2).fit(view)
+    assert shares == [0.2, 0.4]
+    assert not model.converged_
+    assert np.array_equal(model.cluster_centers_, again.cluster_centers_)
+
+
 def test_a_fit_that_the_noise_does_not_explain_is_told(released: Released) -> None:
     few = dps.Fourier(("a", "b", "c"), size=6, radii=(2, 40))  # too few sums for more atoms
     with pytest.warns(dps.FitWarning, match=r"poor fit: \d+% of the .* per degree of freedom\)\.\nHint: try more"):
@@ -167,7 +221,10 @@ def test_bad_parameters_and_tables_are_refused(view: dps.View, model: dps.KMeans
         model.predict(np.zeros((2, 2)))
     with pytest.raises(QueryError, match="this KMeans is not fitted"):
         dps.KMeans(2).predict(np.zeros((2, 3)))
-    assert dps.KMeans(3, random_state=5).get_params() == {"n_clusters": 3, "method": "gaussian", "random_state": 5}
+    with pytest.raises(QueryError, match="n_init must be a whole number from 1 to 10000, got 0 instead"):
+        dps.KMeans(2, "clompr", n_init=0).fit(view)
+    expected = {"n_clusters": 3, "method": "gaussian", "random_state": 5, "n_init": 10, "columns": None}
+    assert dps.KMeans(3, random_state=5).get_params() == expected
 
 
 def test_transformed_columns_and_dates_come_back_in_their_units() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,18 @@ def test_standard_errors_are_of_the_size_of_the_errors(released: Released) -> No
         weights.append((model.weights_ - [first, 1 - first]) / model.weights_stderr_)
     assert 0.3 < np.sqrt(np.mean(np.square(means))) < 2.0
     assert np.sqrt(np.mean(np.square(weights))) < 3.0
+
+
+def test_the_width_for_a_second_release(released: Released, model: dps.GaussianMixture) -> None:
+    """Every component has a deviation of 0.05 of the bounds in each of three columns."""
+    assert model.kernel_width_ == pytest.approx(0.05 * 3**0.5, rel=0.05)
+    small = dps.GaussianMixture(2).fit(released(FOURIER, 0.1))
+    assert small.kernel_width_ == pytest.approx(0.05 * 3**0.5, rel=0.15)
+    second = dps.Fourier(("a", "b", "c"), size=60, kernel="gaussian", width=small.kernel_width_)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dps.FitWarning)
+        found = dps.KMeans(2, "clompr").fit(released(second))
+    assert np.abs((found.cluster_centers_ - CENTRES) / SPREAD).max() < 0.2
 
 
 def test_rows_go_to_the_most_probable_component(model: dps.GaussianMixture) -> None:

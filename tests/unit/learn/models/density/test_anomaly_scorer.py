@@ -73,6 +73,25 @@ def test_counters_alone_have_scores_but_no_threshold() -> None:
         model.predict(planted(5)[:10])
 
 
+@pytest.mark.usefixtures("seeded")
+def test_the_kernel_selects_the_counters_and_the_bandwidth_of_a_table() -> None:
+    facts, rows = schema(2), planted(2)
+    table = pd.DataFrame(rows, columns=["x0", "x1"])
+    families = [dps.Euclidean(0.5), dps.Euclidean(0.1)]
+    races = [dps.Part(dps.Race(rows=20, width=200, seed=seed, hash=each), 0.5) for seed, each in enumerate(families)]
+    both = released(table, dps.Recipe(races), facts, dps.Budget(1.0))
+    alone = released(table, dps.Recipe([dps.Part(races[1].map, 1.0)]), facts, dps.Budget(1.0))
+    asked = dps.AnomalyScorer(kernel=families[1]).fit(both)
+    assert score_alike(asked, rows[:50])
+    second = np.corrcoef(asked.score_samples(rows[:500]), dps.AnomalyScorer().fit(alone).score_samples(rows[:500]))
+    assert second[0, 1] > 0.98
+    counts = released(table, dps.Recipe([dps.Part(dps.Histogram(2, bins=40), 1.0)]), facts, dps.Budget(1.0))
+    narrow = dps.AnomalyScorer(bandwidth=0.1).fit(counts)
+    density = dps.KernelDensity(bandwidth=0.1).fit(counts)
+    assert np.allclose(narrow.score_samples(rows[:50]), density.score_samples(rows[:50]))
+    assert score_alike(narrow, rows[:50])
+
+
 def test_wrong_questions_are_refused() -> None:
     with pytest.raises(QueryError, match="not fitted"):
         dps.AnomalyScorer().score_samples([[0.5]])

@@ -43,6 +43,37 @@ def test_two_heaps(method: str, map_: dps.FeatureMap) -> None:
     assert (two["a"], two["b"]) == (pytest.approx(7, abs=0.4), pytest.approx(70, abs=4))
 
 
+def close_heaps(*parts: dps.Part) -> dps.View:
+    """Two heaps, six hundredths of the bounds apart."""
+    rng = np.random.default_rng(0)
+    a = np.concatenate([rng.normal(3, 0.08, 12_000), rng.normal(3.6, 0.08, 8000)])
+    table = pa.table({"a": a, "b": np.full(20_000, 50.0), "tags": [[1]] * 20_000})
+    recipe, budget = dps.Recipe(parts), dps.Budget(1.0, 1e-6)
+    return dps.View(dps.release(dps.accumulate(table, SCHEMA, recipe), budget, dps.Ledger("sqlite://"), "d"))
+
+
+@pytest.mark.usefixtures("seeded")
+def test_heaps_are_told_apart_at_the_bandwidth_of_the_release() -> None:
+    recipe = dps.Recipe.density(SCHEMA, budget=dps.Budget(1.0, 1e-6), columns=["a"], bandwidth=0.01)
+    asking = close_heaps(*recipe.parts)
+    found = sorted(float(place) for place in dps.find_modes(asking, 2).points["a"][:2])
+    assert found == [pytest.approx(3, abs=0.1), pytest.approx(3.6, abs=0.1)]
+    wide = dps.find_modes(asking, 2, bandwidth=0.2)
+    assert wide.densities[0] > 0.5  # nearly all records are within one bandwidth
+
+
+@pytest.mark.usefixtures("seeded")
+def test_the_bandwidth_selects_the_counters() -> None:
+    races = [dps.Race(["a"], 300, 500, seed, hash=dps.Euclidean(each)) for seed, each in enumerate((0.3, 0.01))]
+    asking = close_heaps(*(dps.Part(race, 0.5) for race in races))
+    for method in ("restart", "cells"):
+        narrow = dps.find_modes(asking, 2, method=method, kernel=dps.Euclidean(0.01))
+        assert sorted(float(place) for place in narrow.points["a"]) == [
+            pytest.approx(3, abs=0.15),
+            pytest.approx(3.6, abs=0.15),
+        ]
+
+
 def test_wrong_questions_are_refused() -> None:
     asking = view(dps.Race(["tags"], 20, 50, hash=dps.MinHash()))
     with pytest.raises(QueryError, match="modes of sets"):

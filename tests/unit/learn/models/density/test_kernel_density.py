@@ -124,6 +124,59 @@ def test_hashed_counters_answer_with_their_own_kernel_alone() -> None:
 
 
 @pytest.mark.usefixtures("seeded")
+def test_each_bandwidth_of_a_release_is_answered_by_its_own_counters() -> None:
+    """Two parts of the same columns, of which the second was not seen; columns in any order."""
+    narrow, wide = dps.Euclidean(0.5, scaled=False), dps.Euclidean(2.0, scaled=False)
+    asking = view(dps.Race(["a", "c"], 200, 500, hash=narrow), dps.Race(["a", "c"], 200, 500, 1, hash=wide), delta=1e-6)
+    points = POINTS[:20, [0, 2]]
+    for part, family in ((1, narrow), (2, wide)):
+        for names in (["a", "c"], ["c", "a"]):
+            model = dps.KernelDensity(family, columns=names).fit(asking)
+            answer = model.density(points if names[0] == "a" else points[:, ::-1])
+            sums = np.maximum(asking.kernel_sum(points, part=part).value, 0.0)
+            assert model.kernel_ == family
+            assert np.allclose(answer.value, sums / asking.count().value)
+    assert dps.KernelDensity().fit(asking).kernel_ == narrow
+    by_bandwidth = dps.KernelDensity(bandwidth={"a": 2.0, "c": 2.0}).fit(asking)
+    assert by_bandwidth.kernel_ == wide
+    both = r"Euclidean\(bandwidth=0.5, .* on a, c; hashed counters with Euclidean\(bandwidth=2.0"
+    with pytest.raises(QueryError, match=rf"does not hold Euclidean\(bandwidth=3.*\n.*{both}"):
+        dps.KernelDensity(dps.Euclidean(3, scaled=False)).fit(asking)
+
+
+@pytest.mark.usefixtures("seeded")
+def test_of_equal_kernels_the_more_accurate_counters_answer() -> None:
+    races = [dps.Race(["a", "b"], rows, 500, hash=KERNEL) for rows in (10, 200, 10)]
+    model = dps.KernelDensity().fit(view(*races, delta=1e-6))
+    assert model.how_ == "200 rows of hashed counters"
+
+
+@pytest.mark.usefixtures("seeded")
+def test_the_median_of_means() -> None:
+    asking = view(dps.Race(["a", "b"], 600, 500, hash=KERNEL), dps.Histogram(2, ["a", "b"], 40), delta=1e-6)
+    model = dps.KernelDensity(columns=["a", "b"], method="median").fit(asking)
+    answer, sums = model.density(POINTS[:, :2]), asking.kernel_sum(POINTS[:, :2], "median")
+    assert np.allclose(answer.value, sums.value / asking.count().value)
+    assert model.how_ == "median of means of 600 rows of hashed counters"
+    facts, arrays = model.to_saved()
+    again = dps.KernelDensity.from_saved(json.loads(json.dumps(facts)), arrays)
+    assert np.array_equal(again.density(POINTS[:, :2]).value, answer.value)
+    with pytest.raises(QueryError, match="a median of means is of hashed counters"):
+        dps.KernelDensity(method="median").fit(view(dps.Histogram(2, ["a", "b"], 40)))
+    with pytest.raises(QueryError, match="method must be one of mean, median"):
+        dps.KernelDensity(method="mode").fit(asking)
+
+
+def test_a_table_has_the_kernel_that_it_was_released_for() -> None:
+    for bandwidth in (0.01, 0.2):
+        budget = dps.Budget(1.0)
+        recipe = dps.Recipe.density(SCHEMA, budget=budget, columns=["a"], bandwidth=bandwidth)
+        released = dps.release(dps.accumulate(TABLE, SCHEMA, recipe), budget, dps.Ledger("sqlite://"), "d")
+        default, asked = (dps.KernelDensity(bandwidth=each).fit(dps.View(released)) for each in (None, bandwidth))
+        assert np.array_equal(default.density(POINTS[:, :1]).value, asked.density(POINTS[:, :1]).value)
+
+
+@pytest.mark.usefixtures("seeded")
 def test_the_better_of_both_is_taken() -> None:
     asking = view(dps.Race(["a"], 50, 500, hash=KERNEL), dps.Histogram(columns=["a"], bins=100))
     model = dps.KernelDensity(columns=["a"]).fit(asking)
@@ -193,9 +246,9 @@ def test_the_bound_holds_and_is_not_vacuous() -> None:
 
 def test_the_bound_grows_with_what_a_row_cannot_tell() -> None:
     """Chebyshev for the mean of R rows: C = 1/(R·delta), without noise and with N·g for the variance."""
-    recipe = dps.Recipe([dps.Part(dps.Race(["a"], 100, 500, hash=KERNEL), 1.0)])
+    recipe = dps.Recipe([dps.Part(dps.Race(["a", "b"], 100, 500, hash=KERNEL), 1.0)])
     asking = dps.View(dps.release(dps.accumulate(TABLE, SCHEMA, recipe), dps.Budget(float("inf"))))
-    answer = asking.kernel_sum([[3.0]])
+    answer = asking.kernel_sum([[3.0, -2.0]])
     factor, counted = 1 / (100 * 0.05), answer.value[0] * 499 / 500 + ROWS / 500
     expected = factor * ROWS / 2 + np.sqrt((factor * ROWS / 2) ** 2 + factor * ROWS * counted)
     assert answer.bound(0.05)[0] == pytest.approx(expected * 500 / 499, rel=1e-9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -21,6 +22,8 @@ Harmonics = tuple[tuple[int, Complex], ...]
 TURN = 2.0**32
 # Of one-bit sums; higher ones see only structure smaller than clusters.
 MOST_HARMONIC: Annotated[int, UNRECORDED] = 31
+FEWEST = 2  # frequencies, whose spread can be measured
+LEVEL = 0.975  # quantile at the upper end of an interval of 95 %
 LEAST_SPREAD: Annotated[float, UNRECORDED] = 0.05  # of 1 − |φ|², which noise can make negative
 
 
@@ -31,7 +34,8 @@ class FourierSums:
     Points are positions between the bounds, from −½ to ½; frequencies are in radians per width of the bounds, one per
     matrix row. `deviations` are standard deviations of the real and of the imaginary part, from the release's noise and
     the sampling of the records. All values share an unknown factor near 1, with standard deviation `scale_deviation`,
-    because sums are divided by a noisy count. Fourier sums have one harmonic, φ itself; signs of dithered cosines and
+    because sums are divided by a noisy count. `noise` is the variance that the release's noise, and masks, add to the
+    real and to the imaginary part. Fourier sums have one harmonic, φ itself; signs of dithered cosines and
     sines have all odd ones: (4/π)·(e^it − e^−3it/3 + e^5it/5 − …). Source: compressive §2.2.
     """
 
@@ -41,6 +45,7 @@ class FourierSums:
     deviations: Floats
     scale_deviation: float
     harmonics: Harmonics
+    noise: float = 0.0
 
     @property
     def size(self) -> int:
@@ -73,22 +78,32 @@ class FourierSums:
         )
 
 
-def holds_sums(released: ReleasedSketch) -> bool:
-    """Whether a part of a release has Fourier sums."""
-    return any(released.parts_with(BoundFrequencies))  # type: ignore[type-abstract]
+def holds_sums(released: ReleasedSketch, columns: Sequence[str] | None = None) -> bool:
+    """Whether a part of a release has Fourier sums, of exactly these columns where they are named."""
+    return any(_of_columns(released, columns))
 
 
-def fourier_sums(released: ReleasedSketch) -> FourierSums:
-    """Fourier sums of the first part of a release that has them."""
+def fourier_sums(released: ReleasedSketch, columns: Sequence[str] | None = None) -> FourierSums:
+    """Fourier sums of the first part of a release that has them, of exactly these columns where they are named."""
     noise = ReleaseNoise(released)
-    for part, bound in released.parts_with(BoundFrequencies):  # type: ignore[type-abstract]
-        return _sums(noise, part, bound)
+    for part, bound in _of_columns(released, columns):
+        return part_sums(noise, part, bound)
+    of = "" if columns is None else f" of {', '.join(columns)} alone"
     raise QueryError(
-        "this release holds no Fourier sums", "release with Recipe.clusters(…), on the command line --clusters K"
+        f"this release holds no Fourier sums{of}", "release with Recipe.clusters(…), on the command line --clusters K"
     )
 
 
-def _sums(noise: ReleaseNoise, part: ReleasedPart, bound: BoundFrequencies) -> FourierSums:
+def _of_columns(
+    released: ReleasedSketch, columns: Sequence[str] | None
+) -> Iterator[tuple[ReleasedPart, BoundFrequencies]]:
+    for part, bound in released.parts_with(BoundFrequencies):  # type: ignore[type-abstract]
+        if columns is None or set(columns) == set(bound.columns):
+            yield part, bound
+
+
+def part_sums(noise: ReleaseNoise, part: ReleasedPart, bound: BoundFrequencies) -> FourierSums:
+    """Fourier sums of one part."""
     rows = noise.rows()
     counted = float(rows.value)
     unit = counted * part.map.rate * bound.grid * bound.amplitude
@@ -101,10 +116,11 @@ def _sums(noise: ReleaseNoise, part: ReleasedPart, bound: BoundFrequencies) -> F
         harmonics = one_bit_harmonics(dithers)
     spread = np.maximum(1 - np.abs(values) ** 2, LEAST_SPREAD)
     spread = bound.mean_square / bound.amplitude**2 - 1 + spread
-    variances = noise.variance(part) / unit**2 + spread / (2 * counted)
+    added = noise.variance(part) / unit**2
+    variances = added + spread / (2 * counted)
     relative = float(rows.stderr) / counted
     frequencies = bound.frequencies.astype(np.float64) * (2 * np.pi * SPAN / TURN)
-    return FourierSums(bound.columns, frequencies, values, np.sqrt(variances), relative, harmonics)
+    return FourierSums(bound.columns, frequencies, values, np.sqrt(variances), relative, harmonics, added)
 
 
 def one_bit_harmonics(dithers: Floats) -> Harmonics:
@@ -115,3 +131,12 @@ def one_bit_harmonics(dithers: Floats) -> Harmonics:
     """
     orders = [order if order % 4 == 1 else -order for order in range(1, MOST_HARMONIC + 1, 2)]
     return tuple((order, np.exp(1j * dithers * (order - 1)) / order) for order in orders)
+
+
+def spread_factor(count: int) -> float:
+    """The factor for a standard error from the spread of `count` numbers: intervals of 95 % of normal errors are then
+    those of Student's t.
+    """
+    from scipy.special import ndtri, stdtrit
+
+    return float(stdtrit(count - 1, LEVEL) / ndtri(LEVEL))

@@ -9,10 +9,15 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import QueryError
+from dpsketch.learn.estimators.fourier_sums import FourierSums, fourier_sums
 from dpsketch.learn.models.clusters.places import Places
-from dpsketch.learn.models.clusters.sums import FourierSums, fourier_sums
 from dpsketch.sketch.released import ReleasedSketch
-from planted_clusters import FOURIER, ONE_BIT, SCHEMA, STRUCTURED, SUBSAMPLED, Released, planted
+from planted_clusters import FOURIER, ONE_BIT, SCHEMA, STRUCTURED, SUBSAMPLED, Released, planted, releases
+
+
+@pytest.fixture(scope="module")
+def released() -> Released:
+    return releases()
 
 
 def empirical(sums: FourierSums) -> Any:
