@@ -37,7 +37,7 @@ ROWS = 26_733
 EPSILONS = (math.inf, 10.0, 1.0)
 TUNED = ("random10", "beta", "lifesci")
 SEEN = ("california_housing",)  # when the factor of errors was chosen
-JUDGES = ("cod_rna", "htru2", "sf_salaries")
+JUDGES = ("cod_rna", "htru2", "skin")
 MAPS: dict[str, Callable[[tuple[str, ...], int], FeatureMap]] = {
     "fourier": lambda names, seed: dps.Fourier(names, size=100, seed=seed),
     "one-bit": lambda names, seed: dps.OneBitFourier(names, size=100, seed=seed),
