@@ -22,7 +22,7 @@ from dpsketch.maps.tables.cells import Cells
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import BY_HAND, Tuned
 
-_CHOSEN = Tuned("Random10, Beta(2,8), lifesci", by=BY_HAND, decision=62)
+_CHOSEN = Tuned("Random10, Beta(2,8), lifesci", by=BY_HAND, decision=52)
 ORDERS: Annotated[int, _CHOSEN] = 12  # cosines of a column
 FREE: Annotated[int, _CHOSEN] = 4  # of them with a scale of their own; later ones fall as the fourth power
 PAIRED: Annotated[int, _CHOSEN] = 3  # cosines of each column in products of two

@@ -4,7 +4,7 @@ With a hash ⌊(a·x + b)/w⌋ of one column, a record at distance d of the quer
 max(0, 1 − |a|·d/w), given the row's slope a: a row with a small slope has nearly all records in one counter. Few rows
 have such a slope, so a mean over rows depends on how many they happen to be, and their spread does not show it. But
 slopes are public, and so is the probability over all slopes, the kernel. The weights here give every distance nearly
-its kernel. Source: docs/decisions/051-rows-of-one-column-have-weights.md.
+its kernel. Source: docs/decisions/043-rows-of-one-column-have-weights.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpsketch.numerics.tuned import BY_HAND, Tuned
 from dpsketch.schema.columns import SPAN
 from dpsketch.schema.schema import Schema
 
-_ORIGIN = Tuned("dpbench_1d: 8 of 18", by=BY_HAND, decision=51)
+_ORIGIN = Tuned("dpbench_1d: 8 of 18", by=BY_HAND, decision=43)
 _DISTANCES: Annotated[int, _ORIGIN] = 48
 _NEAREST: Annotated[float, _ORIGIN] = 0.1  # of the distances, in bandwidths
 _SPREAD: Annotated[float, _ORIGIN] = 0.08  # standard deviation of a counter at a given slope, over all records

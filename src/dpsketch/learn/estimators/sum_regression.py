@@ -54,7 +54,7 @@ from dpsketch.numerics.threads import one_thread
 from dpsketch.numerics.tuned import BY_HAND, UNRECORDED, Tuned
 from dpsketch.schema.schema import Schema
 
-_CHOSEN = Tuned("Random10, Beta(2,8), lifesci", by=BY_HAND, decision=62)
+_CHOSEN = Tuned("Random10, Beta(2,8), lifesci", by=BY_HAND, decision=52)
 METHODS = ("auto", "ridge-paper")
 POINTS: Annotated[int, UNRECORDED] = 1 << 14
 LANDMARKS: Annotated[int, UNRECORDED] = 512
@@ -64,9 +64,9 @@ BINS: Annotated[int, UNRECORDED] = 64
 # Of the points, at most, at each bound of a column and missing; and in all columns together.
 SINGLE: Annotated[tuple[float, float], _CHOSEN] = (1 / 128, 0.04)
 # Squared error of answers by the choice of Sobol' points, in parts of that of random ones.
-SOBOL: Annotated[float, Tuned("Random10", by=BY_HAND, decision=62)] = 0.5
+SOBOL: Annotated[float, Tuned("Random10", by=BY_HAND, decision=52)] = 0.5
 # The posterior is normal around one set of points; densities are not linear in their effects.
-WIDER: Annotated[float, Tuned("Beta(2,8), lifesci, california", by=BY_HAND, decision=62)] = 1.3
+WIDER: Annotated[float, Tuned("Beta(2,8), lifesci, california", by=BY_HAND, decision=52)] = 1.3
 # Points that a counter is taken to have beside its own: of few points, its variance is not known.
 RARE: Annotated[float, _CHOSEN] = 4.0
 SMOOTH_ROUNDS: Annotated[int, _CHOSEN] = 2  # in which shares of single values keep their first scale

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST_PARAMETERS = 1000
 _CANDIDATES: Annotated[int, UNRECORDED] = 500  # of which the best are starts
 # Widths of the smoothing in half-widths of the bounds, one descent each.
-_SMOOTHING: Annotated[tuple[float, ...], Tuned("simulated peaks", by=BY_HAND, decision=55)] = (0.2, 0.05)
+_SMOOTHING: Annotated[tuple[float, ...], Tuned("simulated peaks", by=BY_HAND, decision=47)] = (0.2, 0.05)
 
 
 class KernelSum(Protocol):

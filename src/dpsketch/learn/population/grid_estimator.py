@@ -33,7 +33,7 @@ FEW_POINTS = 1 << 13  # of which each is moved to STEPS places along every colum
 STEPS = 8
 SIGNS = 32  # random signs with which many independent errors are added, once a coordinate
 _BLOCK = 1 << 14
-_ORIGIN = Tuned("skin, occupancy, cod_rna", by=BY_HAND, decision=57)
+_ORIGIN = Tuned("skin, occupancy, cod_rna", by=BY_HAND, decision=49)
 # Factors of what halves of cells along a column differ by; of the change that neighbouring cells show together, and
 # apart; and of the change that records of a cell at a bound make if all of them sit on the bound.
 UNEVEN: Annotated[float, _ORIGIN] = 1.5

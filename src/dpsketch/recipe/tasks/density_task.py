@@ -40,7 +40,7 @@ ROW_ERROR: Annotated[float, _ORIGIN] = 0.9  # relative error of one row of hashe
 CORRECTED_ROW_ERROR: Annotated[float, _ORIGIN] = 0.35
 CELL_ERROR: Annotated[float, _ORIGIN] = 0.013  # relative error of a table with cells one bandwidth wide
 # The same of one column, where values often repeat: a cell's records may all be at one end; measured 0.015 to 0.4.
-ONE_COLUMN_CELL_ERROR: Annotated[float, Tuned("dpbench_1d: 8 of 18", by=BY_HAND, decision=52)] = 0.06
+ONE_COLUMN_CELL_ERROR: Annotated[float, Tuned("dpbench_1d: 8 of 18", by=BY_HAND, decision=44)] = 0.06
 TYPICAL_DENSITY: Annotated[float, _ORIGIN] = 0.02  # mean kernel value at a record; measured 0.005 to 0.07
 # Of the budget, for the marginals that simulated records are drawn from.
 CONTROL_SHARE: Annotated[float, _ORIGIN] = 0.07

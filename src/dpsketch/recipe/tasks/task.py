@@ -23,7 +23,7 @@ Shares = list[tuple[FeatureMap, float]]
 MOST_TABLE_COLUMNS: Annotated[int, Tuned(DENSITY_TABLES, by=PROTOTYPE)] = 3
 MOST_TABLE_BINS = 4096
 COUNT_SHARE: Annotated[float, Tuned(DENSITY_TABLES, by=BY_HAND)] = 0.03  # of the budget, for the number of records
-COUNT_GAIN: Annotated[float, Tuned("facebook", by=BY_HAND, decision=50)] = 2.0  # by which a count must be more accurate
+COUNT_GAIN: Annotated[float, Tuned("facebook", by=BY_HAND, decision=42)] = 2.0  # by which a count must be more accurate
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _COMPARED: Annotated[int, UNRECORDED] = 200  # points at which two estimates are compared
 # Relative error of the number of records, above which fits warn.
-_NOISY: Annotated[float, Tuned("facebook", by=BY_HAND, decision=50)] = 0.05
+_NOISY: Annotated[float, Tuned("facebook", by=BY_HAND, decision=42)] = 0.05
 _LOWEST: Annotated[float, UNRECORDED] = 0.1  # records: the least density
 
 

@@ -27,7 +27,7 @@ STANDS_OUT: Annotated[float, UNRECORDED] = 4.0
 ALONE: Annotated[float, UNRECORDED] = 10.0  # the same for one cell
 
 # Share of the cells of missing values that have a counter to themselves, from which only they are evidence.
-ENOUGH_ALONE: Annotated[float, Tuned("no table", by=BY_HAND, decision=56)] = 0.1
+ENOUGH_ALONE: Annotated[float, Tuned("no table", by=BY_HAND, decision=48)] = 0.1
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ RECOVERIES = ("mean", "median")
 _NORMAL_MEDIAN = 0.6745  # of the size of a normal number, in standard deviations
 _LOOKED_AT = 1 << 20
 # Standard deviations of a counter above which a cell's collisions are subtracted from other cells.
-HEAVY: Annotated[float, Tuned("no table: rare in noise alone", by=BY_HAND, decision=56)] = 4.0
+HEAVY: Annotated[float, Tuned("no table: rare in noise alone", by=BY_HAND, decision=48)] = 4.0
 
 ROUNDS = 2  # in which heavy cells are found, from counters less those of the round before
 SPREAD = 3  # rows of counters whose spread is an estimate of their error
