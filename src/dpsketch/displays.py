@@ -18,13 +18,15 @@ def brief(value: Any) -> str:
     """The repr of a frozen description without the fields that have their default value."""
     if not is_dataclass(value):
         return short(value)
-    given = [each for each in fields(value) if each.repr and getattr(value, each.name) != _default(each)]
+    given = [each for each in fields(value) if each.repr and getattr(value, each.name) not in _defaults(each)]
     inner = ", ".join(f"{each.name}={brief(getattr(value, each.name))}" for each in given)
     return f"{type(value).__name__}({inner})"
 
 
-def _default(field: Any) -> Any:
-    return field.default_factory() if field.default_factory is not MISSING else field.default
+def _defaults(field: Any) -> tuple[Any, Any]:
+    """The default of a field, and the value that `__post_init__` gives it then."""
+    default = field.default_factory() if field.default_factory is not MISSING else field.default
+    return default, field.metadata.get("filled", default)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -43,6 +43,7 @@ COMMANDS = {
     "fit anomaly": "fit anomaly density.sketch",
     "fit modes": "fit modes density.sketch",
     "fit classifier": "fit classifier classes.sketch --target label",
+    "fit hashed_linear": "fit hashed_linear hashed.sketch --target c",
     "fit logistic": "fit logistic general.sketch --target label --columns a",
     "fit kmeans": "fit kmeans clusters.sketch --k 2",
     "fit gmm": "fit gmm clusters.sketch --k 2",
@@ -79,6 +80,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "general": "",
         "density": "--for density --columns c",
         "classes": "--for classify:label",
+        "hashed": "--for hashed_linear:c --columns a,b",
         "clusters": "--for clusters:2 --columns a,b",
     }
     before = [f"accumulate {TABLE} --epsilon 4 -o {name}.raw" for name in "ab"]

@@ -146,10 +146,10 @@ class GridEstimator:
     def _parts_at(self, column: int, bound: int) -> Places:
         """The parts of a column of several values that begin or end at a bound."""
         cells, points, (parts, _) = self._population.cells.columns[column], self._few, self._along[column]
-        number = (bound - MISSING) >> 1  # of a cell at a bound at level 15
+        number = bound - MISSING  # of a cell at a bound at level 16
         found = np.zeros(len(parts), bool)
         for position, level in enumerate(cells.levels):
-            rank = int(np.searchsorted(cells.numbers[position], number >> (15 - level)))
+            rank = int(np.searchsorted(cells.numbers[position], number >> (16 - level)))
             if cells.values(position)[rank] > 1:
                 found |= (points.positions == position) & (points.ranks[column] == rank)
         return np.unique(parts[found])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isqrt
 from numbers import Real
@@ -71,7 +71,7 @@ class Fourier(FeatureMap):
     columns: tuple[str, ...] | None = None
     size: int = 200
     seed: int = 0
-    radii: tuple[float, float] | None = None
+    radii: tuple[float, float] | None = field(default=None, metadata={"filled": RADII})
     structure: str = "auto"
     kernel: str | None = None
     width: float | None = None

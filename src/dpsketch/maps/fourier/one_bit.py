@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import pi
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from dpsketch.maps.base import Body, FeatureMap, Sensitivity, Shape, Sums, chose
 from dpsketch.maps.draw import PublicStream
 from dpsketch.maps.fourier.fourier import (
     ABSENT,
+    RADII,
     BoundFrequencies,
     check_frequencies,
     chosen_structure,
@@ -35,7 +36,7 @@ class OneBitFourier(FeatureMap):
     columns: tuple[str, ...] | None = None
     size: int = 200
     seed: int = 0
-    radii: tuple[float, float] | None = None
+    radii: tuple[float, float] | None = field(default=None, metadata={"filled": RADII})
     structure: str = "auto"
     kernel: str | None = None
     width: float | None = None
