@@ -34,10 +34,9 @@ NOT_TUNED = {
         surrogate._BLOCK synthetic_task.MOST_WIDTH table.MOST_DRAWN task.MOST_TABLE_BINS weighted_rows.REFIT_ROWS
         latent_factors.COMPONENTS triples.LARGEST triples.MOST_KEPT
         weighted_rows.FEWEST_DRAWN weighted_rows.OVERDRAWN weighted_rows.ROWS weighted_rows._BLOCK_CELLS
-        wrapped.MOST_ROWS density_prior.MOST_LABELS density_prior.MOST_PRODUCTS density_prior.MOST_SCANNED
+        wrapped.MOST_ROWS
     """,
     "numerical safeguards: tolerances, floors against zero, steps and iterations of solvers": """
-        density_prior.PASSES density_prior.TRIED density_prior._LEAST sum_regression.ANYTHING
         class_tables._LEAST_SPREAD classifier._LEAST_LIKELIHOOD smooth_shares.GAIN smooth_shares.NEWTON_STEPS
         smooth_shares.SHORTEST
         control_variate._STEPS cuts.STEPS cuts.TINY cuts.UNKNOWN copula._FARTHEST copula._LEAST decoder.SPREAD
@@ -59,11 +58,10 @@ NOT_TUNED = {
         tails.EMPTY tails.FAR tails.MORE_ALONE
     """,
     "seeds, units, markers, sizes of arrays, grids of plots": """
-        density_prior.ABSENT density_prior.BOUND density_prior.GROUPS density_prior.LABELS density_prior.PRODUCTS
-        bootstrap.SEED clompr.POINT convolved._HIGH convolved._INNER convolved._LOW density_plot._STEPS descent.SEED
-        fit_cache._DIGEST one_column.ATOMS joint_estimator.ERRORS one_column.PER_COLUMN level_counters._NORMAL_MEDIAN
-        linear_moments._SEED losses._NO_DESCENT cell_points._GOLDEN level_counters.SPREAD fourier_sums.FEWEST
-        fourier_sums.LEVEL
+        bootstrap.SEED cell_points._GOLDEN clompr.POINT convolved._HIGH convolved._INNER convolved._LOW
+        density_plot._STEPS descent.SEED fit_cache._DIGEST one_column.ATOMS joint_estimator.ERRORS
+        one_column.PER_COLUMN level_counters.SPREAD level_counters._NORMAL_MEDIAN linear_moments._SEED
+        losses._NO_DESCENT fourier_sums.FEWEST fourier_sums.LEVEL
         moment_matrix._SEED plot._LEAST_DEVIATION plot._STEPS product_mixture.SAMPLE_SEED solver.EDGE
         latent_factors.SEED spectrum._SEED fourier_sums.TURN surrogate._SEED triples._PAIRS
     """,

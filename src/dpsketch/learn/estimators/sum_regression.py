@@ -1,46 +1,29 @@
 """Moment-to-moment regression: any expectation from the sums of any map.
 
 Points are drawn from a product of distributions of single columns, a function is regressed on the map's features at
-these points, and the regression's coefficients are applied to the noisy sums. Source: m2m §3. Columns come from noisy
-marginals where the release has them: the marginals then enter as unpenalised features, which explain all functions of
-single columns. Other columns start uniform on their bounds, and are redrawn from the shares that the regression
-estimates.
+these points, and the regression's coefficients are applied to the noisy sums. Source: m2m §3, with an unpenalised
+intercept and λ = σ²/(n·τ)² (Theorem 1 supports σ²/n², not σ²/n). Columns come from noisy marginals where the release
+has them: the marginals then enter as unpenalised features, which explain all functions of single columns. Other
+columns start uniform on their bounds, and are redrawn from the shares that the regression estimates.
 
-Regression and errors follow from one normal model: the records' density differs from that of the points by the effects
-of `density_prior`, and the sums have noise besides. An expectation is its posterior mean. Its posterior variance is the
-variance of the noise propagated through the coefficients, plus that of what the coefficients leave of the effects. With
-white noise alone this is a ridge regression with an intercept and λ = σ²/(n·τ)².
+Errors: the distribution of the records is modelled as that of the points plus white noise of variance τ², estimated
+from the sums. The posterior variance of an expectation is then the variance of the noise propagated through the
+coefficients, plus τ² times the mean square of the residual of the function.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsketch.encoding.records import Records
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.cell_places import codes_in_cells
-from dpsketch.learn.estimators.density_prior import (
-    BOUND,
-    GROUPS,
-    START,
-    Effects,
-    Scales,
-    column_effects,
-    estimated_scales,
-)
 from dpsketch.learn.estimators.reduction import Reduction
-from dpsketch.learn.estimators.regression_points import (
-    FEW,
-    Distribution,
-    Fit,
-    FittedPrior,
-    RegressionPoints,
-    bin_groups,
-)
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.estimators.small_table import TableEstimator
 from dpsketch.learn.estimators.sum_blocks import Block
@@ -48,31 +31,30 @@ from dpsketch.learn.estimators.weights import WeightedPoints, positive_weights
 from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame
 from dpsketch.learn.shared import Memo, made_once
-from dpsketch.maps.tables.cells import HistogramCells
+from dpsketch.maps.tables.cells import Cells, HistogramCells
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.nonnegative import project_to_simplex
 from dpsketch.numerics.threads import one_thread
 from dpsketch.numerics.tuned import BY_HAND, UNRECORDED, Tuned
 from dpsketch.schema.schema import Schema
 
-_CHOSEN = Tuned("Random10, Beta(2,8), lifesci", by=BY_HAND, decision=52)
 METHODS = ("auto", "ridge-paper")
 POINTS: Annotated[int, UNRECORDED] = 1 << 14
 LANDMARKS: Annotated[int, UNRECORDED] = 512
 MOST_DENSE = 1024  # sums; more sums of a sparse map are reduced
+FEW: Annotated[int, UNRECORDED] = 32  # points in a bin, below which its effect is not estimated
 UNIFORM: Annotated[float, UNRECORDED] = 0.05  # uniform share of the points' marginals, so that no bin is without points
 BINS: Annotated[int, UNRECORDED] = 64
-# Of the points, at most, at each bound of a column and missing; and in all columns together.
-SINGLE: Annotated[tuple[float, float], _CHOSEN] = (1 / 128, 0.04)
-# Squared error of answers by the choice of Sobol' points, in parts of that of random ones.
-SOBOL: Annotated[float, Tuned("Random10", by=BY_HAND, decision=52)] = 0.5
-# The posterior is normal around one set of points; densities are not linear in their effects.
-WIDER: Annotated[float, Tuned("Beta(2,8), lifesci, california", by=BY_HAND, decision=52)] = 1.3
-# Points that a counter is taken to have beside its own: of few points, its variance is not known.
-RARE: Annotated[float, _CHOSEN] = 4.0
-SMOOTH_ROUNDS: Annotated[int, _CHOSEN] = 2  # in which shares of single values keep their first scale
-ANYTHING = 0.3  # standard error of a share of which nothing is known: more than that of any number from 0 to 1
-ROUNDS: Annotated[int, _CHOSEN] = 6  # in which points are redrawn
+BOUND_SHARE: Annotated[float, UNRECORDED] = 0.04  # of a column's first points: clamped values pile up at the bounds
+MISSING_SHARE: Annotated[float, UNRECORDED] = 0.01  # of a column's first points
+ROUNDS: Annotated[int, UNRECORDED] = 3  # in which points are redrawn
+COARSE: Annotated[int, UNRECORDED] = 10  # shares of a column, from which points are redrawn
+MIX: Annotated[float, UNRECORDED] = 0.1  # weight of uniform points among redrawn ones
+# Least τ² of directions that the sums do not determine.
+PRIOR: Annotated[float, Tuned("real tables", by=BY_HAND)] = 0.5
 ERRORS: Annotated[int, UNRECORDED] = 256  # coordinates of the approximation error
+
+Distribution = tuple[Cells, Floats]  # cells of a column and their shares among the points
 
 
 class MomentEstimator:
@@ -112,19 +94,18 @@ class MomentEstimator:
 
     @made_once
     @one_thread()
-    def _points(self) -> RegressionPoints:
-        few = self._block.size > MOST_DENSE * 2  # memory and time
+    def _points(self) -> _Points:
+        few = self._block.size > MOST_DENSE * 2 or not self._marginals  # memory and time
         count = POINTS // 2 if few else POINTS
         self._block.check_size(count)
-        points = self._drawn({name: self._start(name) for name in self.columns}, count // 2 if self._redraws else count)
+        start = {name: self._start(name) for name in self.columns}
         if not self._redraws:
-            return points
-        last = None
+            return self._drawn(start, count)
+        points = self._drawn(start, count // 4)
         for step in range(ROUNDS):
-            fit = self._fit(points, last, GROUPS if step >= SMOOTH_ROUNDS else BOUND)
-            last = fit.prior.scales if fit.prior else None
+            fit = self._fit(points)
             again = {name: self._again(name, fit) for name in self.columns}
-            points = replace(self._drawn(again, count if step == ROUNDS - 1 else count // 2), last=last)
+            points = self._drawn(again, count if step == ROUNDS - 1 else count // 4)
         return points
 
     @property
@@ -135,37 +116,33 @@ class MomentEstimator:
         return not self._paper and unknown and self._block.separates_points and small
 
     def _start(self, name: str) -> Distribution:
-        """The noisy marginal of a column, else uniform, with few points at the bounds and few missing."""
+        """The noisy marginal of a column, else uniform, with some points at the bounds and some missing."""
         if name in self._marginals:
             table = self._marginals[name]
             return table.table.cells[0], (1 - UNIFORM) * table.marginal.positive + UNIFORM / table.table.size
-        column = self._schema.column(name)
-        cells = HistogramCells(column, BINS)
+        cells = HistogramCells(self._schema.column(name), BINS)
         shares = np.append(np.diff(cells.first_levels) / cells.first_levels[-1], 0.0)
         if self._paper:
             return cells, shares
         if cells.binned:
-            shares[[0, -2]] = self._single
-        if getattr(column, "missing", None) is None:
-            shares[-1] = self._single
+            shares[[0, -2]] = BOUND_SHARE
+        shares[-1] = MISSING_SHARE * shares.sum()
         return cells, shares / shares.sum()
 
-    @property
-    def _single(self) -> float:
-        """Share of points at each bound of a column, and of those that are missing."""
-        return min(SINGLE[0], SINGLE[1] / len(self.columns))
-
-    def _again(self, name: str, fit: Fit) -> Distribution:
-        """The cells of a column without a marginal, with the shares that the fit estimates."""
+    def _again(self, name: str, fit: _Fit) -> Distribution:
+        """The estimated shares of coarse bins of a column without a marginal, truncated at zero."""
         cells, last = fit.points.distributions[name]
         if name in self._marginals:
             return cells, last
-        assert fit.prior is not None
-        own, first = fit.points.effects_of[name], fit.prior.effects.starts[name]
-        means = fit.prior.fitted[first : first + len(own.groups)]
-        return cells, own.tilted(self._start(name)[1], last, means, self._single)
+        together = np.arange(cells.count) * min(cells.count, COARSE) // cells.count
+        bins = together[fit.points.bins[name]]
+        indicators = (bins[None, :] == np.arange(together[-1] + 1)[:, None]).astype(np.float64)
+        value = self._expect(fit, indicators)[0]
+        now = np.bincount(together, last)
+        shares = last * (project_to_simplex(value) / now)[together]
+        return cells, (1 - MIX) * shares + MIX * self._start(name)[1]
 
-    def _drawn(self, distributions: dict[str, Distribution], count: int) -> RegressionPoints:
+    def _drawn(self, distributions: dict[str, Distribution], count: int) -> _Points:
         """Points drawn from the product of distributions, with their features."""
         import scipy.sparse
         from scipy.stats import qmc
@@ -179,7 +156,7 @@ class MomentEstimator:
             position = (uniform * upper[-1] - upper[bins] + shares[bins]) / np.maximum(shares[bins], 1e-300)
             codes[name], every[name] = codes_in_cells(cells, bins, np.clip(position, 0, 1)), bins
             if name in self._marginals:
-                groups[name] = bin_groups(np.bincount(bins, minlength=cells.count))
+                groups[name] = _groups(np.bincount(bins, minlength=cells.count))
                 ones = (np.ones(count), (np.arange(count), groups[name][bins]))
                 indicators.append(scipy.sparse.csr_array(ones, shape=(count, groups[name].max() + 1)))
         everywhere = np.zeros((len(self._schema.scalars), count), np.int16)
@@ -196,7 +173,7 @@ class MomentEstimator:
         else:
             dense = np.ascontiguousarray((features.toarray() if self._block.sparse else features).T)
             sums = np.asarray(self._block.part.sums)[self._block.indices].astype(np.float64)
-        return RegressionPoints(
+        return _Points(
             Frame(self._schema, codes),
             distributions,
             every,
@@ -205,12 +182,6 @@ class MomentEstimator:
             reduction,
             dense,
             sums / self._unit,
-            {}
-            if self._paper
-            else {
-                name: column_effects(cells, self._start(name)[1], shares)
-                for name, (cells, shares) in distributions.items()
-            },
         )
 
     @property
@@ -239,7 +210,7 @@ class MomentEstimator:
         weights = positive_weights(points.features.T, moments, self._variance)
         return WeightedPoints(points.frame, weights)
 
-    def _shifts(self, points: RegressionPoints, effects: Floats) -> tuple[Floats, Floats]:
+    def _shifts(self, points: _Points, effects: Floats) -> tuple[Floats, Floats]:
         """Change of each function's mean from the points' marginals to the noisy ones, and its influence."""
         change, influence = np.zeros(len(effects)), np.zeros((len(effects), self._noise.coordinates))
         start = 0
@@ -252,90 +223,64 @@ class MomentEstimator:
         return change, influence
 
     @made_once
-    def _fitted(self) -> Fit:
-        return self._fit(self._points, self._points.last)
+    def _fitted(self) -> _Fit:
+        return self._fit(self._points)
 
     @one_thread()
-    def _fit(self, points: RegressionPoints, last: Scales | None = None, groups: int = GROUPS) -> Fit:
-        from scipy.linalg import cho_factor, cho_solve
+    def _fit(self, points: _Points) -> _Fit:
+        from scipy.linalg import cho_factor
 
-        count = points.features.shape[1]
         features = points.features if self._paper else points.interactions(points.features)
-        gram = features @ features.T / count
+        gram = features @ features.T / features.shape[1]
+        spread = 1.0
         if self._paper:
             ridge = self._variance * float(self._rows.value) + 1e-9
-            gram[np.diag_indices_from(gram)] += ridge
-            return Fit(points, features, cho_factor(gram), None)
-        unknown = [name for name in self.columns if name not in self._marginals]
-        effects = Effects(points.effects_of, points.bins, unknown)
-        covariance = features @ effects.values.T / count
-        moved = points.moved(unknown, {name: self._start(name)[1] for name in unknown})
-        change, _ = self._shifts(points, points.main_effects(points.features))
-        distance = points.moments - points.features.mean(axis=1) - change + features @ moved / count
-        by_chance = 1 / max(float(self._rows.value), 1.0) + 1 / count
-        known = by_chance * gram
-        rare = RARE / count * by_chance if self._block.sparse else 0.0
-        known[np.diag_indices_from(known)] += self._variance + rare + 1e-9 * np.trace(known) / len(known)
-        scales = estimated_scales(last or START, effects, covariance, gram, known, distance, groups)
-        variances, prior = effects.variances(scales.groups), effects.means(scales.groups)
-        white = scales.white + by_chance
-        factor = cho_factor(known + (covariance * variances) @ covariance.T + scales.white * gram)
-        mean = prior + variances * (covariance.T @ cho_solve(factor, distance - covariance @ prior))
-        return Fit(
-            points, features, factor, FittedPrior(effects, covariance, scales, white, variances, prior, mean, moved)
-        )
+        else:
+            change, _ = self._shifts(points, points.main_effects(points.features))
+            spread = _spread(gram, points.moments - points.features.mean(axis=1) - change, self._variance)
+            ridge = self._variance / spread + 1e-9
+        gram[np.diag_indices_from(gram)] += ridge
+        return _Fit(points, features, cho_factor(gram), spread)
 
-    def _expect(self, fit: Fit, functions: Floats) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-        """Expectations, their slopes, the influence of the marginals, and the residuals of the functions: at the
-        points, and of their covariances with the effects.
-        """
+    def _expect(self, fit: _Fit, functions: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Expectations, their slopes, the influence of the marginals, and the residuals of the functions."""
         from scipy.linalg import cho_solve
 
         points, count = fit.points, functions.shape[1]
         wanted = functions if self._paper else points.interactions(functions)
-        across = wanted @ fit.features.T / count
+        slopes = cho_solve(fit.factor, fit.features @ wanted.T / count).T
+        value, left = slopes @ points.moments, wanted - slopes @ fit.features
         if self._paper:
-            slopes = cho_solve(fit.factor, across.T).T
-            value, left = slopes @ points.moments, wanted - slopes @ fit.features
-            return value, slopes, np.zeros((len(value), self._noise.coordinates)), left, left[:, :0]
-        prior = fit.prior
-        assert prior is not None
-        own = wanted @ prior.effects.values.T / count
-        slopes = cho_solve(fit.factor, ((own * prior.variances) @ prior.covariance.T + prior.white * across).T).T
-        left, own = wanted - slopes @ fit.features, own - slopes @ prior.covariance
+            return value, slopes, np.zeros((len(value), self._noise.coordinates)), left
         rest = functions - slopes @ points.features
         change, influence = self._shifts(points, points.main_effects(rest))
-        change += own @ prior.means - left @ prior.moved / count
-        return (
-            slopes @ points.moments + rest.mean(axis=1) + change,
-            slopes,
-            influence,
-            left,
-            own * np.sqrt(prior.variances) * WIDER,
-        )
+        return value + rest.mean(axis=1) + change, slopes, influence, left
 
     def expect_values(self, functions: Floats) -> Estimate:
         """Expectations of functions given by their values on the points: one row a function."""
         fit = self._fitted
-        value, slopes, from_marginals, left, unexplained = self._expect(fit, functions)
+        value, slopes, from_marginals, left = self._expect(fit, functions)
         influence = self._noise_of(slopes)
         by_rows = (slopes @ fit.points.moments)[:, None] * self._rows.influence / self._rows.value
         influence[:, : self._noise.coordinates] += from_marginals - by_rows
-        if fit.prior is not None:
-            free = max(left.shape[1] - len(fit.features), 1)
-            scale = np.sqrt((fit.prior.white - (1 - SOBOL) / left.shape[1]) / free)
-            first = self._errors
-            influence[:, first : first + ERRORS] = scale * (left @ _buckets(left.shape[1]))
-            influence[:, first + ERRORS : first + ERRORS + unexplained.shape[1]] = unexplained
-            self._floor(functions, influence, fit.prior.white)
+        if not self._paper:
+            scale = self._scale(functions, left)
+            influence[:, self._errors : self._errors + ERRORS] = scale[:, None] * (left @ _buckets(left.shape[1]))
+            self._floor(functions, influence)
         return Estimate(value, influence)
 
-    def _floor(self, functions: Floats, influence: Floats, white: float) -> None:
-        """Raise the error of functions with too few points to that of one cell, or of few points; of functions of
-        missing cells or values at a bound alone, to what is possible: sums do not tell these from values close to them.
+    def _scale(self, functions: Floats, left: Floats) -> Floats:
+        """τ divided by the root of the number of points, for each function; at least a public value where the sums
+        carry no information on it.
         """
-        unknown = self._fitted.points.only_single_values(functions)
-        influence[unknown, self._errors] += ANYTHING * np.abs(functions[unknown]).max(axis=1)
+        every = np.maximum(np.square(functions - functions.mean(axis=1, keepdims=True)).sum(axis=1), 1e-300)
+        unseen = np.minimum(np.square(left).sum(axis=1) / every, 1.0)
+        spread = self._fitted.spread
+        free = left.shape[1] - len(self._fitted.features)
+        return np.asarray(np.sqrt((spread + max(PRIOR - spread, 0.0) * unseen) / free))
+
+    def _floor(self, functions: Floats, influence: Floats) -> None:
+        """Raise the error of functions with too few points to that of one cell, or of few points."""
         rare = np.count_nonzero(functions, axis=1) < FEW
         if not rare.any():
             return
@@ -346,18 +291,12 @@ class MomentEstimator:
             influence[rare, : self._noise.coordinates] += size * cell
         else:
             share = FEW / functions.shape[1]
-            influence[rare, self._errors] += size[:, 0] * np.sqrt(share * min(white, 1.0))
+            influence[rare, self._errors] += size[:, 0] * np.sqrt(share * min(self._fitted.spread, 1.0))
 
     @made_once
     def _errors(self) -> int:
         """The first coordinate of the approximation error."""
-        return self._noise.reserve(self._own)
-
-    @property
-    def _own(self) -> int:
-        """Number of coordinates of the approximation error: of white noise, then of each effect."""
-        prior = self._fitted.prior
-        return ERRORS + (0 if prior is None else len(prior.effects.groups))
+        return self._noise.reserve(ERRORS)
 
     @made_once
     def _reduced(self) -> int:
@@ -368,7 +307,7 @@ class MomentEstimator:
     def _noise_of(self, slopes: Floats) -> Floats:
         """Influence of the noise of the block's sums, with room for the other coordinates of this estimator."""
         part, reduction = self._block.part, self._points.reduction
-        ends = [self._errors + self._own]
+        ends = [self._errors + ERRORS]
         if self._block.counters:
             ends.append(self._reduced + slopes.shape[1])
             total = np.ones(len(slopes[0])) if reduction is None else reduction.ones()
@@ -389,6 +328,60 @@ class MomentEstimator:
         if self._block.counters:
             influence[:, self._reduced : self._reduced + slopes.shape[1]] = left * np.sqrt(self._variance)
         return influence
+
+
+@dataclass(frozen=True)
+class _Points:
+    """Points, their distributions, their bins, the group of each bin of each marginal, the groups' indicators, the
+    features at the points (one row a feature) and their noisy means over the records.
+    """
+
+    frame: Frame
+    distributions: dict[str, Distribution]
+    bins: dict[str, NDArray[np.int64]]
+    groups: dict[str, NDArray[np.int64]]
+    groups_at_points: Any  # a sparse matrix
+    reduction: Reduction | None
+    features: Floats
+    moments: Floats
+
+    def main_effects(self, functions: Floats) -> Floats:
+        """E[f | group] − E[f] for every group of bins of every marginal."""
+        count = np.asarray(self.groups_at_points.sum(axis=0)).ravel()
+        mean = functions.mean(axis=1, keepdims=True) * (count > 0)
+        return np.asarray((functions @ self.groups_at_points) / np.maximum(count, 1.0) - mean)
+
+    def interactions(self, functions: Floats) -> Floats:
+        """The residual of each function after its mean and the effects of single columns."""
+        centred = functions - functions.mean(axis=1, keepdims=True)
+        return centred - (self.groups_at_points @ self.main_effects(functions).T).T if self.groups else centred
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Points, interactions of the features there, the factored ridge system, and τ²."""
+
+    points: _Points
+    features: Floats
+    factor: tuple[Floats, bool]
+    spread: float
+
+
+def _spread(gram: Floats, distance: Floats, variance: float) -> float:
+    """Estimate τ² from the sum of squares of the difference between moments and those of the points, plus one standard
+    deviation of it. The difference has covariance τ²·gram + variance.
+    """
+    trace, size = max(float(np.trace(gram)), 1e-12), len(gram)
+    excess = max(float(distance @ distance) - size * variance, 0.0)
+    first = excess / trace
+    spread = 2 * (first**2 * float((gram**2).sum()) + 2 * first * variance * trace + size * variance**2)
+    return max((excess + np.sqrt(spread)) / trace, 1e-9)
+
+
+def _groups(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A group of its own for each bin with enough points to estimate its effect, one group for all others."""
+    enough = counts >= FEW
+    return np.where(enough, np.cumsum(enough) - 1, enough.sum())
 
 
 def _buckets(count: int) -> Any:
