@@ -26,6 +26,10 @@ _ONLY_RELEASE = (
     "The numbers above hold if nothing else was released from the same random sample of the rows. Several releases of "
     "one sample reveal more than the sum of their budgets; the curator's ledger counts them together."
 )
+_ONLY_RELEASE_OF_MASKS = (
+    "The numbers above hold if nothing else was released from the same raw sketch, whose secret masks hide a part of "
+    "every record. The curator's ledger refuses a second release of it."
+)
 _CLOSED_QUOTES = (
     "every quote in the CSV files is closed. An open quote joins the lines after it into one record, so that one "
     "person's cell would decide whether other people's rows are read."
@@ -149,6 +153,8 @@ def statement_text(facts: dict[str, Any]) -> str:
         lines.append(_line("Provided that", _CLOSED_QUOTES))
     if facts.get("sampling", {}).get("amplification") == "claimed":
         lines.append(_line("Only release", _ONLY_RELEASE))
+    if any("masks" in noise for part in facts["parts"] for noise in part["noise"]):
+        lines.append(_line("Only release", _ONLY_RELEASE_OF_MASKS))
     if "only" in facts:
         only = facts["only"]
         lines.append(_line("Rows used", f"only those with '{only['value']}' in column '{only['column']}'."))

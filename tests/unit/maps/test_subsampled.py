@@ -23,6 +23,7 @@ from dpsketch.privacy.events import Noise, Release
 from dpsketch.privacy.masks import Masks
 from dpsketch.privacy.mechanisms import Mechanism
 from dpsketch.schema.relation import Relation
+from dpsketch.sketch.privacy_statement import statement_text
 
 SCHEMA = dps.Schema.from_dict(MIXED)
 COLUMNS = len(SCHEMA.scalars)
@@ -370,3 +371,18 @@ def test_a_raw_sketch_with_counted_masks_is_released_once() -> None:
     assert noise["epsilon"] == "0.9"
     with pytest.raises(LedgerError, match="it can be released only once"):
         dps.release(raw, dps.Budget(1.0), ledger, "t")
+
+
+def test_the_statement_says_that_nothing_else_may_be_released() -> None:
+    columns = {"x": {"kind": "number", "lower": 0, "upper": 1}}
+    schema = dps.Schema.from_dict({"privacy": {"rows": 100}, "columns": columns})
+    masked = dps.Subsampled(dps.Fourier(size=20), size=4, scheme="poisson")
+
+    def statement(feature_map: dps.Fourier | dps.Subsampled) -> str:
+        raw = dps.accumulate(pa.table({"x": [0.1, 0.7]}), schema, dps.Recipe([dps.Part(feature_map, 1.0)]))
+        released = dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a", mechanism="laplace")
+        return " ".join(statement_text(released.statement).split())
+
+    premise = "if nothing else was released from the same raw sketch"
+    assert premise in statement(masked)
+    assert premise not in statement(masked.map)

@@ -156,7 +156,7 @@ def _bin_bits(spans: Mapping[str, float], family: Binned) -> int:
     bits = min(_STEEPEST, 32 - exponent)
     lost = SPAN / (2.0**bits * math.sqrt(12.0)) if bits > 0 else math.inf  # rounding error in bins, over the full width
     for name, span in spans.items():
-        if lost > 0.05 and lost > 0.1 * span:
+        if bits <= 0 or (lost > 0.05 and lost > 0.1 * span):
             raise RecipeError(
                 f"Race: all columns together span {farthest:.3g} bandwidths, so only {max(bits, 0)} bits are "
                 f"left to resolve one, too few for column '{name}', which spans {span:.3g}",

@@ -329,3 +329,11 @@ def test_wrong_families_are_refused(make: Callable[[], object], message: str) ->
 def test_many_labels_are_hashed_by_hamming() -> None:
     schema = schema_of([f"value {index}" for index in range(3000)])
     assert dps.Race(rows=5, width=50, hash=dps.Hamming()).bind(schema).size == 250
+
+
+@pytest.mark.parametrize("family", [dps.Euclidean(1e-320), dps.Manhattan(1e-320)])
+def test_bandwidths_that_nothing_resolves_are_refused(family: HashFamily) -> None:
+    columns = {"x": {"kind": "number", "lower": 0, "upper": 1}}
+    schema = dps.Schema.from_dict({"privacy": {"rows": 100}, "columns": columns})
+    with pytest.raises(RecipeError, match="use a wider bandwidth"):
+        dps.Race(hash=family).bind(schema)
