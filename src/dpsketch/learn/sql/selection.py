@@ -64,7 +64,7 @@ class Selection:
         return self._estimator.expect(self._where)
 
     def count(self) -> Estimate:
-        return self._rows * self.share()
+        return self._of_all_rows(self.share())
 
     def expectation(self, *factors: Factor) -> Estimate:
         """Expectation of a product of functions, times one for the records of a group and zero for others."""
@@ -81,10 +81,18 @@ class Selection:
 
     def present(self, column: Column | Quantity) -> Estimate:
         """Number of records with a value in `column`."""
-        return self._rows * self.total(_quantity(column).present)
+        return self._of_all_rows(self.total(_quantity(column).present))
 
     def sum(self, column: Column | Quantity) -> Estimate:
-        return self._rows * self.total(_quantity(column).value)
+        return self._of_all_rows(self.total(_quantity(column).value))
+
+    def _of_all_rows(self, expectations: Estimate) -> Estimate:
+        """Sums over the records. The product of both errors counts where noise hides the number of records."""
+        sums = self._rows * expectations
+        together = self._rows.stderr * expectations.stderr
+        stderr = sums.stderr
+        wider = np.hypot(1.0, np.divide(together, stderr, out=np.zeros_like(stderr), where=stderr > 0))
+        return replace(sums, influence=sums.influence * wider[..., None])
 
     def mean(self, column: Column | Quantity) -> Estimate:
         quantity = _quantity(column)
