@@ -55,7 +55,7 @@ def without_triples(recipe: dps.Recipe) -> dps.Recipe:
     lost = sum(part.share for part in recipe.parts if isinstance(part.map, dps.Triples))
     kept = [part for part in recipe.parts if not isinstance(part.map, dps.Triples)]
     return dps.Recipe(
-        [dps.Part(each.map, each.share + lost * isinstance(each.map, dps.AdaptivePairs)) for each in kept],
+        [dps.Part(each.map, round(each.share + lost * isinstance(each.map, dps.AdaptivePairs), 6)) for each in kept],
         rows=recipe.rows,
     )
 
