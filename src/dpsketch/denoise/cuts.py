@@ -67,7 +67,9 @@ def choose_cut(
     length, wanted, bins = len(levels.counts), min(wanted, MOST_CELLS / 2), min(bins, len(levels.counts))
     alone = _far_above(levels, bins)[: MOST_CELLS // 4]
     most = max(MOST_CELLS, bins + 2 * len(alone))
-    counted = [_Counted.without(each, length, alone, levels.counts[alone]) for each in (levels, runs) if each]
+    counted = [
+        _Counted.without(each, length, alone, levels.counts[alone]) for each in (levels, runs) if each is not None
+    ]
     firsts = [bin_firsts(length, bins), np.stack([alone, alone + 1], axis=1).ravel()]
     active = np.arange(bins)
     while len(active) and bins < length:
@@ -94,7 +96,7 @@ class _Counted:
 
     @classmethod
     def without(cls, levels: NoisyLevels, length: int, alone: NDArray[np.int64], held: Floats) -> _Counted:
-        """Leaves out the records that single levels hold."""
+        """Leave out the records that single levels hold."""
         firsts, counts = bin_firsts(length, len(levels.counts)), levels.counts.copy()
         np.subtract.at(counts, np.searchsorted(firsts, alone, side="right") - 1, held)
         return cls(np.append(firsts, length), np.concatenate([[0.0], np.cumsum(counts)]), levels.sd)

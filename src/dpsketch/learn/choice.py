@@ -30,7 +30,6 @@ from dpsketch.learn.sql.ranges import ANYTHING, Range
 from dpsketch.learn.sql.selection import Estimator
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.column_summaries import column_summaries, joint_cells
-from dpsketch.maps.tables.grid import BoundGrid
 from dpsketch.maps.tables.histogram import BoundHistogram
 from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.schema.columns import Integer, Number
@@ -167,7 +166,9 @@ class Sources:
         """The regression on the block of sums with the fewest columns; on second moments only if there is no other."""
         known = [block for block in self._blocks if wanted <= set(block.columns)]
         if self._method == "auto" and self.cells is not None and wanted <= set(self.cells.columns):
-            known = [block for block in known if not isinstance(block.core, BoundGrid)]
+            from dpsketch.learn.population.grid_population import searchable
+
+            known = [block for block in known if not searchable(self._released, block.part)]
         if with_marginals:
             known = [block for block in known if block.separates_points and wanted <= self._tabulated.keys()]
         if not known:

@@ -55,8 +55,8 @@ class GridDensity(Model):
     of the K rows of counters. Standard errors cover noise and collisions, not the width of the cells. Source: density
     sec. 3 (Density Sketch), Theorems 3 to 5.
 
-    Of a heap, `captured_` is the paper's capture ratio, the share of the records in its cells, and `distance_`
-    2(1 − ratio), the integral of |f_C* − f_S|: a larger `heavy` helps where it is large. Where noise adds records to
+    For a heap, `captured_` is the paper's capture ratio, the share of the records in its cells, and `distance_` is
+    2(1 − ratio), the integral of |f_C* − f_S|. Where it is large, a larger `heavy` helps. Where noise adds records to
     the heap, its densities are divided by the number of records, and their integral exceeds one.
     Source: density Lemma 1.
     """

@@ -37,7 +37,7 @@ class MomentMatrix:
 
     `redraw` simulates another release, with a given matrix as the truth. `goodness` is the mean squared distance of the
     sums to those of the nearest positive semidefinite matrix, over the noise's variance: about 1 or below for a good
-    fit. `errors_known` is False where the sums do not determine the matrix and nothing tells how far off it is.
+    fit. `errors_known` is False where the sums determine neither the matrix nor its error.
     `length` is the mean squared length of records, as clipped, over the squared radius of the ball that clips
     them; 0 where none does.
     """

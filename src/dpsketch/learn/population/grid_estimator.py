@@ -29,8 +29,9 @@ from dpsketch.schema.columns import HIGHEST, LOWEST, MISSING
 from dpsketch.schema.schema import Schema
 
 POINTS = 1 << 16
-FEW_POINTS = 1 << 13  # of which each is moved to STEPS places along every column of its cell
+FEW_POINTS = 1 << 13  # of which each is moved to STEPS even places along every column of its cell, and to both ends
 STEPS = 8
+ENDS = (0.0, 1 - 2**-53)
 SIGNS = 32  # random signs with which many independent errors are added, once a coordinate
 _BLOCK = 1 << 14
 _ORIGIN = Tuned("skin, occupancy, cod_rna", by=BY_HAND, decision=49)
@@ -126,7 +127,7 @@ class GridEstimator:
                 [self._sums_by(factors, column, codes, parts, count) for codes in self._moved_along[column]]
             )
             apart = (sums - sums.mean(0)).transpose(1, 0, 2).reshape(sums.shape[1], -1)
-            random = random + UNEVEN * uneven / total * apart @ _signs(apart.shape[1]) / sqrt(STEPS * SIGNS)
+            random = random + UNEVEN * uneven / total * apart @ _signs(apart.shape[1]) / sqrt(len(sums) * SIGNS)
             for bound in (LOWEST, HIGHEST):
                 here = self._parts_at(column, bound)
                 moved = self._sums_by(factors, column, np.full(len(parts), bound, np.int16), parts, count)
@@ -171,11 +172,14 @@ class GridEstimator:
 
     @made_once
     def _moved_along(self) -> list[list[Codes]]:
-        """For each column the codes of the few points at STEPS even places along it in their cells."""
+        """For each column the codes of the few points at STEPS even places along it in their cells, and at both ends:
+        many records may share the value at an end, such as a round number.
+        """
         generator, cells, points = np.random.default_rng(14), self._population.cells, self._few
         first = generator.random((len(self.columns), len(points.weights)))
         return [
             [codes_along(cells, points, column, (own + step) / STEPS) for step in range(STEPS)]
+            + [codes_along(cells, points, column, np.full(len(own), end)) for end in ENDS]
             for column, own in enumerate(first)
         ]
 

@@ -134,3 +134,14 @@ def test_skin(seeded: None, dataset_path: Path) -> None:
     found = released(schema, table).corr(["blue", "green"])
     assert found.value[0, 1] == pytest.approx(data["blue"].corr(data["green"]), abs=0.01)
     assert found.stderr[0, 1] < 0.02
+
+
+def test_a_threshold_just_below_a_shared_value_is_uncertain(seeded: None) -> None:
+    """A third of the records have the value at the end of a cell, and none are in the cells around."""
+    x = np.concatenate([np.random.default_rng(4).uniform(115, 120, 20_000), np.full(10_000, 120.0)])
+    columns = {"x": {"kind": "number", "lower": 60, "upper": 140}, "y": SQUARE["y"]}
+    schema = dps.Schema.from_dict({"privacy": {"rows": 30_000}, "columns": columns})
+    grid = dps.Grid(("x", "y"), rows=5, width=4096, levels=(3,))
+    parts = [dps.Part(dps.Count(), 0.1), dps.Part(grid, 0.9)]
+    low, high = released(schema, pa.table({"x": x, "y": x / 200}), parts).fraction("x <= 119.99").interval()
+    assert low <= (x <= 119.99).mean() <= high

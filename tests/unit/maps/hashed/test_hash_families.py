@@ -63,7 +63,7 @@ def collision_rates(family: HashFamily, listed: Sequence[str] = LABELS, labels: 
 
 
 def cosines() -> Floats:
-    """Of the angles between FIRST and the others: numbers from −1 to 1, labels as one indicator each."""
+    """Cosines of the angles between FIRST and the others: numbers from −1 to 1, labels as one indicator each."""
     rows = [FIRST | row for row in ({}, *(row for row, _ in OTHERS))]
     points = []
     for row in rows:

@@ -138,7 +138,7 @@ class GridTable:
         return counts, self._variances(found, recovery)
 
     def _variances(self, found: Floats, recovery: str) -> Floats:
-        """Of estimates, from what each row says."""
+        """Variances of estimates, from the spread of the rows."""
         if self.rows < SPREAD:
             return np.full(found.shape[1], self.variance(recovery))
         if recovery == "mean":
