@@ -116,7 +116,7 @@ class Answer:
         if np.ndim(self.value) == 0 and not self.known:
             return f"not known{_range_text(*self.possible)}"
         if isinstance(self.value, float):
-            return f"{number_text(self.value, self.stderr)} ± {_error_text(self.stderr)}"
+            return f"{number_text(self.value, self.stderr)} ± {error_text(self.stderr)}"
         if isinstance(self.value, np.datetime64):
             return f"{_date_text(self.value)} ± {_span_text(self.stderr)}"
         return f"{self.value} ± {self.stderr}"
@@ -144,7 +144,7 @@ def _date_text(moment: np.datetime64) -> str:
     return str(np.datetime_as_string(moment, unit="m").replace("T", " "))
 
 
-def _error_text(stderr: float) -> str:
+def error_text(stderr: float) -> str:
     """Two digits, and no exponent where zeros will do."""
     text = f"{stderr:.2g}"
     return f"{float(text):,.0f}" if 100 <= float(text) < 1e9 else text

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.learn.answer import TOO_CLOSE, Answer, Estimate, number_text, widened
+from dpsketch.learn.answer import TOO_CLOSE, Answer, Estimate, error_text, number_text, widened
 from dpsketch.learn.sql.ranges import ANYTHING, Range
 from dpsketch.learn.sql.selection import answer_in_units
 from dpsketch.numerics.arrays import Floats
@@ -108,7 +108,7 @@ class Rows:
         if self.number >= TOO_CLOSE * self.stderr:
             return ""
         text = number_text(self.number, self.stderr)
-        return f"the noise hides all records: their number is {text} ± {self.stderr:.2g}"
+        return f"the noise hides all records: their number is {text} ± {error_text(self.stderr)}"
 
 
 def judged(estimate: Estimate, possible: Range, rows: Rows, in_rows: bool = True, null: bool = False) -> Finding:
