@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from math import comb, prod
@@ -109,6 +109,9 @@ class Histogram(FeatureMap):
         kernel = {} if self.kernel is None else {"kernel": self.kernel.to_dict()}
         edges = {} if self.edges is None else {"edges": {name: list(numbers) for name, numbers in self.edges}}
         return super().to_dict() | kernel | edges
+
+    def counted(self) -> Histogram:
+        return replace(self, kernel=None)
 
     def bind(self, schema: Schema) -> BoundHistogram:
         return BoundHistogram(self, schema)
