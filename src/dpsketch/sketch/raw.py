@@ -18,7 +18,7 @@ from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import counters, file
-from dpsketch.sketch.merging import checked_lineage, merged_schema
+from dpsketch.sketch.merging import checked_lineage, merged_bound
 
 _MOST_HEADER = 4 << 20  # bytes
 
@@ -79,9 +79,9 @@ class RawSketch:
         With a unit column, a person's rows in both tables would count up to twice `max_rows_per_unit`:
         pass `disjoint_units=True` only if no unit has rows in both.
         """
-        schema = merged_schema(self, other, disjoint_units)
-        parts = tuple(_merged(mine, theirs, schema) for mine, theirs in zip(self.parts, other.parts, strict=True))
-        return RawSketch(schema, self.recipe, parts, self.lineage | other.lineage)
+        bound = merged_bound(self, other, disjoint_units)
+        sums = [_merged(mine, theirs, bound.schema) for mine, theirs in zip(self.parts, other.parts, strict=True)]
+        return RawSketch.of(bound, sums, self.lineage | other.lineage)
 
     def save(self, path: str | Path, force: bool = False) -> None:
         """Write the exact sums to a file that only its owner may read: they are as secret as the table."""
@@ -117,7 +117,7 @@ def empty_sums(feature_map: BoundMap, rows: int) -> Sums:
     return sums
 
 
-def _merged(mine: RawPart, theirs: RawPart, schema: Schema) -> RawPart:
+def _merged(mine: RawPart, theirs: RawPart, schema: Schema) -> Sums:
     """The sum of one part of two sketches. Four bytes stay four bytes, see `counters`; eight may become four."""
     four_bytes = counters.narrow(mine.sums) or counters.narrow(theirs.sums)
     if four_bytes and declared_rows(schema) * mine.map.largest >= counters.NARROW_ROOM:
@@ -125,4 +125,4 @@ def _merged(mine: RawPart, theirs: RawPart, schema: Schema) -> RawPart:
             f"map {mine.map.description.name}: {schema.rows} declared rows do not fit counters of four bytes",
             f"merge their releases, or sketch both again with at least {counters.NARROW_ROOM} rows declared",
         )
-    return RawPart(mine.map, counters.add(mine.sums, theirs.sums, four_bytes))
+    return counters.add(mine.sums, theirs.sums, four_bytes)
