@@ -95,7 +95,7 @@ def test_a_missing_package_is_one_line_and_a_command() -> None:
     done = without_extras(REFUSALS, PINNED / "mixed-classify-pure.sketch", PINNED / "ten-pca-pure.sketch")
     assert done.stdout.splitlines() == [
         "sketching a table, and reading hashed counters, needs Numba | pip install 'dpsketch[curate]'",
-        "releasing a table, and its ledger, needs SQLAlchemy | pip install 'dpsketch[curate]'",
+        "releasing a table, its ledger, and dpsketch:// addresses need SQLAlchemy | pip install 'dpsketch[curate]'",
         "drawing a figure needs Matplotlib | pip install 'dpsketch[plot]'",
     ], done.stderr
 

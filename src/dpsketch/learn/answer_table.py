@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ESTIMATE, ESTIMATED_DATE = "estimate", "estimated date"
-_EXPORTED = {ESTIMATE: ("number", "number"), ESTIMATED_DATE: ("date", "span")}  # kinds of a value and of its error
+ESTIMATES = {ESTIMATE: ("number", "number"), ESTIMATED_DATE: ("date", "span")}  # kinds of a value and of its error
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,10 @@ class Table:
         fields: list[tuple[str, str, list[Any]]] = []
         for index, (name, kind) in enumerate(zip(self.columns, self.kinds, strict=True)):
             cells = [row[index] for row in self.rows]
-            if kind not in _EXPORTED:
+            if kind not in ESTIMATES:
                 fields.append((name, kind, cells))
                 continue
-            value, error = _EXPORTED[kind]
+            value, error = ESTIMATES[kind]
             fields.append((name, value, [cell.raw if raw else cell.value for cell in cells]))
             fields.append((f"{name}_stderr", error, [cell.stderr for cell in cells]))
             if any(cell.reason for cell in cells):
