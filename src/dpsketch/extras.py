@@ -14,6 +14,7 @@ _NEEDED = {
     "sqlalchemy": ("releasing a table, its ledger, and dpsketch:// addresses need SQLAlchemy", "curate"),
     "alembic": ("upgrading a ledger needs Alembic", "curate"),
     "dp_accounting": ("the cost of several releases together needs dp-accounting", "curate"),
+    "mcp": ("serving sketches to language models needs the MCP library", "agents"),
     "matplotlib": ("drawing a figure needs Matplotlib", "plot"),
 }
 
