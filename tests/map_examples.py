@@ -77,6 +77,9 @@ EXAMPLES: list[FeatureMap] = [
     dps.SecondMoments(columns=["height", "age"], radius=1.2, means=True),
     dps.Grid(width=64, rows=3),
     dps.Grid(columns=["height", "age"], width=16, rows=2, levels=(1, 2, 16)),
+    dps.Grid(
+        columns=["height", "age", "sex"], width=16, rows=2, levels=(2, 5), cells={"age": 1, "sex": 2, "height": 4096}
+    ),
     dps.Race(rows=5, width=50, hash=dps.Euclidean(bandwidth=0.3), labels="ordered"),
     dps.Race(rows=5, width=50, hash=dps.Euclidean(bandwidth=0.3)),
     dps.Race(columns=["height", "age"], rows=4, width=7, hash=dps.Euclidean(bandwidth=20, power=3, scaled=False)),

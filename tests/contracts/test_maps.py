@@ -358,7 +358,7 @@ VECTORS = {
     "one_bit_fourier": "a2774527 9f098381 e84d81ef 7dea1083 7455151f",
     "quadratic": "2af5d117 42a9b7cc 121fc6a5 dba43dc9 21b326c9",
     "second_moments": "a4e81712 07b9a375 7a6896e4 474e514e",
-    "grid": "11ed0ad0 948ee38f",
+    "grid": "11ed0ad0 948ee38f 3ba1b37a",
     "race": "49d886a6 9f607439 f597bc2d 67a32dc2 26d0db72 76f6e450 aaad2f84 44543d6e 54d303a3 9b8b2fba 60c4fb1a "
     "326d8636 81d125d6 bc3449f3 1ddd4e2e",
     "grouped": "7fad58ec c86f556e 658d73e4 56d316bb 1fada20d 155db317 b612a2c0 81c9a0a2 7f199bb0 57259e2b",

@@ -325,14 +325,15 @@ def quadratic_sums(codes, rows, ball, high, low, shift, sums):  # type: ignore[n
                 sums[first + k] += _squares(projections[k], shift, width)
 
 
-_GRID = "void(int16[:,::1], int64[::1], int64[::1], uint64[:,::1], uint64, {}[::1], int64, int64)"
+_GRID = "void(int16[:,::1], int64[::1], int64[:,::1], uint64[:,::1], uint64, {}[::1], int64, int64)"
 
 
 @kernel(_GRID.format("int64"), _GRID.format("int32"))
 def grid_sums(codes, columns, levels, salts, shift, sums, first, last):  # type: ignore[no-untyped-def]
     """Add each record's signs to its counters in rows first .. last-1 of the table.
 
-    The table has salts.shape[1] rows per level. Keys are computed level by level, then slots are filled row by row.
+    The table has salts.shape[1] rows per level, each with its own level of every column. Keys are computed level by
+    level, then slots are filled row by row.
     """
     records, width = codes.shape[1], np.int64(1) << np.int64(uint64(64) - shift)
     each = salts.shape[1]
@@ -341,11 +342,10 @@ def grid_sums(codes, columns, levels, salts, shift, sums, first, last):  # type:
     for start in range(0, records, TILE):
         count = min(records, start + TILE) - start
         for position in range(first // each, (last + each - 1) // each):
-            level = levels[position]
             for i in range(count):
                 keys[i] = uint64(0x9E3779B97F4A7C15)
             for j in range(columns.size):
-                source = codes[columns[j]]
+                source, level = codes[columns[j]], levels[position, j]
                 for i in range(count):
                     place = np.int64(source[start + i]) + 32768
                     cell = np.int64(1) << level if place == 0 else place >> (16 - level)

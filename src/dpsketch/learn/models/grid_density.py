@@ -25,8 +25,8 @@ from dpsketch.learn.population.grids.heavy_cells import LevelCells
 from dpsketch.learn.population.grids.level_counters import GridTable, check_recovery, grid_tables
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, counters, finite, integers, real, whole
 from dpsketch.maps.registry import map_from_dict
-from dpsketch.maps.tables.grid import BoundGrid
-from dpsketch.numerics.arrays import Floats
+from dpsketch.maps.tables.grid import FINEST, BoundGrid, cells_along
+from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class GridDensity(Model):
         self._check()
         tables = grid_tables(view.released)
         table = tables[-1] if self.level is None else _of_level(tables, self.level)
-        self._schema, self._columns = view.schema, table.bound.columns
+        self._schema, self._columns, self._offsets = view.schema, table.bound.columns, table.bound.offsets
         self.level_ = table.level
         self._table: GridTable | None = None
         if self.method in ("cells", "heap"):
@@ -123,7 +123,7 @@ class GridDensity(Model):
             "schema": self._schema.to_dict(),
             "columns": list(self._columns),
         }
-        facts |= {"level": self.level_, "how": self.how_}
+        facts |= {"level": self.level_, "how": self.how_} | ({"offsets": self._offsets} if any(self._offsets) else {})
         if self.method == "heap":
             facts |= {"captured": [self.captured_.value, self.captured_.stderr]}
         if self._table is None:
@@ -144,6 +144,7 @@ class GridDensity(Model):
         found._check()
         found._schema = Schema.from_dict(facts["schema"])
         found._columns = columns_of(found._schema, facts["columns"])
+        found._offsets = _offsets(facts.get("offsets", [0] * len(found._columns)), len(found._columns))
         found.level_, found.how_ = whole(facts["level"]), str(facts["how"])
         found._table = None
         if found.method in ("cells", "heap"):
@@ -168,12 +169,14 @@ class GridDensity(Model):
 
     def _restore_counters(self, facts: Facts, arrays: Arrays) -> None:
         bound, position = map_from_dict(facts["map"]).bind(self._schema), whole(facts["position"])
-        if not isinstance(bound, BoundGrid) or bound.columns != self._columns or bound.levels[position] != self.level_:
+        if not isinstance(bound, BoundGrid) or bound.levels[position] != self.level_:
+            raise ValueError("map")
+        if (bound.columns, bound.offsets) != (self._columns, self._offsets):
             raise ValueError("map")
         sums = counters(arrays, "sums", bound.size // len(bound.levels))
         self._table = GridTable(self._schema, bound, position, sums, real(facts["noise_variance"], 0))
         self._rows, self._rows_sd = real(facts["rows"], 1), real(facts["rows_sd"], 0)
-        self._cells = GridCells(self._schema, self._columns, [self.level_])
+        self._cells = self._grid_cells([self.level_])
 
     def _check(self) -> None:
         if self.method not in METHODS:
@@ -210,7 +213,7 @@ class GridDensity(Model):
             np.concatenate(densities),
             np.concatenate(deviations),
         )
-        cells = GridCells(self._schema, self._columns, [table.level])
+        cells = self._grid_cells([table.level])
         share = np.sqrt(table.variance(self.recovery))
         if self.method == "heap":
             share = np.hypot(share, model.leaves[0].masses.min())
@@ -222,7 +225,7 @@ class GridDensity(Model):
         )
 
     def _fit_counters(self, view: View, table: GridTable) -> None:
-        self._cells = GridCells(self._schema, self._columns, [table.level])
+        self._cells = self._grid_cells([table.level])
         counted = ReleaseNoise(view.released).counted_rows
         if self.method == "normalised" or counted is None:
             self._rows, self._rows_sd = number_of_records(self._cells, table)
@@ -232,6 +235,9 @@ class GridDensity(Model):
         self.how_ = f"{table.rows} rows of counters of level {table.level}, their {self.recovery}" + (
             ", normalised" if self.method == "normalised" else ""
         )
+
+    def _grid_cells(self, levels: list[int]) -> GridCells:
+        return GridCells(self._schema, self._columns, levels, self._offsets)
 
     def _keep_cells(
         self, numbers: NDArray[np.int32], levels: NDArray[np.int8], densities: Floats, deviations: Floats
@@ -244,7 +250,7 @@ class GridDensity(Model):
 
     def _model(self) -> CellModel:
         levels = np.unique(self._levels).tolist()
-        cells, leaves = GridCells(self._schema, self._columns, levels), []
+        cells, leaves = self._grid_cells(levels), []
         for position, level in enumerate(levels):
             here = self._levels == level
             ranks = cells.ranks(position, self._numbers[:, here])
@@ -252,29 +258,29 @@ class GridDensity(Model):
             leaves.append(LevelCells(position, ranks, masses, np.zeros(len(masses))))
         return CellModel(cells, leaves)
 
-    def _of_cells(self, codes: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    def _of_cells(self, codes: Codes) -> tuple[Floats, Floats]:
         value = np.zeros(codes.shape[1])
         deviation = np.full(codes.shape[1], self._elsewhere)
         for level in np.unique(self._levels).tolist():
-            numbers = np.where(codes == 0, 1 << level, codes >> (16 - level))
+            numbers = cells_along(codes, level, self._offsets)
             keys = _keys(numbers, np.full(codes.shape[1], level))
             place = np.minimum(np.searchsorted(self._order_keys, keys), len(self._order_keys) - 1)
             here = self._order_keys[place] == keys
             value[here], deviation[here] = self._densities[place[here]], self._deviations[place[here]]
         return value, deviation
 
-    def _of_counters(self, codes: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    def _of_counters(self, codes: Codes) -> tuple[Floats, Floats]:
         table = self._table
         assert table is not None
-        numbers = np.where(codes == 0, 1 << table.level, codes >> (16 - table.level))
+        numbers = self._cells.numbers_of(0, codes)
         counts, variance = table.estimates(numbers, self.recovery)
         size = self._rows * self._cells.volumes(0, self._cells.ranks(0, numbers))
         return counts / size, np.sqrt(variance + (counts * self._rows_sd / self._rows) ** 2) / size
 
-    def _codes(self, X: Any) -> NDArray[np.int64]:
-        """Codes of the grid's columns plus 32768, where 0 is missing. A matrix has the columns in their order."""
+    def _codes(self, X: Any) -> Codes:
+        """Codes of the grid's columns. A matrix has the columns in their order."""
         frame = self._frame(X)
-        return np.stack([frame.codes(name).astype(np.int64) for name in self._columns]) + 32768
+        return np.stack([frame.codes(name) for name in self._columns])
 
 
 def _of_level(tables: list[GridTable], level: int) -> GridTable:
@@ -283,6 +289,15 @@ def _of_level(tables: list[GridTable], level: int) -> GridTable:
             return table
     held = ", ".join(str(table.level) for table in tables)
     raise QueryError(f"the grid of this release has no level {level!r}", f"its levels are {held}")
+
+
+def _offsets(found: Any, columns: int) -> tuple[int, ...]:
+    """Offsets of the columns' levels, as a file has them."""
+    if not isinstance(found, list) or len(found) != columns or any(type(each) is not int for each in found):
+        raise ValueError("offsets")
+    if max(map(abs, found)) > FINEST:
+        raise ValueError("offsets")
+    return tuple(found)
 
 
 def _keys(numbers: NDArray[np.int64], levels: NDArray[np.int64]) -> NDArray[np.uint64]:

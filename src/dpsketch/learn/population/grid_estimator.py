@@ -21,6 +21,7 @@ from dpsketch.learn.population.grids.cell_points import (
     points_in_cells,
     unevenness,
 )
+from dpsketch.learn.population.grids.thresholds import threshold_changes
 from dpsketch.learn.shared import Memo, made_once
 from dpsketch.maps.tables.cells import Cells, HistogramCells
 from dpsketch.numerics.arrays import Codes, Floats
@@ -47,14 +48,15 @@ class GridEstimator:
     """Expectations of functions of a grid's columns: means over points inside the heavy cells.
 
     An estimate's influence is its change from the fit to each refit; if the coarsest cells kept their noisy counts; and
-    by what is unknown of records inside cells: along each column (`_inside`), and the change if neighbouring cells were
+    by what is unknown of records inside cells: along each column (`_inside`), at numbers that it is compared with in a
+    cell that stands out (`_at_thresholds`), and the change if neighbouring cells were
     alike, added over all of them and with random signs. All are linear in the function, so that errors of a share and
     of a part of it do not cancel in their ratio unless they are the same. It is at least the noise of one cell.
     """
 
     def __init__(self, schema: Schema, noise: ReleaseNoise, population: GridPopulation) -> None:
         self.columns, self._schema, self._population = population.columns, schema, population
-        self._errors = population.refits + 2 * len(self.columns) + 2 * SIGNS + 3
+        self._errors = population.refits + 2 * len(self.columns) + 3 * SIGNS + 3
         self._first = noise.reserve(self._errors)
         self._points = Memo(self._placed)
         self.how = f"cells of a grid of {', '.join(self.columns)}"
@@ -62,7 +64,9 @@ class GridEstimator:
     def cells_of(self, column: str) -> Cells | None:
         if column not in self.columns:
             return None
-        return HistogramCells(self._schema.column(column), 1 << self._population.cells.levels[-1])
+        return HistogramCells(
+            self._schema.column(column), 1 << self._population.cells.columns[self.columns.index(column)].levels[-1]
+        )
 
     def expect(self, *products: Sequence[Factor]) -> Estimate:
         return stacked([self._expect(factors) for factors in products])
@@ -88,6 +92,7 @@ class GridEstimator:
             [
                 np.stack(changes, axis=1) / sqrt(refits),
                 self._inside(factors),
+                self._at_thresholds(factors, len(value)),
                 APART * moved @ _signs(groups) / sqrt(SIGNS),
                 TOGETHER * moved.sum(1),
                 shifts,
@@ -136,6 +141,16 @@ class GridEstimator:
         return np.column_stack(
             [np.broadcast_to(each, rows) for each in at_bounds] + [np.broadcast_to(random, (rows, SIGNS))]
         )
+
+    def _at_thresholds(self, factors: Sequence[Factor], rows: int) -> Floats:
+        """Influence of which side of the numbers that columns are compared with the records of heavy cells are on, with
+        random signs: `threshold_changes`.
+        """
+        points, found = self._points(0), np.zeros((rows, SIGNS))
+        for place, change in threshold_changes(self._schema, self._population.cells, points, factors):
+            signs = np.random.default_rng([17, *place]).choice([-1.0, 1.0], SIGNS)
+            found = found + change[:, None] * signs / (points.weights.sum() * sqrt(SIGNS))
+        return found
 
     def _sums_by(self, factors: Sequence[Factor], column: int, codes: Codes, parts: Places, count: int) -> Floats:
         """Sums of functions over the points in each part of a column, with other codes of this column."""
@@ -189,9 +204,7 @@ class GridEstimator:
         population, cells, points = self._population, self._population.cells, self._points(0)
         ranks, counts = population.coarsest
         shape = [column.count(0) for column in cells.columns]
-        level = cells.levels[0]
-        places = points.codes.astype(np.int64) - MISSING
-        numbers = np.where(places == 0, 1 << level, places >> (16 - level))
+        numbers = cells.numbers_of(0, points.codes)
         own = np.ravel_multi_index(tuple(cells.ranks(0, numbers)), shape)
         masses = np.bincount(own, points.weights, int(np.prod(shape)))
         noisy = np.zeros(len(masses))

@@ -99,7 +99,7 @@ class GridPopulation:
         self._schema: Schema = released.schema
         self.tables = grid_tables(released)
         self.columns = self.tables[0].bound.columns
-        self.cells = GridCells(self._schema, self.columns, levels_of(self.tables))
+        self.cells = GridCells(self._schema, self.columns, levels_of(self.tables), self.tables[0].bound.offsets)
         if method == "cells" and self.cells.count(0) > MOST_CELLS:
             raise QueryError(
                 f"level {self.cells.levels[0]} of the grid has more than {MOST_CELLS} cells to start from",
@@ -190,4 +190,5 @@ def searchable(released: ReleasedSketch, part: ReleasedPart) -> bool:
     if not any(grid is part for grid, _ in released.parts_with(BoundGrid)):
         return False
     tables = grid_tables(released)
-    return GridCells(released.schema, tables[0].bound.columns, levels_of(tables)).count(0) <= MOST_CELLS
+    grid = tables[0].bound
+    return GridCells(released.schema, grid.columns, levels_of(tables), grid.offsets).count(0) <= MOST_CELLS

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsketch as dps
+from dpsketch.encoding.levels import levels_at
 from dpsketch.learn.population.grid_estimator import GridEstimator
 
 SQUARE = {name: {"kind": "number", "lower": 0, "upper": 1} for name in "xy"}
@@ -58,6 +59,32 @@ def test_answers_follow_the_cells(view: dps.View, normal: pa.Table) -> None:
     )
     assert view.quantile("x", 0.5).value == pytest.approx(np.median(x), abs=0.01)
     assert view.count("x > 0.99").stderr > 1  # nothing there, but not for certain
+
+
+LONG = {"x": {"kind": "number", "lower": 0, "upper": 1}, "y": {"kind": "number", "lower": 0, "upper": 1}}
+
+
+@pytest.mark.parametrize("levels", [(3, 4, 5, 6), (6,)], ids=["coarse to fine", "one level"])
+def test_answers_and_rows_with_fewer_cells_in_one_column(seeded: None, levels: tuple[int, ...]) -> None:
+    """One column needs fine cells and the other only two: as much as a grid of equal cells, in fewer counters."""
+    random = np.random.default_rng(2)
+    y = random.random(30_000)
+    x = np.where(y < 0.5, random.normal(0.2, 0.02, 30_000), random.normal(0.7, 0.05, 30_000)).clip(0, 1)
+    schema = dps.Schema.from_dict({"privacy": {"rows": 30_000}, "columns": LONG})
+    grid = dps.Grid(("x", "y"), rows=3, width=1 << 10, levels=levels, cells={"y": 2})
+    parts = [dps.Part(dps.Count(), 0.1), dps.Part(grid, 0.9)]
+    view = released(schema, pa.table({"x": x, "y": y}), parts)
+    for condition, truth in (
+        ("x > 0.5", (x > 0.5)),
+        ("y < 0.5", y < 0.5),
+        ("x > 0.25 and y >= 0.5", (x > 0.25) & (y >= 0.5)),
+    ):
+        found = view.fraction(condition)
+        assert abs(found.value - truth.mean()) < 3 * found.stderr
+        assert found.stderr < 0.05
+    drawn = view.sample(5000, seed=1).to_pandas()
+    assert ((drawn.x > 0.5) == (drawn.y >= 0.5)).mean() > 0.97
+    assert drawn.y.std() == pytest.approx(y.std(), abs=0.02)
 
 
 def test_errors_of_a_share_and_of_its_part_do_not_cancel(view: dps.View) -> None:
@@ -145,3 +172,29 @@ def test_a_threshold_just_below_a_shared_value_is_uncertain(seeded: None) -> Non
     parts = [dps.Part(dps.Count(), 0.1), dps.Part(grid, 0.9)]
     low, high = released(schema, pa.table({"x": x, "y": x / 200}), parts).fraction("x <= 119.99").interval()
     assert low <= (x <= 119.99).mean() <= high
+
+
+@pytest.mark.parametrize("condition", ["x >= 120", "x < 120", "x >= 120 and y < 0.9"])
+def test_a_threshold_at_a_shared_value_that_no_level_has_is_uncertain(seeded: None, condition: str) -> None:
+    """The nearest level to 120 lies just below it, at the end of a cell: that of a ninth of the records."""
+    x = np.concatenate([np.random.default_rng(4).uniform(100, 140, 40_000), np.full(5_000, 120.0)])
+    columns = {"x": {"kind": "number", "lower": 0, "upper": 240.005}, "y": SQUARE["y"]}
+    schema = dps.Schema.from_dict({"privacy": {"rows": 45_000}, "columns": columns})
+    own = schema.column("x")
+    assert own.values_of(own.codes_of(levels_at(own, np.array([120.0]))))[0] < 120, "the example is too easy"
+    table = pa.table({"x": x, "y": x / 200})
+    parts = [dps.Part(dps.Count(), 0.1), dps.Part(dps.Grid(("x", "y"), width=1 << 14, levels=(3, 4, 5, 6, 7)), 0.9)]
+    answer = released(schema, table, parts).fraction(condition)
+    low, high = answer.interval()
+    assert low <= len(table.to_pandas().query(condition)) / 45_000 <= high
+    assert answer.stderr < 0.2
+
+
+def test_thresholds_elsewhere_are_no_less_certain(seeded: None) -> None:
+    """A shared value widens the errors of thresholds in its own cell, not of those in other cells."""
+    x = np.concatenate([np.random.default_rng(4).uniform(100, 140, 40_000), np.full(5_000, 120.0)])
+    columns = {"x": {"kind": "number", "lower": 0, "upper": 240.005}, "y": SQUARE["y"]}
+    schema = dps.Schema.from_dict({"privacy": {"rows": 45_000}, "columns": columns})
+    parts = [dps.Part(dps.Count(), 0.1), dps.Part(dps.Grid(("x", "y"), width=1 << 14, levels=(3, 4, 5, 6, 7)), 0.9)]
+    view = released(schema, pa.table({"x": x, "y": x / 200}), parts)
+    assert 3 * view.fraction("x >= 131").stderr < view.fraction("x >= 119").stderr

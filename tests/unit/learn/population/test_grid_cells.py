@@ -74,6 +74,47 @@ def test_splits_are_a_partition() -> None:
         ranks = below
 
 
+OFFSETS = {"height": 64, "age": 2, "sex": 1}
+
+
+@pytest.mark.parametrize("levels", [(1, 3, 4, 6), (6,), (2, 3, 4)])
+def test_columns_with_other_numbers_of_cells_split_alike(levels: tuple[int, ...], rng: np.random.Generator) -> None:
+    """As `BoundGrid` counts them: by plain loops over the bits of codes."""
+    description = Grid(("age", "sex", "height"), levels=levels, cells=OFFSETS)
+    bound = description.bind(MIXED_SCHEMA)
+    cells = GridCells(MIXED_SCHEMA, bound.columns, levels, bound.offsets)
+    codes = np.stack(
+        [column.codes_of(rng.integers(-1, column.levels, 300)).astype(np.int16) for column in MIXED_SCHEMA.scalars]
+    )
+    for position, level in enumerate(levels):
+        expected = []
+        for name in bound.columns:
+            finest = OFFSETS[name].bit_length() - 1
+            own = min(max(finest - (levels[-1] - level), 0), 16)
+            places = (int(code) + 32768 for code in codes[MIXED_SCHEMA.index(name)])
+            expected.append([1 << own if place == 0 else place >> (16 - own) for place in places])
+        numbers = bound.cells(codes, level)
+        assert numbers.tolist() == expected
+        assert np.array_equal(cells.numbers(position, cells.ranks(position, numbers)), numbers)
+    for position in range(len(levels) - 1):
+        every = cells.every(position)
+        below, parents = cells.split(position, every)
+        assert below.shape[1] == cells.count(position + 1) == len({tuple(cell) for cell in below.T})
+        sizes = np.bincount(parents, cells.volumes(position + 1, below))
+        assert np.allclose(sizes, cells.volumes(position, every))
+
+
+def test_equal_levels_stay_what_they_were(rng: np.random.Generator) -> None:
+    """Naming the number of cells that a column has anyway changes no counter, and its absence no fingerprint."""
+    plain, named = (
+        Grid(("age", "sex"), 3, 64, (2, 4), cells=cells).bind(MIXED_SCHEMA) for cells in (None, {"age": 16})
+    )
+    codes = rng.integers(-32768, 32768, (len(MIXED_SCHEMA.scalars), 500)).astype(np.int16)
+    assert (plain.cells(codes, 4) == named.cells(codes, 4)).all()
+    assert "cells" not in plain.description.to_dict()
+    assert plain.description == Grid(("age", "sex"), 3, 64, (2, 4), cells={})
+
+
 def test_groups_are_projected_one_by_one(rng: np.random.Generator) -> None:
     groups = rng.integers(0, 50, 2000)
     groups[:50] = np.arange(50)

@@ -75,14 +75,14 @@ def points_in_cells(cells: GridCells, leaves: Sequence[LevelCells], count: int, 
 
 def cell_numbers(cells: GridCells, points: PointsInCells, column: int, up: int = 0) -> Places:
     """The cell along one column that each point is in, `up` levels coarser, in one numbering for all levels."""
-    levels = np.array(cells.levels)[points.positions]
+    levels = np.array(cells.columns[column].levels)[points.positions]
     found = np.empty(len(levels), np.int64)
     for position in np.unique(points.positions).tolist():
         here = points.positions == position
         found[here] = cells.columns[column].numbers[position][points.ranks[column, here]]
     missing = found == 1 << levels
-    levels = levels - up
-    return np.where(missing, 1 << levels, found >> up) + (2 << levels)
+    above = np.maximum(levels - up, 0)
+    return np.where(missing, 1 << above, found >> (levels - above)) + (2 << above)
 
 
 def unevenness(cells: GridCells, points: PointsInCells, column: int) -> float:
@@ -105,6 +105,18 @@ def unevenness(cells: GridCells, points: PointsInCells, column: int) -> float:
     return float(np.sqrt(2 * (apart[halves[pair]] ** 2).sum() / whole)) if whole > 0 else 0.0
 
 
+def above_neighbours(cells: GridCells, points: PointsInCells, column: int, position: int) -> Floats:
+    """By how much of its records each cell along a column exceeds the mean of the two beside it, at one level: a value
+    that many records share is not like its neighbours. The last entry is for missing values, which have none.
+    """
+    numbers, count = cells.numbers_of(position, points.codes)[column], 1 << cells.columns[column].levels[position]
+    masses = np.bincount(numbers, points.weights, count + 1)
+    own = masses[:-1]
+    beside = (np.append(own[1:2], own[:-1]) + np.append(own[1:], own[-2:-1])) / 2
+    above = np.maximum(own - beside, 0.0)
+    return np.append(np.divide(above, own, out=np.zeros(len(own)), where=own > 0), 0.0)
+
+
 def codes_along(cells: GridCells, points: PointsInCells, column: int, places: Floats) -> Codes:
     """Codes of one column at other places (0 to 1) in the cell that each point is in."""
     found = np.empty(len(places), np.int16)
@@ -116,10 +128,11 @@ def codes_along(cells: GridCells, points: PointsInCells, column: int, places: Fl
 
 def _neighbours(cells: GridCells, position: int, ranks: Ranks) -> Places:
     """The number of the cell of the level before that each cell is in."""
-    level = cells.levels[position]
+    levels = np.array([[own.levels[position]] for own in cells.columns])
+    above = np.maximum(levels - 1, 0)
     numbers = cells.numbers(position, ranks)
-    before = np.where(numbers == 1 << level, 1 << (level - 1), numbers >> 1)
-    key = np.ravel_multi_index(tuple(before), [(1 << (level - 1)) + 1] * len(before))
+    before = np.where(numbers == 1 << levels, 1 << above, numbers >> (levels - above))
+    key = np.ravel_multi_index(tuple(before), ((1 << above) + 1).ravel().tolist())
     return np.asarray(np.unique(key, return_inverse=True)[1].ravel(), np.int64)
 
 

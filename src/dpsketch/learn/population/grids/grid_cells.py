@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsketch.maps.tables.grid import cells_along, level_along
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.columns import Column, Datetime, Integer, Number
 from dpsketch.schema.schema import Schema
@@ -88,11 +89,18 @@ def _values_between(column: Number | Datetime, firsts: NDArray[np.int64]) -> Flo
 
 
 class GridCells:
-    """Cells of several columns together, by their ranks in every column."""
+    """Cells of several columns together, by their ranks in every column. The level of a column may differ from the
+    grid's by an offset.
+    """
 
-    def __init__(self, schema: Schema, columns: Sequence[str], levels: Sequence[int]) -> None:
-        self.names, self.levels = tuple(columns), tuple(levels)
-        self.columns = [ColumnCells(schema.column(name), levels) for name in columns]
+    def __init__(
+        self, schema: Schema, columns: Sequence[str], levels: Sequence[int], offsets: Sequence[int] | None = None
+    ) -> None:
+        self.names, self.levels, self.offsets = tuple(columns), tuple(levels), tuple(offsets or [0] * len(columns))
+        self.columns = [
+            ColumnCells(schema.column(name), [level_along(level, offset) for level in levels])
+            for name, offset in zip(columns, self.offsets, strict=True)
+        ]
 
     def count(self, position: int) -> int:
         return prod(column.count(position) for column in self.columns)
@@ -105,6 +113,10 @@ class GridCells:
     def numbers(self, position: int, ranks: Ranks) -> NDArray[np.int64]:
         """As `BoundGrid.cells` has them."""
         return np.stack([own.numbers[position][rank] for own, rank in zip(self.columns, ranks, strict=True)])
+
+    def numbers_of(self, position: int, codes: Codes) -> NDArray[np.int64]:
+        """The same for records, by their codes: one matrix row a column."""
+        return cells_along(codes, self.levels[position], self.offsets)
 
     def ranks(self, position: int, numbers: NDArray[np.integer]) -> Ranks:
         """Inverse of `numbers`."""

@@ -185,7 +185,7 @@ class GridTable:
     @cached_property
     def _shared(self) -> bool:
         """Whether cells share counters of the first row; taken for granted where there are too many to look."""
-        cells = GridCells(self.schema, self.bound.columns, [self.level])
+        cells = GridCells(self.schema, self.bound.columns, [self.level], self.bound.offsets)
         if cells.count(0) > _LOOKED_AT:
             return True
         index = self.bound.counters(cells.numbers(0, cells.every(0)), self.position)[0][0]
@@ -218,14 +218,16 @@ def _heavy_cells(index: Indices, signs: Indices, own: Floats) -> HeavyCells:
 
 
 def grid_tables(released: ReleasedSketch) -> list[GridTable]:
-    """Levels of the grids of the most columns, coarse first; of a level that several parts hold the least noisy one."""
+    """Levels of the grids of the most columns, coarse first; of a level that several parts hold the least noisy one.
+    Grids whose columns have other cells than those of the first such grid are left out.
+    """
     parts = list(released.parts_with(BoundGrid))
     if not parts:
         raise QueryError("this release holds no grid", "use Recipe.synthetic, or add Part(Grid(…), share=…)")
-    columns = max((grid.columns for _, grid in parts), key=len)
+    first = max((grid for _, grid in parts), key=lambda grid: len(grid.columns))
     found: dict[int, GridTable] = {}
     for part, grid in parts:
-        if grid.columns != columns:
+        if (grid.columns, grid.offsets) != (first.columns, first.offsets):
             continue
         for position in range(len(grid.levels)):
             each = grid.size // len(grid.levels)
