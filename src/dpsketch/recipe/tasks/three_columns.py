@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import comb
 from typing import Annotated
 
-from dpsketch.denoise.groups import TRIPLE_GROUPS, triple_groups_wanted
 from dpsketch.maps.tables.triple_tables import MOST_TRIPLES, Triple, Triples
 from dpsketch.numerics.tuned import BY_HAND, Tuned
 from dpsketch.privacy.budget import Budget
@@ -23,7 +22,7 @@ GAUSSIAN_TRIPLES: Annotated[
 ] = (0.1, 5e-3)
 # The same of the tables of important triples alone, with any budget.
 IMPORTANT_TRIPLES: Annotated[tuple[float, float], Tuned("flights and fare", by=BY_HAND, decision=56)] = (0.1, 5e-3)
-TRIPLE_BINS = range(16, 37)  # of TRIPLE_GROUPS groups: the largest of these whose bins are divided by those of pairs
+FEWEST_BINS: Annotated[int, Tuned("flights", by=BY_HAND, decision=35)] = 16
 MOST_TRIPLE_CELLS = 16_000_000  # of a raw sketch: 64 MB in four-byte counters
 
 
@@ -43,21 +42,19 @@ def affordable_triples(
         if not 0 < tables <= MOST_TRIPLES or not budget.private:
             continue
         sd = schema_counter_noise(schema, budget, tables, part * pairs_share) / rows
-        found = None if sd > most else _fitting(schema, bins, triples, triple_groups_wanted(sd, tables))
+        found = None if sd > most else _fitting(schema, bins, triples)
         if found is not None:
             return found, part
     return None
 
 
-def _fitting(schema: Schema, bins: int, listed: tuple[Triple, ...] | None, groups: int) -> Triples | None:
-    """The tables in the finest bins that this number of groups is worth and a raw sketch has room for; in finer ones
-    where no others are divided by those of the pair tables.
+def _fitting(schema: Schema, bins: int, listed: tuple[Triple, ...] | None) -> Triples | None:
+    """The tables in the finest bins that a raw sketch has room for: where records are concentrated in few bins, a
+    release can still split them, and pooled cells add no noise.
     """
-    most = TRIPLE_BINS.stop * groups // TRIPLE_GROUPS
-    divided = [each for each in range(TRIPLE_BINS.start, bins + 1) if bins % each == 0]
-    usual = [each for each in reversed(divided) if each < most]
-    for fewer in usual or divided:
-        triples = Triples(bins=fewer, pool=True, triples=listed)
-        if triples.length(schema) <= MOST_TRIPLE_CELLS:
-            return triples
+    for fewer in range(bins, FEWEST_BINS - 1, -1):
+        if bins % fewer == 0:
+            triples = Triples(bins=fewer, pool=True, triples=listed)
+            if triples.length(schema) <= MOST_TRIPLE_CELLS:
+                return triples
     return None

@@ -100,7 +100,7 @@ def test_a_release_of_listed_triples_keeps_them() -> None:
     first, second = (dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "numbers") for _ in range(2))
     found = first.maps[2].description
     assert isinstance(found, dps.Triples)
-    assert found.triples == triples.triples
+    assert found.triples == first.statement["parts"][2]["triples"] == triples.triples
     assert first.recipe.parts[2].map.unsettled() == second.recipe.parts[2].map.unsettled()
 
 
