@@ -55,6 +55,8 @@ EXAMPLES: list[FeatureMap] = [
     dps.Triples(bins=2),
     dps.Triples(columns=["height", "sex", "age"], bins=2, groups=[(0, 0, 1, 1, 0), (1, 0, 0, 2), (0, 1, 2, 0, 1)]),
     dps.Triples(columns=["height", "sex", "age"], bins=2, pool=True),
+    dps.Triples(bins=2, triples=[("sex", "age", "member"), ("member", "joined", "age")]),
+    dps.Triples(bins=2, pool=True, triples=[("age", "sex", "height")]),
     dps.Fourier(size=7, seed=1),
     dps.Fourier(size=4, seed=2, columns=["height"], radii=(1, 100)),
     dps.Fourier(size=70, seed=3, structure="hadamard"),

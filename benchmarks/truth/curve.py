@@ -14,6 +14,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 import argparse
 import multiprocessing
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 TABLES = ("flights", "adult", "occupancy")
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "truth"
 WITH, WITHOUT = "tables of three columns where the recipe has them", "pair tables alone"
+_LINE = re.compile(
+    r"(?P<table>\S+) +ε=(?P<epsilon>\S+) +(?P<error>\S+) noise (?P<noise>\S+) +\S+  "
+    rf"(?P<recipe>{WITH}|{WITHOUT}) (?P<verdict>PASS|SHORT|)"
+)
 MOST_RATIO = 1.5  # of the error over that of the noise, where tables of three columns are released
 
 
@@ -60,11 +65,15 @@ def without_triples(recipe: dps.Recipe) -> dps.Recipe:
     )
 
 
-def measured(name: str, epsilon: float, kind: str, releases: int, seed: int, count: int) -> Point:
-    table, budget, asked = load(name), dps.Budget(epsilon), _asked(name, seed, count)
+def measured(name: str, epsilon: float, kind: str, releases: int, seed: int, count: int) -> Point | None:
+    """None of a recipe that has no tables of three columns anyway: it is the one without them."""
+    table, budget = load(name), dps.Budget(epsilon)
     recipe = dps.Recipe.general(table.schema, rows=table.schema.rows, budget=budget)
-    triples = any(isinstance(part.map, dps.Triples) for part in recipe.parts) and kind == WITH
-    raw = dps.accumulate(table.arrow, table.schema, recipe if kind == WITH else without_triples(recipe))
+    triples = kind == WITH
+    if triples and not any(isinstance(part.map, dps.Triples) for part in recipe.parts):
+        return None
+    asked = _asked(name, seed, count)
+    raw = dps.accumulate(table.arrow, table.schema, recipe if triples else without_triples(recipe))
     answers = []
     for _ in range(releases):
         view = dps.View(dps.release(raw, budget, ledger=dps.Ledger("sqlite://"), dataset=name))
@@ -83,6 +92,23 @@ def lines(points: Sequence[Point]) -> Iterator[str]:
         ratio = f"{each.error / each.noise:5.2f}"
         figures = f"{each.error:.6f} noise {each.noise:.6f} {ratio}"
         yield f"{each.table:10} ε={each.epsilon:<5g} {figures}  {each.recipe} {verdict}"
+
+
+def kept(file: Path, measured_now: Sequence[Point]) -> list[Point]:
+    """Points of an earlier run, except those that are measured now and those of recipes that were measured twice."""
+    found = [_LINE.fullmatch(text) for text in file.read_text().splitlines()]
+    lines = [each.groupdict() for each in found if each is not None]
+    points = [
+        Point(each["table"], float(each["epsilon"]), each["recipe"], each["recipe"] == WITH, *_both(each))
+        for each in lines
+        if each["recipe"] == WITHOUT or each["verdict"]
+    ]
+    new = {(each.table, each.epsilon, each.recipe) for each in measured_now}
+    return [each for each in points if (each.table, each.epsilon, each.recipe) not in new]
+
+
+def _both(line: dict[str, str]) -> tuple[float, float]:
+    return float(line["error"]), float(line["noise"])
 
 
 def draw(points: Sequence[Point], path: Path) -> None:
@@ -107,6 +133,11 @@ def _by_epsilon(point: Point) -> float:
     return point.epsilon
 
 
+def _in_order(point: Point) -> tuple[int, str, float, bool]:
+    place = TABLES.index(point.table) if point.table in TABLES else len(TABLES)
+    return place, point.table, point.epsilon, point.triples
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.truth.curve", description=__doc__)
     parser.add_argument("--tables", nargs="*", default=TABLES)
@@ -114,15 +145,20 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=150)
     parser.add_argument("--seed", type=int, default=5, help="of the questions")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--epsilons", type=float, nargs="*", default=EPSILONS)
+    parser.add_argument("--recipes", nargs="*", choices=(WITH, WITHOUT), default=(WITHOUT, WITH))
+    parser.add_argument("--keep", action="store_true", help="all other points of the last run")
     options = parser.parse_args()
     with ProcessPoolExecutor(options.workers, multiprocessing.get_context("spawn")) as executor:
         running = [
             executor.submit(measured, name, epsilon, kind, options.releases, options.seed, options.questions)
             for name in options.tables
-            for epsilon in EPSILONS
-            for kind in (WITHOUT, WITH)
+            for epsilon in options.epsilons
+            for kind in options.recipes
         ]
-        points = [each.result() for each in running]
+        points = [point for each in running if (point := each.result()) is not None]
+    if options.keep:
+        points = sorted([*points, *kept(RESULTS / "curve.txt", points)], key=_in_order)
     draw(points, RESULTS / "curve.png")
     with (RESULTS / "curve.txt").open("w") as file:
         for text in lines(points):

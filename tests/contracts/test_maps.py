@@ -353,7 +353,7 @@ VECTORS = {
     "totals": "ab4c33ec 339895eb",
     "pairs": "4f79aecd af215d01 96ec96bb e03d2149 4f79aecd 9ce524c7 9ce524c7 a866ee64 8e084009 88fa8639",
     "contrasts": "62c2df19 af5570f5 e3532f12",
-    "triples": "a952d76c 02910be1 50c5f2cf",
+    "triples": "a952d76c 02910be1 50c5f2cf 455e88b3 93289d8b",
     "fourier": "dcf5bfc3 bb79708d d2cb3f2e 898f7b78 2d54a58d 68caa464",
     "one_bit_fourier": "a2774527 9f098381 e84d81ef 7dea1083 7455151f",
     "quadratic": "2af5d117 42a9b7cc 121fc6a5 dba43dc9 21b326c9",

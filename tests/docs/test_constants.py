@@ -21,7 +21,7 @@ NOT_TUNED = {
         classifier._BLOCK column_fit.MANY_CELLS control_variate.MOST_COUNTERS
         control_variate._AT_ONCE cuts.MOST_CELLS descent.WORK fit_cache.KEPT fitting.MOST_CLUSTERS
         fourier_kernel._CHUNK fourier_kernel._MOST_COLUMNS kmeans.MOST_RUNS
-        general_task.MOST_FINE_CELLS general_task.MOST_TRIPLE_CELLS groups.MOST_LABELS
+        general_task.MOST_FINE_CELLS groups.MOST_LABELS groups.MOST_SHOWN three_columns.MOST_TRIPLE_CELLS
         grid_estimator.ENDS grid_estimator.FEW_POINTS grid_estimator.POINTS grid_estimator.SIGNS grid_estimator.STEPS
         grid_estimator._BLOCK grid_population.REDRAWN_POINTS
         heap.CANDIDATES heap.HEAVIEST heap.MOST_SCANNED heap._BLOCK level_counters.ROUNDS

@@ -199,13 +199,13 @@ def _print_forecast(forecast: Forecast) -> None:
         tables = "rows drawn from the earlier release, with the bounds and labels of"
     out.print(f"Predicted from {tables} the schema: the middle and the range of their standard errors.")
     if any(each.without_hint is not None for each in forecast.predictions):
-        out.print("Important pairs have less noise than without the hint, the other pairs more; --json has the ranges.")
+        out.print("Important columns have less noise than without the hint, other pairs more; --json has the ranges.")
     out.print("Nothing was read or spent.")
 
 
 def _plan_table(plan: Forecast) -> RichTable:
-    """A table with one line for each answer and budget. The query is printed in its first line only. Where important
-    pairs have an effect, the error without them takes the place of the range.
+    """A table with one line for each answer and budget. The query is printed in its first line only. Where a hint at
+    important columns has an effect, the error without them takes the place of the range.
     """
     hinted = any(each.without_hint is not None for each in plan.predictions)
     shown = RichTable("query")

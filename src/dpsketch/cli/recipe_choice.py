@@ -38,8 +38,8 @@ Important = Annotated[
     typer.Option(
         metavar="GROUPS",
         help='Columns that questions will be about together, such as "age,cost;ward,outcome": the general recipe then '
-        "gives their pair tables less noise, and the others up to one and a half times as much. Default: "
-        "workload.important of the schema.",
+        "gives their pair tables less noise, and the others up to one and a half times as much. Three or more columns "
+        "get tables of three columns, too, where noise allows. Default: workload.important of the schema.",
     ),
 ]
 Clusters = Annotated[int | None, typer.Option(metavar="K", help="Short for --for clusters:K.")]

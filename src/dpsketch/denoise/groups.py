@@ -22,13 +22,26 @@ TAILS: Annotated[float, Tuned("htru2, occupancy, california, lifesci", by=BY_HAN
 # Groups, below which the measure is the share of records alone.
 ENOUGH: Annotated[int, Tuned("htru2", by=BY_HAND, decision=12)] = 6
 
-# Groups of a column in tables of three columns.
+# Groups of a column in tables of three columns, at least.
 TRIPLE_GROUPS: Annotated[int, Tuned("flights of the truth study", by=BY_HAND, decision=35)] = 6
+# A cell's standard error, as a share of the rows, below which there are more of them.
+TRIPLE_RESOLUTION: Annotated[float, Tuned("flights and fare of the truth study", by=BY_HAND, decision=55)] = 2.5e-4
+MOST_SHOWN = 2_000_000  # cells of the tables of three columns of a release: bounds its file and the time of a fit
 
 
 def groups_wanted(pair_sd: float) -> int:
     """Groups of a column when a cell of a pair table is known up to `pair_sd`, as a share of the rows."""
     return int(np.clip(round((RESOLUTION / pair_sd) ** (2 / 3)), FEWEST, MOST))
+
+
+def triple_groups_wanted(sd: float, tables: int) -> int:
+    """Groups of a column when a cell of a table of three columns is known up to `sd`, as a share of the rows.
+
+    Halving a column's groups leaves half as much inside them; the noise of a sum of cells grows with the number of
+    cells, but only in the contrasts that stand out of it.
+    """
+    wanted = min(TRIPLE_GROUPS * (TRIPLE_RESOLUTION / sd) ** 0.5, (MOST_SHOWN / tables) ** (1 / 3), MOST)
+    return max(round(wanted), TRIPLE_GROUPS)
 
 
 def pooling_threshold(cell_sd: float, pair_sd: float) -> float:

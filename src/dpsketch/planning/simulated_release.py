@@ -72,7 +72,7 @@ def planned_release(schema: Schema, recipe: Recipe, budget: Budget, names: Seque
     assert event is not None, "plans are of private releases"
     if names is None:
         return PlannedRelease(recipe, event)
-    kept = [place for place, part in enumerate(recipe.parts) if len(names) > 2 or not isinstance(part.map, Triples)]
+    kept = [place for place, part in enumerate(recipe.parts) if _has_tables(part.map, names)]
     parts = [replace(part, map=_of_columns(part.map, schema, names)) for part in (recipe.parts[at] for at in kept)]
     maps = recipe.bind(replace(schema, rows=declared_rows(schema, recipe.rows))).noised
     noises = tuple(_by_itself(event.noises[at], maps[at]) for at in kept)
@@ -114,12 +114,23 @@ def _divisible(described: FeatureMap) -> bool:
     return isinstance(described, Count) or (isinstance(described, ONE_WAY) and described.columns is None)
 
 
+def _has_tables(described: FeatureMap, names: Sequence[str]) -> bool:
+    """Whether anything is left of a map that is restricted to these columns."""
+    if not isinstance(described, Triples):
+        return True
+    if described.triples is None:
+        return len(names) > 2
+    return any(set(triple) <= set(names) for triple in described.triples)
+
+
 def _of_columns(described: FeatureMap, schema: Schema, names: Sequence[str]) -> FeatureMap:
     if isinstance(described, Totals):
         return replace(described, columns=tuple(name for name in names if schema.column(name).numeric))
     if isinstance(described, Pairs) and described.important is not None:
         kept = tuple(pair for pair in described.important if set(pair) <= set(names))
         described = replace(described, important=kept or None, times=described.times if kept else 1)
+    if isinstance(described, Triples) and described.triples is not None:
+        described = replace(described, triples=tuple(each for each in described.triples if set(each) <= set(names)))
     return described if isinstance(described, Count) else replace(described, columns=tuple(names))  # type: ignore
 
 

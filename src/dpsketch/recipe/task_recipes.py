@@ -33,7 +33,8 @@ class TaskRecipes:
 
         `important` lists groups of columns that questions will be about together, such as [["age", "cost"], ["ward",
         "outcome"]]; by default those of the schema's workload. Tables of all pairs inside the groups get less noise,
-        and the other tables up to one and a half times as much. Warns where this has no effect.
+        and the other tables up to one and a half times as much. All triples inside them get tables of three columns
+        where noise allows, even if the other triples have none. Warns where this has no effect.
         """
         sizes = {"frequencies": frequencies, "important": important}
         return _task_recipe("general", schema, rows=rows, budget=budget, **sizes)

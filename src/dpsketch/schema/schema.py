@@ -5,7 +5,7 @@ A person writes a schema, or `tighten` derives it from a release. It never conta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
@@ -267,10 +267,20 @@ def checked_workload(owner: str, groups: object, columns: Sequence[Column]) -> W
 
 def workload_pairs(groups: Workload, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """All pairs of these columns inside the groups, each once, in the order of the columns."""
+    return tuple((one, two) for one, two in _inside(groups, names, 2))
+
+
+def workload_triples(groups: Workload, names: Sequence[str]) -> tuple[tuple[str, str, str], ...]:
+    """All triples of these columns inside the groups, each once, in the order of the columns."""
+    return tuple((one, two, three) for one, two, three in _inside(groups, names, 3))
+
+
+def _inside(groups: Workload, names: Sequence[str], ways: int) -> Iterator[tuple[str, ...]]:
+    """All sets of `ways` of these columns inside the groups, each once, in the order of the columns."""
     index_of = {name: index for index, name in enumerate(names)}
-    inside = [sorted(index_of[name] for name in group if name in index_of) for group in groups]
-    pairs = sorted({pair for group in inside for pair in combinations(group, 2)})
-    return tuple((names[one], names[two]) for one, two in pairs)
+    known = [sorted(index_of[name] for name in group if name in index_of) for group in groups]
+    for members in sorted({some for group in known for some in combinations(group, ways)}):
+        yield tuple(names[index] for index in members)
 
 
 def nearest(name: str, names: Sequence[str], what: str = "columns") -> str:

@@ -69,7 +69,7 @@ def test_a_plan_shows_gains_and_costs(folder: Path) -> None:
     words = ("plan", "--schema", "hospital.toml", "--query", HINTED, "--query", OTHER, "--important", HINT)
     shown, _ = run(folder, *words, "--epsilon", "0.1")
     assert "without hint" in shown
-    assert "Important pairs have less noise than without the hint" in shown
+    assert "Important columns have less noise than without the hint" in shown
     gain, cost = json.loads(run(folder, *words, "--epsilon", "0.1", "--json", "--simulations", "3")[0])
     assert gain["error"] < gain["without_hint"]
     assert cost["error"] > cost["without_hint"]

@@ -130,6 +130,29 @@ def test_simulated_noise_has_the_variance_that_it_states() -> None:
         assert all(np.array_equal(*both) for both in zip(released.sums, again.sums, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("names", "kept"),
+    [(("x0", "x1", "x2", "x3"), (("x0", "x1", "x2"),)), (("x0", "x1"), None), (("x0", "x3", "x4"), None)],
+)
+def test_tables_of_listed_triples_are_simulated_where_their_columns_are(
+    names: tuple[str, ...], kept: tuple[tuple[str, str, str], ...] | None
+) -> None:
+    """With the noise of all listed tables."""
+    budget = dps.Budget(0.5)
+    recipe = dps.Recipe.general(NUMBERS, budget=budget, important=[["x0", "x1", "x2"], ["x7", "x8", "x9"]])
+    release = planned_release(NUMBERS, recipe, budget, names)
+    places = [place for place, part in enumerate(recipe.parts) if isinstance(part.map, dps.Triples)]
+    found = [part.map for part in release.recipe.parts if isinstance(part.map, dps.Triples)]
+    assert [each.triples for each in found] == ([] if kept is None else [kept])
+    assert len(release.event.noises) == len(release.recipe.parts)
+    if kept is not None:
+        whole = planned(NUMBERS, recipe, budget)
+        assert whole is not None
+        assert noise_variance(release.event.noises[places[0]], found[0].bind(NUMBERS)) == pytest.approx(
+            noise_variance(whole.noises[places[0]], recipe.parts[places[0]].map.bind(NUMBERS))
+        )
+
+
 def test_which_columns_are_simulated() -> None:
     recipe = dps.Recipe.general(CLINIC, budget=dps.Budget(1.0))
     assert columns_to_simulate(CLINIC, [recipe], {"score", "age"}) == ("age", "score")

@@ -15,6 +15,7 @@ from dpsketch.errors import RecipeError, RecipeWarning, SchemaError
 from dpsketch.maps.base import FeatureMap
 from dpsketch.maps.tables.adaptive_pairs import AdaptivePairs
 from dpsketch.recipe.tasks.general_task import MOST_WEIGHT, OTHERS_NOISE, pair_weight
+from dpsketch.recipe.tasks.three_columns import IMPORTANT_TRIPLES
 from dpsketch.schema.template import schema_text
 
 PURE, APPROXIMATE = dps.Budget(1.0), dps.Budget(1.0, 1e-6)
@@ -49,12 +50,60 @@ def test_a_group_means_all_pairs_among_its_columns(schema: dps.Schema) -> None:
     recipe = dps.Recipe.general(schema, rows=ROWS, budget=PURE, important=[["sex", "age", "height"]])
     pairs = pairs_of(recipe)
     assert pairs.important == (("age", "height"), ("age", "sex"), ("height", "sex"))
-    assert pairs.times == pair_weight(PURE, 15, 3) == 3
+    assert pairs.times == pair_weight(PURE, 15, 3, 0.9) == 2
     overlapping = dps.Recipe.general(
         schema, rows=ROWS, budget=PURE, important=[["age", "height"], ["height", "age"], ["sex", "height", "age"]]
     )
     assert overlapping == recipe
     assert dps.Recipe.from_dict(recipe.to_dict()) == recipe
+
+
+def triples_of(recipe: dps.Recipe) -> list[dps.Triples]:
+    return [part.map for part in recipe.parts if isinstance(part.map, dps.Triples)]
+
+
+def test_a_group_of_three_has_a_table_of_its_own() -> None:
+    schema = wide(30)
+    asked: list[list[str]] = [["c7", "c3", "c5"], ["c1", "c2"], ["c3", "c5", "c7", "c9"]]
+    recipe = dps.Recipe.general(schema, rows=ROWS, budget=APPROXIMATE, important=asked)
+    [triples] = triples_of(recipe)
+    assert triples.triples == (("c3", "c5", "c7"), ("c3", "c5", "c9"), ("c3", "c7", "c9"), ("c5", "c7", "c9"))
+    assert triples.pool
+    shares = {part.map.name: part.share for part in recipe.parts}
+    plain = {part.map.name: part.share for part in dps.Recipe.general(schema, rows=ROWS, budget=APPROXIMATE).parts}
+    assert shares["triples"] == pytest.approx(IMPORTANT_TRIPLES[0] * plain["pairs"])
+    assert shares["pairs"] + shares["triples"] == pytest.approx(plain["pairs"])
+    assert {name: share for name, share in shares.items() if name not in ("pairs", "triples")} == {
+        name: share for name, share in plain.items() if name != "pairs"
+    }
+    assert dps.Recipe.from_dict(recipe.to_dict()) == recipe
+    recipe.bind(replace(schema, rows=ROWS))
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.9])
+@pytest.mark.parametrize("budget", [PURE, APPROXIMATE])
+def test_other_pairs_pay_no_more_where_triples_have_tables(budget: dps.Budget, kept: float) -> None:
+    for tables in range(3, 150):
+        weight = pair_weight(budget, tables, 3, kept)
+        rest = tables - 3
+        noise = (rest + 3 * weight) / kept if budget.pure else sqrt((rest + 3 * weight**2) * tables / kept)
+        assert weight == 1 or noise <= OTHERS_NOISE * tables
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "budget", "group"),
+    [
+        (30, ROWS, APPROXIMATE, ["c0", "c1"]),  # a pair
+        (30, 1_000, APPROXIMATE, ["c0", "c1", "c2"]),  # noise
+        (7, 30 * ROWS, PURE, ["c0", "c1", "c2"]),  # all triples have tables
+        (30, ROWS, dps.Budget(float("inf")), ["c0", "c1", "c2"]),
+    ],
+)
+def test_tables_of_important_triples_follow_from_public_numbers(
+    columns: int, rows: int, budget: dps.Budget, group: list[str]
+) -> None:
+    recipe = dps.Recipe.general(wide(columns), rows=rows, budget=budget, important=[group])
+    assert all(each.triples is None for each in triples_of(recipe))
 
 
 def test_the_schema_may_hold_the_hint(schema: dps.Schema, tmp_path: Path) -> None:

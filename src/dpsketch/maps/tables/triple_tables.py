@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb, prod, sqrt
 from typing import Any, ClassVar
 
-from dpsketch.denoise.groups import TRIPLE_GROUPS, choose_few_groups, pooling_threshold
+from dpsketch.denoise.groups import choose_few_groups, pooling_threshold, triple_groups_wanted
 from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import BoundMap, FeatureMap, NoisyPart, Sums, check_columns, check_whole, chosen_columns
@@ -23,10 +23,12 @@ from dpsketch.schema.schema import Schema
 MOST_TRIPLES = 100_000
 MOST_CELLS = 1 << 31
 
+Triple = tuple[str, str, str]
+
 
 @dataclass(frozen=True)
 class Triples(FeatureMap):
-    """The tables of all triples of columns, with `bins` bins between a number's bounds.
+    """The tables of all triples of columns, or of the listed ones, with `bins` bins between a number's bounds.
 
     `groups` pools cells: for each column, in the order of `columns`, the group of each of its cells. With `pool`, the
     raw sketch holds fine tables, and a release chooses the groups from its own noisy marginals.
@@ -36,7 +38,9 @@ class Triples(FeatureMap):
     bins: int = 32
     groups: Groups | None = None
     pool: bool = False
+    triples: tuple[Triple, ...] | None = None
 
+    absent: ClassVar[Mapping[str, Any]] = {"triples": None}
     name: ClassVar[str] = "triples"
     good_for: ClassVar[str] = "questions about three columns, beside pairs"
     version: ClassVar[int] = 1
@@ -44,6 +48,7 @@ class Triples(FeatureMap):
     def __post_init__(self) -> None:
         check_whole("Triples", "bins", self.bins, 1, MOST_BINS)
         object.__setattr__(self, "columns", check_columns("Triples", self.columns))
+        object.__setattr__(self, "triples", _checked_triples(self.triples, self.columns))
         object.__setattr__(self, "groups", check_groups("Triples", self.groups))
         if not isinstance(self.pool, bool):
             raise RecipeError(f"Triples: pool must be true or false, got {self.pool!r} instead")
@@ -51,16 +56,25 @@ class Triples(FeatureMap):
             raise RecipeError("Triples: groups are either given or chosen by the release", "leave out pool or groups")
 
     def names(self, schema: Schema) -> tuple[str, ...]:
-        return chosen_columns(schema, self.columns)
+        """The named columns, or those of the triples, or all scalar ones."""
+        if self.columns is not None or self.triples is None:
+            return chosen_columns(schema, self.columns)
+        named = {name for triple in self.triples for name in triple}
+        for name in sorted(named):
+            schema.index(name)
+        return tuple(column.name for column in schema.scalars if column.name in named)
 
-    def tables(self, schema: Schema) -> tuple[tuple[str, str, str], ...]:
+    def tables(self, schema: Schema) -> tuple[Triple, ...]:
+        """The triples of columns that have a table."""
+        if self.triples is not None:
+            return self.triples
         names = self.names(schema)
         if len(names) < 3:
             raise RecipeError(f"Triples needs at least 3 columns, got {len(names)}", "name more columns")
         if comb(len(names), 3) > MOST_TRIPLES:
             raise RecipeError(
                 f"Triples: {len(names)} columns have {comb(len(names), 3)} triples, more than {MOST_TRIPLES}",
-                "name fewer columns",
+                "name fewer columns, or list triples",
             )
         return tuple(combinations(names, 3))
 
@@ -75,12 +89,12 @@ class Triples(FeatureMap):
         if size > MOST_CELLS:
             raise RecipeError(
                 f"Triples: the tables would have {size} cells, more than {MOST_CELLS}",
-                "lower bins, or name fewer columns",
+                "lower bins, name fewer columns, or list triples",
             )
         return size
 
     def unsettled(self) -> Triples:
-        return self if self.groups is None and not self.pool else Triples(bins=self.bins)
+        return self if self.groups is None and not self.pool else Triples(bins=self.bins, triples=self.triples)
 
     def summary(self) -> dict[str, Any]:
         groups = None if self.groups is None else [max(each) + 1 for each in self.groups]
@@ -151,10 +165,10 @@ class BoundTriples(CountTables):
         assert beside is not None, "recipes are checked for it"
         rows, columns = fitted_columns(self, beside, earlier)
         sd = max(sqrt(variance), 1.0) / rows
-        groups = []
+        wanted, groups = triple_groups_wanted(sd, len(self.tables)), []
         for own, (shares, cell_sd) in zip(self.cells, columns, strict=True):
             threshold = pooling_threshold(cell_sd, sd)
-            groups.append(tuple(choose_few_groups(shares, widths_of(own), TRIPLE_GROUPS, threshold).tolist()))
+            groups.append(tuple(choose_few_groups(shares, widths_of(own), wanted, threshold).tolist()))
         return self._grouped(tuple(groups))
 
     def settle_as(self, other: BoundMap) -> BoundTriples:
@@ -164,7 +178,8 @@ class BoundTriples(CountTables):
         return self._grouped(other.groups_of_cells)
 
     def _grouped(self, groups: Groups | None) -> BoundTriples:
-        return BoundTriples(Triples(self.description.columns, self.description.bins, groups), self.schema)
+        facts = self.description
+        return BoundTriples(Triples(facts.columns, facts.bins, groups, triples=facts.triples), self.schema)
 
     def coarsen(self, sums: Sums, settled: BoundMap) -> Sums:
         if not self.adaptive:
@@ -172,3 +187,29 @@ class BoundTriples(CountTables):
         if not isinstance(settled, BoundTriples):
             raise RecipeError("Triples: coarse sums are those of tables of three columns")
         return self.coarse_sums(sums, settled)
+
+
+def _checked_triples(triples: object, columns: tuple[str, ...] | None) -> tuple[Triple, ...] | None:
+    """Check triples: None, or distinct triples of names, all among the columns if those are named."""
+    if triples is None:
+        return None
+    if not isinstance(triples, list | tuple) or not all(_is_triple(triple) for triple in triples):
+        raise RecipeError(f"Triples: triples must be a list of three column names each, got {triples!r} instead")
+    if not triples or len({frozenset(triple) for triple in triples}) < len(triples):
+        raise RecipeError("Triples: triples must list at least one triple, each once")
+    if len(triples) > MOST_TRIPLES:
+        raise RecipeError(f"Triples: {len(triples)} triples are more than {MOST_TRIPLES}", "list fewer triples")
+    for name in (name for triple in triples for name in triple):
+        if columns is not None and name not in columns:
+            raise RecipeError(
+                f"Triples: triples name '{name}', which is not among columns", "add it, or leave out columns"
+            )
+    return tuple((one, two, three) for one, two, three in triples)
+
+
+def _is_triple(triple: object) -> bool:
+    return (
+        isinstance(triple, list | tuple)
+        and all(isinstance(name, str) for name in triple)
+        and len(triple) == len(set(triple)) == 3
+    )

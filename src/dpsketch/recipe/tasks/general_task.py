@@ -20,12 +20,13 @@ from dpsketch.maps.tables.count import Count
 from dpsketch.maps.tables.level_counts import Levels
 from dpsketch.maps.tables.pairs import MOST_PAIRS, Pairs
 from dpsketch.maps.tables.totals import Totals
-from dpsketch.maps.tables.triple_tables import MOST_TRIPLES, Triples
+from dpsketch.maps.tables.triple_tables import Triples
 from dpsketch.numerics.tuned import BY_HAND, PROTOTYPE, STUDY_TABLES, UNRECORDED, Tuned
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks.task import Shares, Task, marginal_bins, schema_counter_noise
+from dpsketch.recipe.tasks.three_columns import affordable_triples
 from dpsketch.schema.columns import SPAN, Column, Integer
-from dpsketch.schema.schema import Schema, Workload, checked_workload, workload_pairs
+from dpsketch.schema.schema import Schema, Workload, checked_workload, workload_pairs, workload_triples
 
 _ORIGIN = Tuned(STUDY_TABLES, by=BY_HAND, decision=12)
 _RUNS = Tuned("gas_drift, payroll, naval, and 2,000 rows of adult", by=BY_HAND, decision=41)
@@ -57,17 +58,6 @@ FINER_BINS: Annotated[int, Tuned(STUDY_TABLES, by=BY_HAND, decision=10)] = 256  
 # Cells of a pair table in a bin of the marginals.
 MOST_TIMES_FINER: Annotated[int, Tuned(STUDY_TABLES, by=BY_HAND, decision=10)] = 8
 MOST_FINER_CELLS: Annotated[int, Tuned(STUDY_TABLES, by=BY_HAND, decision=10)] = 10_000_000
-# Of tables of three columns, under pure ε and with δ or ρ: their part of the pairs' share, and the standard deviation
-# of a cell, as a share of the rows, up to which they are worth it.
-PURE_TRIPLES: Annotated[tuple[float, float], Tuned("flights of the truth study", by=BY_HAND, decision=35)] = (
-    0.2,
-    2.5e-4,
-)
-GAUSSIAN_TRIPLES: Annotated[
-    tuple[float, float], Tuned("fare, flights, payroll and california", by=BY_HAND, decision=40)
-] = (0.1, 5e-3)
-TRIPLE_BINS = range(16, 37)  # the largest of these whose bins are divided by those of pair tables
-MOST_TRIPLE_CELLS = 16_000_000  # of a raw sketch: 64 MB in four-byte counters
 _HINTS = Tuned("no table: a limit on what hints may cost", by=BY_HAND, decision=38)
 OTHERS_NOISE: Annotated[float, _HINTS] = 1.5  # the most that hints may multiply the noise of other pair tables by
 MOST_WEIGHT: Annotated[int, _HINTS] = 8  # of important pairs
@@ -108,7 +98,7 @@ class General(Task):
         bins, most = pair_sizes(rows, budget, len(columns))
         bins, finer, paired = fine_columns(schema, max(bins, whole_number_bins(schema)))
         if len(paired) < 2:
-            _hinted(schema, groups, budget, (), AdaptivePairs())  # warns
+            _hinted(schema, groups, budget, (), AdaptivePairs(), 1.0)  # warns
             size = frequencies or fourier_size(rows * PAIRS_SHARE * epsilon)
             return _with_marginals(schema, rows, budget, bins, [(Fourier(size=size), 1.0)])
         if most is not None and most >= comb(len(paired), 2):
@@ -117,15 +107,19 @@ class General(Task):
         halved = not frequencies and suits_contrasts(schema, rows, budget, len(paired), most)
         most = None if halved else most
         pairs = AdaptivePairs(named, finer, tapered=finer > bins, most=most, contrasts=halved)
-        pairs = _hinted(schema, groups, budget, paired, pairs)
+        nested = finer // 2 if pairs.tapered else finer  # equal bins whose edges are all edges of the pair tables
+        triples = None
+        if not (frequencies or halved):
+            share, whole = (PURE_SHARES if budget.pure else GAUSSIAN_SHARES)[1], not (most or named)
+            listed = workload_triples(groups, paired)
+            triples = affordable_triples(schema, rows, budget, nested, share, listed, whole)
+        beside = triples[1] if triples is not None and triples[0].triples is not None else 0.0
+        pairs = _hinted(schema, groups, budget, paired, pairs, 1 - beside)
         if frequencies:
             both: Shares = [(pairs, 1 - FOURIER_SHARE), (Fourier(size=frequencies), FOURIER_SHARE)]
             return _with_marginals(schema, rows, budget, bins, both)
-        nested = finer // 2 if pairs.tapered else finer  # equal bins whose edges are all edges of the pair tables
-        triples = None if halved or most or named else affordable_triples(schema, rows, budget, nested)
         if triples is not None:
-            part = (PURE_TRIPLES if budget.pure else GAUSSIAN_TRIPLES)[0]
-            measured: Shares = [(pairs, 1 - part), (triples, part)]
+            measured: Shares = [(pairs, 1 - triples[1]), triples]
             return _with_marginals(schema, rows, budget, bins, measured)
         return _with_marginals(schema, rows, budget, bins, [(pairs, 1.0)], halved)
 
@@ -134,10 +128,10 @@ TASK = General()
 
 
 def _hinted(
-    schema: Schema, groups: Workload, budget: Budget, paired: Sequence[str], pairs: AdaptivePairs
+    schema: Schema, groups: Workload, budget: Budget, paired: Sequence[str], pairs: AdaptivePairs, kept: float
 ) -> AdaptivePairs:
-    """Pair tables in which those inside the groups have less noise, from public numbers. Warns where a hint has no
-    effect.
+    """Pair tables in which those inside the groups have less noise, from public numbers. `kept` is what tables of
+    important triples leave of the pairs' share. Warns where a hint has no effect.
     """
     asked = workload_pairs(groups, [column.name for column in schema.scalars])
     important = workload_pairs(groups, paired)
@@ -151,23 +145,23 @@ def _hinted(
         return pairs
     most = None if pairs.most is None else max(pairs.most, len(important))
     tables = most or comb(len(paired), 2)
-    times = pair_weight(budget, tables, len(important))
+    times = pair_weight(budget, tables, len(important), kept)
     if times == 1 and most is None:
         _no_effect(budget, f"they are {len(important)} of {tables} pairs, too many for the others to pay for")
         return pairs
     return replace(pairs, important=important, times=times, most=most)
 
 
-def pair_weight(budget: Budget, tables: int, important: int) -> int:
+def pair_weight(budget: Budget, tables: int, important: int, kept: float = 1.0) -> int:
     """How often a record counts in tables of important pairs: as often as leaves the noise of the others, in standard
-    deviations, below OTHERS_NOISE times what it would be without them.
+    deviations, below OTHERS_NOISE times what it would be without them, where pair tables keep this part of their share.
 
     With k of P tables counted w times, the noise of a sum grows by (P − k + kw)/P under pure ε, and by the root of
     (P − k + kw²)/P with δ or ρ. Source: docs/decisions/038-hints-weigh-pair-tables.md.
     """
     ratio = tables / important
-    pure = 1 + (OTHERS_NOISE - 1) * ratio
-    weight = pure if budget.pure else sqrt(1 + (OTHERS_NOISE**2 - 1) * ratio)
+    pure = 1 + (OTHERS_NOISE * kept - 1) * ratio
+    weight = pure if budget.pure else sqrt(1 + (OTHERS_NOISE**2 * kept - 1) * ratio)
     return min(int(weight), MOST_WEIGHT)
 
 
@@ -261,24 +255,6 @@ def suits_contrasts(schema: Schema, rows: int, budget: Budget, columns: int, mos
         return False
     noise = schema_counter_noise(schema, budget, comb(columns, 2), PURE_SHARES[1])
     return most is not None or noise > CONTRAST_SD * rows
-
-
-def affordable_triples(schema: Schema, rows: int, budget: Budget, bins: int) -> Triples | None:
-    """Tables of all triples of columns beside pair tables that divide this number of equal bins, where there are few
-    enough columns for the rows and the budget: from public numbers.
-
-    Source: docs/decisions/035-tables-of-three-columns.md, 040-rows-follow-tables-of-three-columns.md.
-    """
-    columns = len(schema.scalars)
-    fewer = max((each for each in TRIPLE_BINS if bins % each == 0), default=None)
-    if columns < 3 or comb(columns, 3) > MOST_TRIPLES or fewer is None or not budget.private:
-        return None
-    part, most = PURE_TRIPLES if budget.pure else GAUSSIAN_TRIPLES
-    share = part * (PURE_SHARES[1] if budget.pure else GAUSSIAN_SHARES[1])
-    if schema_counter_noise(schema, budget, comb(columns, 3), share) > most * rows:
-        return None
-    triples = Triples(bins=fewer, pool=True)
-    return triples if triples.length(schema) <= MOST_TRIPLE_CELLS else None
 
 
 def whole_number_bins(schema: Schema) -> int:
