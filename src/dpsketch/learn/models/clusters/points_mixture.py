@@ -17,7 +17,7 @@ from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import UNRECORDED
 
 _STARTS: Annotated[int, UNRECORDED] = 5
-_REFIT_STEPS: Annotated[int, UNRECORDED] = 20
+_REFIT_STEPS: Annotated[int, UNRECORDED] = 100
 
 
 @dataclass(frozen=True)
