@@ -14,7 +14,7 @@ from dpsketch.learn.answer import Answer
 from dpsketch.learn.estimators.radial_kernels import EUCLIDEAN, Radial
 from dpsketch.learn.models.row_kernel import Located, RowKernel, drawn_rows, framed, read_rows, saved_rows, unseen
 from dpsketch.learn.points import Frame
-from dpsketch.learn.population.weighted_rows import Population, spread
+from dpsketch.learn.population.weighted_rows import Hidden, Population, spread
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.numerics.tuned import BY_HAND, Tuned
@@ -32,16 +32,30 @@ class ClassRows:
     """
 
     def __init__(
-        self, schema: Schema, target: str, columns: Sequence[str], kernel: Radial, fits: Sequence[Codes]
+        self,
+        schema: Schema,
+        target: str,
+        columns: Sequence[str],
+        kernel: Radial,
+        fits: Sequence[Codes],
+        hidden: Hidden,
     ) -> None:
-        self.schema, self.target, self.columns, self.kernel, self._fits = schema, target, tuple(columns), kernel, fits
+        self.schema, self.target, self.columns, self.kernel = schema, target, tuple(columns), kernel
+        self._fits, self._hidden = fits, hidden
         self._of_rows = RowKernel(schema, columns, kernel)
         self.how = f"kernel densities of {fits[0].shape[1]} rows of the joint distribution"
 
     @classmethod
     def of(cls, schema: Schema, population: Population, target: str, columns: Sequence[str]) -> ClassRows:
         spans = (1 / (BANDWIDTH * sqrt(len(columns))),) * len(columns)
-        return cls(schema, target, columns, Radial(EUCLIDEAN, POWER, spans), drawn_rows(population, (target, *columns)))
+        return cls(
+            schema,
+            target,
+            columns,
+            Radial(EUCLIDEAN, POWER, spans),
+            drawn_rows(population, (target, *columns)),
+            population.hidden,
+        )
 
     @cached_property
     def _located(self) -> list[Located]:
@@ -63,11 +77,11 @@ class ClassRows:
         held = member.sum(axis=0)
         every, second = ((each.sum(axis=1) / held.sum())[:, None] for each in (sums, squares))
         means = np.maximum((sums + every) / (held + 1), 1e-300)
-        hidden = unseen(means, (squares + second) / (held + 1), len(self.columns))
+        hidden = unseen(means, (squares + second) / (held + 1), self._hidden)
         return np.log(means / np.maximum(every, 1e-300)), np.log1p(hidden / means)
 
     def to_saved(self) -> Saved:
-        facts, arrays = saved_rows(self._fits)
+        facts, arrays = saved_rows(self._fits, self._hidden)
         return facts | {"columns": list(self.columns), "kernel": self.kernel.to_dict()}, arrays
 
     @classmethod
@@ -75,4 +89,4 @@ class ClassRows:
         columns, kernel = columns_of(schema, facts["columns"]), Radial.from_dict(facts["kernel"])
         if len(kernel.spans) != len(columns):
             raise ValueError("kernel")
-        return cls(schema, target, columns, kernel, read_rows(facts, arrays, 1 + len(columns)))
+        return cls(schema, target, columns, kernel, *read_rows(facts, arrays, 1 + len(columns)))

@@ -183,8 +183,9 @@ class DensityClassifier(Model):
         self._finish_rows(view.schema, rows, levels, np.maximum(totals, 1.0), errors)
         self.statement_ = view.statement
         warnings.warn(
-            "DensityClassifier: fitted to rows of the joint distribution\nHint: release by Recipe.classify "
-            f"(--for classify:{self.target}) for this model, or fit LogisticRegression; docs/models.md compares them",
+            "DensityClassifier: fitted to rows of the joint distribution\nHint: a release by Recipe.classify "
+            f"(--for classify:{self.target}) is made for it, and LogisticRegression often predicts better from this one; "
+            "docs/models.md compares them",
             FitWarning,
             stacklevel=3,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,23 +11,14 @@ from numpy.typing import NDArray
 from dpsketch.learn.estimators.radial_kernels import Radial
 from dpsketch.learn.points import Frame
 from dpsketch.learn.population.third_order import resampled
-from dpsketch.learn.population.weighted_rows import Population
-from dpsketch.learn.saved import Arrays, Facts, Saved, integers, whole
+from dpsketch.learn.population.weighted_rows import Hidden, Population
+from dpsketch.learn.saved import Arrays, Facts, Saved, integers, real, whole
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.numerics.threads import one_thread
-from dpsketch.numerics.tuned import Tuned
 from dpsketch.schema.columns import LOWEST, MISSING, SPAN
 from dpsketch.schema.schema import Schema
 
 FIT_ROWS, REFIT_ROWS = 1 << 15, 1 << 13
-_ORIGIN = Tuned(
-    "california_housing, adult, occupancy", by="hand, from python -m benchmarks.density.one_release", decision=64
-)
-# What a joint distribution does not show of a density, relative to it: the first for any kernel, the second times the
-# relative variance of the kernel's values over the records.
-SMOOTH: Annotated[float, _ORIGIN] = 0.02
-NARROW: Annotated[float, _ORIGIN] = 0.015
-NARROW_ALONE: Annotated[float, _ORIGIN] = 0.007  # NARROW of a single column
 _DISTANCES = 1 << 22  # held at once
 _TABULATED = 1 << 15  # distances at which the kernel is tabulated
 
@@ -90,14 +80,13 @@ class RowKernel:
         return values, squared
 
 
-def unseen(means: Floats, squares: Floats, columns: int) -> Floats:
+def unseen(means: Floats, squares: Floats, hidden: Hidden) -> Floats:
     """Standard errors of densities from what a joint distribution does not show: from mean kernel values and mean
     squares of these.
 
     The fewer records a kernel averages over, the more its mean depends on details that are smoothed away.
     """
-    narrow = NARROW if columns > 1 else NARROW_ALONE
-    return SMOOTH * means + narrow * np.maximum(squares / np.maximum(means, 1e-300) - means, 0.0)
+    return hidden.smooth * means + hidden.narrow * np.maximum(squares / np.maximum(means, 1e-300) - means, 0.0)
 
 
 def drawn_rows(population: Population, columns: Sequence[str]) -> list[Codes]:
@@ -111,17 +100,19 @@ def drawn_rows(population: Population, columns: Sequence[str]) -> list[Codes]:
     return found
 
 
-def saved_rows(fits: Sequence[Codes]) -> Saved:
-    """`drawn_rows` as facts and arrays of a model."""
-    return {"fits": [codes.shape[1] for codes in fits]}, {f"rows{model}": codes for model, codes in enumerate(fits)}
+def saved_rows(fits: Sequence[Codes], hidden: Hidden) -> Saved:
+    """`drawn_rows` and what they do not show, as facts and arrays of a model."""
+    facts = {"fits": [codes.shape[1] for codes in fits], "hidden": [hidden.smooth, hidden.narrow]}
+    return facts, {f"rows{model}": codes for model, codes in enumerate(fits)}
 
 
-def read_rows(facts: Facts, arrays: Arrays, columns: int) -> list[Codes]:
-    """The rows that `saved_rows` described; raises for others."""
+def read_rows(facts: Facts, arrays: Arrays, columns: int) -> tuple[list[Codes], Hidden]:
+    """What `saved_rows` described; raises for anything else."""
     fits = [integers(arrays, f"rows{model}", columns, whole(size, 1)) for model, size in enumerate(facts["fits"])]
     if not fits or any(codes.dtype != np.int16 for codes in fits):
         raise ValueError("rows")
-    return fits
+    smooth, narrow = facts["hidden"]
+    return fits, Hidden(real(smooth, 0), real(narrow, 0))
 
 
 def framed(schema: Schema, columns: Sequence[str], codes: Codes) -> Frame:

@@ -40,7 +40,8 @@ class AnomalyScorer(Model):
     scikit-learn.
 
     From hashed counters, a score is the mean over the table's rows of the logarithm of the row's counter. From a table
-    of up to three number columns, it is the logarithm of the kernel density. `predict` gives −1 for the rows below
+    of up to three number columns, or from rows of any other joint distribution, it is the logarithm of the kernel
+    density. `predict` gives −1 for the rows below
     `offset_`, else 1.
 
     `kernel` and `bandwidth` choose among several kernels of a release, or the bandwidth of a table, as in
@@ -49,7 +50,8 @@ class AnomalyScorer(Model):
     `contamination` is the expected fraction of anomalies, from public knowledge: `offset_` is that quantile of the
     scores of simulated records. These are drawn from the table of the release or, beside hashed counters, from the
     distribution of `view.sample`, with weights that reproduce the released counters. No record is read. Without such a
-    distribution in the release there are scores but no `predict`. `how_` names the source of the scores. Source: race
+    distribution in the release there are scores but no `predict`. `offset_stderr_` is the standard error of scores at
+    the threshold, known for rows alone. `how_` names the source of the scores. Source: race
     §4; RESEARCH "Anomaly scores".
     """
 
@@ -112,7 +114,7 @@ class AnomalyScorer(Model):
         self.offset_stderr_ = float(np.mean(found.stderr[close] / np.exp(scores[close])))
         warnings.warn(
             "AnomalyScorer: fitted to rows of the joint distribution, in which rare records are the least accurate\n"
-            "Hint: release by Recipe.anomaly (--for anomaly) for anomalies; docs/densities.md compares both",
+            "Hint: a release by Recipe.anomaly (--for anomaly) is made for anomalies; docs/densities.md compares both",
             FitWarning,
             stacklevel=3,
         )

@@ -66,7 +66,7 @@ class KernelDensity(Model):
     "laplacian" it is divided by the kernel's integral, as in scikit-learn.
 
     Three kinds of parts contain densities; if a release has several, the one with the smallest standard error is used.
-    Hashed
+    Any other release with a joint distribution answers from rows drawn from it. Hashed
     counters (`Race`) have the kernel of their hash and no other: `Euclidean`, `SignedProjection` (angles about the
     midpoint of the bounds), `InnerProduct`, `MinHash` (Jaccard similarity to a power) or products. A table of counts
     over one to three number columns (`Histogram(ways=…)`, or the marginal of one column) answers any kernel of distance
@@ -83,10 +83,10 @@ class KernelDensity(Model):
     hashes affect less.
 
     Records with a missing cell count as the midpoint of the bounds in hashed counters, as the lower bound in Fourier
-    sums, and are excluded from a table.
+    sums, and are excluded from a table. Among rows, a missing number counts as the midpoint.
 
     After `fit`: `kernel_`, `feature_names_in_`, `n_features_in_`, `how_` and `considered_`, the available estimates
-    with their mean standard errors.
+    with their mean standard errors; of rows, `typical_`, the mean density at drawn rows with its mean standard error.
     """
 
     _estimator_type = "density_estimator"

@@ -15,7 +15,7 @@ from dpsketch.learn.estimators.radial_kernels import EUCLIDEAN, Radial
 from dpsketch.learn.models.density.full_table import codes_at, places_at
 from dpsketch.learn.models.density.kernel_choice import KernelChoice
 from dpsketch.learn.models.row_kernel import Located, RowKernel, drawn_rows, framed, read_rows, saved_rows, unseen
-from dpsketch.learn.population.weighted_rows import spread
+from dpsketch.learn.population.weighted_rows import Hidden, spread
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, real
 from dpsketch.maps.hashed.hashes import Euclidean
 from dpsketch.numerics.arrays import Codes, Floats
@@ -38,9 +38,15 @@ class PopulationKernel:
     """
 
     def __init__(
-        self, schema: Schema, columns: Sequence[str], kernel: Radial, fits: Sequence[Codes], rows: float
+        self,
+        schema: Schema,
+        columns: Sequence[str],
+        kernel: Radial,
+        fits: Sequence[Codes],
+        hidden: Hidden,
+        rows: float,
     ) -> None:
-        self.schema, self.columns, self.rows, self._fits = schema, tuple(columns), rows, fits
+        self.schema, self.columns, self.rows, self._fits, self._hidden = schema, tuple(columns), rows, fits, hidden
         self.kernel, self._of_rows = kernel, RowKernel(schema, columns, kernel)
 
     @cached_property
@@ -56,7 +62,7 @@ class PopulationKernel:
         # What refits change holds the drawing of two sets of rows, of which an answer has one.
         drawn, both = (square * sum(1 / len(rows) for rows in self._located[:count]) for count in (1, 2))
         noise = np.maximum(spread(mean, [refit for refit, _ in refits]) ** 2 - DRAWN**2 * both, 0.0) + drawn
-        hidden = unseen(mean, square, len(self.columns))
+        hidden = unseen(mean, square, self._hidden)
         least = 1 / len(self._located[0])
         return mean * self.rows, np.sqrt(noise + hidden**2 + least**2) * self.rows
 
@@ -87,7 +93,7 @@ class PopulationKernel:
         return mean[:, 0], square[:, 0]
 
     def to_saved(self) -> Saved:
-        facts, arrays = saved_rows(self._fits)
+        facts, arrays = saved_rows(self._fits, self._hidden)
         own = {"schema": self.schema.to_dict(), "columns": list(self.columns), "rows": self.rows}
         return facts | own | {"kernel": self.kernel.to_dict()}, arrays
 
@@ -97,7 +103,7 @@ class PopulationKernel:
         columns, kernel = columns_of(schema, facts["columns"]), Radial.from_dict(facts["kernel"])
         if len(kernel.spans) != len(columns):
             raise ValueError("kernel")
-        return cls(schema, columns, kernel, read_rows(facts, arrays, len(columns)), real(facts["rows"], 0))
+        return cls(schema, columns, kernel, *read_rows(facts, arrays, len(columns)), real(facts["rows"], 0))
 
 
 def population_kernel(view: View, choice: KernelChoice, columns: tuple[str, ...] | None) -> PopulationKernel | None:
@@ -115,7 +121,7 @@ def population_kernel(view: View, choice: KernelChoice, columns: tuple[str, ...]
         return None
     kernel = choice.of_distance(view.schema, columns, Euclidean(default_bandwidth(len(columns))))
     rows = float(view.rows_in_sums().value)
-    return PopulationKernel(view.schema, columns, kernel, drawn_rows(population, columns), rows)
+    return PopulationKernel(view.schema, columns, kernel, drawn_rows(population, columns), population.hidden, rows)
 
 
 def better_release(view: View, source: PopulationKernel, error: float) -> str | None:
