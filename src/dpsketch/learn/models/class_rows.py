@@ -14,7 +14,7 @@ from dpsketch.learn.answer import Answer
 from dpsketch.learn.estimators.radial_kernels import EUCLIDEAN, Radial
 from dpsketch.learn.models.row_kernel import Located, RowKernel, drawn_rows, framed, read_rows, saved_rows, unseen
 from dpsketch.learn.points import Frame
-from dpsketch.learn.population.weighted_rows import Hidden, Population, spread
+from dpsketch.learn.population.weighted_rows import Hidden, Population, hidden_in, spread
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.numerics.tuned import BY_HAND, Tuned
@@ -54,7 +54,7 @@ class ClassRows:
             columns,
             Radial(EUCLIDEAN, POWER, spans),
             drawn_rows(population, (target, *columns)),
-            population.hidden,
+            hidden_in(population),
         )
 
     @cached_property

@@ -184,8 +184,8 @@ class DensityClassifier(Model):
         self.statement_ = view.statement
         warnings.warn(
             "DensityClassifier: fitted to rows of the joint distribution\nHint: a release by Recipe.classify "
-            f"(--for classify:{self.target}) is made for it, and LogisticRegression often predicts better from this one; "
-            "docs/models.md compares them",
+            f"(--for classify:{self.target}) is made for it, and LogisticRegression may predict better from "
+            "this one; docs/models.md compares them",
             FitWarning,
             stacklevel=3,
         )

@@ -19,7 +19,7 @@ from dpsketch.learn.population.copula import Copula
 from dpsketch.learn.population.third_order import resampled, third_order_weights
 from dpsketch.learn.shared import Memo
 from dpsketch.numerics.arrays import Floats
-from dpsketch.numerics.tuned import Tuned
+from dpsketch.numerics.tuned import BY_HAND, Tuned
 from dpsketch.schema.schema import Schema, nearest
 
 ROWS = 1 << 16
@@ -49,21 +49,18 @@ class Hidden(NamedTuple):
     narrow: float
 
 
-_ORIGIN = Tuned(
-    "california_housing, adult, occupancy", by="hand, from python -m benchmarks.density.one_release", decision=64
-)
-OF_CELLS: Annotated[Hidden, _ORIGIN] = Hidden(0.02, 0.015)  # of distributions fitted to counts of cells
+_ORIGIN = Tuned("california_housing, adult, occupancy", by=BY_HAND, decision=64)
+OF_CELLS: Annotated[Hidden, _ORIGIN] = Hidden(0.015, 0.01)  # of distributions fitted to counts of cells
 # Of points with weights that explain sums of waves or hashes.
-OF_POINTS: Annotated[
-    Hidden, Tuned("california_housing", by="hand, from python -m benchmarks.density.one_release", decision=64)
-] = Hidden(0.35, 0.2)
+OF_POINTS: Annotated[Hidden, Tuned("california_housing", by=BY_HAND, decision=64)] = Hidden(0.35, 0.2)
+WITH_NOISE: Annotated[Hidden, _ORIGIN] = Hidden(3.0, 2.0)  # beside these, times the noise in a share of the rows
 
 
 class Population(Rows, Protocol):
     """The joint distribution that a release estimates: everything that models are trained on.
 
     `noise` is the standard deviation of the release's noise in a share of the rows. It determines how strongly models
-    are regularised. `hidden` are the errors of densities that neither noise nor refits show.
+    are regularised. `hidden` are the errors of densities that refits do not show, without noise.
     """
 
     hidden: Hidden
@@ -77,6 +74,12 @@ class Population(Rows, Protocol):
     def points(self, model: int, rows: int | None = None) -> WeightedPoints:
         """Points of the fit (model 0) or a refit (1 .. refits): about `rows`, or `usual_rows`; always the same."""
         ...
+
+
+def hidden_in(population: Population) -> Hidden:
+    """Errors of densities that refits do not show: noise hides dependence from the fit and from its refits alike."""
+    without, each = population.hidden, population.noise
+    return Hidden(without.smooth + WITH_NOISE.smooth * each, without.narrow + WITH_NOISE.narrow * each)
 
 
 def usual_rows(model: int) -> int:

@@ -15,7 +15,7 @@ from dpsketch.learn.estimators.radial_kernels import EUCLIDEAN, Radial
 from dpsketch.learn.models.density.full_table import codes_at, places_at
 from dpsketch.learn.models.density.kernel_choice import KernelChoice
 from dpsketch.learn.models.row_kernel import Located, RowKernel, drawn_rows, framed, read_rows, saved_rows, unseen
-from dpsketch.learn.population.weighted_rows import Hidden, spread
+from dpsketch.learn.population.weighted_rows import Hidden, hidden_in, spread
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, real
 from dpsketch.maps.hashed.hashes import Euclidean
 from dpsketch.numerics.arrays import Codes, Floats
@@ -121,7 +121,7 @@ def population_kernel(view: View, choice: KernelChoice, columns: tuple[str, ...]
         return None
     kernel = choice.of_distance(view.schema, columns, Euclidean(default_bandwidth(len(columns))))
     rows = float(view.rows_in_sums().value)
-    return PopulationKernel(view.schema, columns, kernel, drawn_rows(population, columns), population.hidden, rows)
+    return PopulationKernel(view.schema, columns, kernel, drawn_rows(population, columns), hidden_in(population), rows)
 
 
 def better_release(view: View, source: PopulationKernel, error: float) -> str | None:
