@@ -31,7 +31,7 @@ for _verb, _short in (
     (density, "Fit a kernel density and print how it is estimated."),
     (anomaly, "Fit an anomaly scorer and print its threshold."),
     (modes, "Find modes of the density, densest first."),
-    (classifier, "Fit a classifier from one sketch for each class."),
+    (classifier, "Fit a classifier by the density of each class."),
     (linear, "Fit a linear regression."),
     (logistic, "Fit a logistic regression."),
     (hashed_linear, "Fit a linear model to hashed counters, for comparison."),

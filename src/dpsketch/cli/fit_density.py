@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.models.density.kernel_density import KernelDensity
     from dpsketch.learn.view import View
 
-Sketch = Annotated[Path, typer.Argument(help="A release made with --for density, anomaly or graph.")]
+Sketch = Annotated[Path, typer.Argument(help="A release made with --for density, anomaly or graph, or a general one.")]
 Kernel = Annotated[
     str | None,
     typer.Option(help="euclidean, gaussian or laplacian. Default: that of the release; euclidean for a table."),
@@ -32,7 +32,9 @@ _OF_KERNELS = ("--columns", "--kernel", "--bandwidth", "--plot")
 
 
 def density(
-    sketch: Annotated[Path, typer.Argument(help="A release made with --for density, anomaly, graph or synthetic.")],
+    sketch: Annotated[
+        Path, typer.Argument(help="A release made with --for density, anomaly, graph or synthetic, or a general one.")
+    ],
     columns: Columns = None,
     kernel: Kernel = None,
     bandwidth: BandwidthText = None,
@@ -50,8 +52,8 @@ def density(
     save: Save = None,
     force: Force = False,
 ) -> None:
-    """Fit a density and print how it is estimated: a kernel density or, of a release with a grid alone, one that is
-    constant inside its cells. Keep it with --save, evaluate it with `dpsketch score`.
+    """Fit a density and print how it is estimated: a kernel density or, of a release with a grid alone and without
+    options of a kernel, one that is constant inside its cells. Keep it with --save, evaluate it with `dpsketch score`.
     """
     from dpsketch.learn.models.density.kernel_density import KernelDensity
     from dpsketch.learn.models.grid_density import METHODS as GRID_METHODS
@@ -60,9 +62,10 @@ def density(
     format_ = chosen_format(format_, as_json)
     check(sketch, plot, save, force)
     view = open_view(sketch)
-    if heavy is not None or method in GRID_METHODS or _only_grids(view):
-        given = zip(_OF_KERNELS, (columns, kernel, bandwidth, plot), strict=True)
-        _grid_density(view, method, heavy, [name for name, value in given if value is not None], format_, save, force)
+    options = zip(_OF_KERNELS, (columns, kernel, bandwidth, plot), strict=True)
+    given = [name for name, value in options if value is not None]
+    if heavy is not None or method in GRID_METHODS or (_only_grids(view) and method is None and not given):
+        _grid_density(view, method, heavy, given, format_, save, force)
         return
     with warnings_told():
         model = KernelDensity(kernel, _bandwidth(bandwidth), listed(columns), method or "mean").fit(view)
@@ -74,13 +77,17 @@ def density(
     made = {"columns": ", ".join(names), "kernel": kernel_text}
     several = len(model.considered_) > 1
     rows = [made | {"from": how} | ({"mean_error": error} if several else {}) for how, error in model.considered_]
+    if model.typical_ is not None:
+        rows[0] |= {"typical_density": model.typical_.value, "typical_density_stderr": model.typical_.stderr}
     print_rows(rows, {"columns": names, "kernel": kernel_text, "how": model.how_}, format_)
     if format_ == "table" and several:
         out.print("The first estimate is used: it has the smallest mean standard error.")
+    if format_ == "table" and model.typical_ is not None:
+        out.print("The typical density is the mean at drawn rows; ± is one standard error there.")
 
 
 def anomaly(
-    sketch: Annotated[Path, typer.Argument(help="A release made with --for anomaly, or with --for density.")],
+    sketch: Annotated[Path, typer.Argument(help="A release made with --for anomaly or density, or a general one.")],
     contamination: Annotated[
         float, typer.Option(help="Expected share of anomalies: public knowledge, not taken from the data.")
     ] = 0.01,
@@ -100,6 +107,8 @@ def anomaly(
     fit_and_keep(model, sketch, None, save, force)
     names = [str(name) for name in model.feature_names_in_]
     row = {"contamination": contamination, "threshold": float("nan") if model.offset_ is None else model.offset_}
+    if model.offset_stderr_ == model.offset_stderr_:
+        row["threshold_stderr"] = model.offset_stderr_
     print_rows([row], {"columns": names, "how": model.how_}, format_)
     if format_ == "table":
         out.print(f"Scores of {', '.join(names)} from {model.how_}; below the threshold is an anomaly.")
@@ -151,7 +160,7 @@ def _grid_density(
     if refused:
         raise QueryError(
             f"{' and '.join(refused)}: not of the density of a grid, which is constant inside its cells",
-            "leave them out, or release with --for density",
+            "leave them out, or leave out --heavy and --method for a kernel density",
         )
     model = GridDensity(method or "cells", heavy=HEAVIEST if heavy is None else heavy).fit(view)
     keep(model, save, force)

@@ -14,7 +14,7 @@ Target = Annotated[str, typer.Option(help="The column to predict.")]
 
 
 def classifier(
-    sketch: Annotated[Path, typer.Argument(help="A release made with --for classify:TARGET.")],
+    sketch: Annotated[Path, typer.Argument(help="A release made with --for classify:TARGET, or a general one.")],
     target: Target,
     prior: Annotated[str, typer.Option(help="map: classes weighted by their records; ml: equal weights.")] = "map",
     method: Annotated[str, typer.Option(help="log-odds, or likelihood (the paper's, for comparison).")] = "log-odds",
@@ -23,7 +23,9 @@ def classifier(
     save: Save = None,
     force: Force = False,
 ) -> None:
-    """Fit a classifier from one sketch for each class; print the classes and their shares."""
+    """Fit a classifier from one sketch for each class, or from rows of the joint distribution; print the classes and
+    their shares.
+    """
     from dpsketch.learn.models.classifier import DensityClassifier
 
     format_ = chosen_format(format_, as_json)

@@ -206,9 +206,11 @@ def test_densities_and_rows_of_a_grid(folder: Path) -> None:
     [row] = json.loads(done("fit", "density", sketch, *words).stdout)["rows"]
     assert 0 < row["captured"] <= 1
     assert row["captured_stderr"] > 0
-    assert "constant inside its cells" in str(invoke("fit", "density", sketch, "--bandwidth", "0.1").exception)
+    refused = invoke("fit", "density", sketch, "--method", "heap", "--bandwidth", "0.1").exception
+    assert "--bandwidth: not of the density of a grid, which is constant inside its cells" in str(refused)
+    assert "rows of the joint" in done("fit", "density", sketch, "--bandwidth", "0.1").stdout
     assert "holds no grid" in str(invoke("fit", "density", folder / "plane.sketch", "--method", "heap").exception)
-    assert "GridDensity" in str(invoke("fit", "modes", sketch).exception)
+    assert "±" in done("fit", "modes", sketch).stdout
     drawn = {}
     for name, more in {"auto": [], "cells": [], "heap": ["--heavy", "3"]}.items():
         path = folder / f"{name}.csv"
@@ -218,6 +220,42 @@ def test_densities_and_rows_of_a_grid(folder: Path) -> None:
     assert "heavy is the number" in str(
         invoke("sample", sketch, "-n", "2", "--heavy", "3", "-o", folder / "n.csv").exception
     )
+
+
+ONE_RELEASE = {
+    "density": [],
+    "modes": ["--k", "2"],
+    "anomaly": [],
+    "classifier": ["--target", "label"],
+    "linear": ["--target", "c"],
+    "logistic": ["--target", "label"],
+    "kmeans": ["--k", "2"],
+    "gmm": ["--k", "2"],
+    "pca": ["--k", "2"],
+}
+
+
+@pytest.mark.parametrize("verb", ONE_RELEASE)
+def test_one_general_release_is_enough_for_every_verb(folder: Path, verb: str) -> None:
+    """The README's list of tasks took a release each for densities, modes, anomaly scores and classifiers."""
+    words = ["fit", verb, folder / "general.sketch", *ONE_RELEASE[verb]]
+    assert "±" in done(*words).stdout
+    saved = [] if verb == "modes" else ["--save", folder / f"one_{verb}.model", "--force"]
+    found = json.loads(done(*words, *saved, "--format", "json").stdout)
+    assert found["rows"]
+    if saved:
+        assert len(scores(folder, f"one_{verb}.model")) == 500
+
+
+def test_a_release_for_the_purpose_is_named(folder: Path) -> None:
+    general = folder / "general.sketch"
+    for verb, more, words in (
+        ("density", [], "its error is predicted to be"),
+        ("anomaly", [], "--for anomaly"),
+        ("classifier", ["--target", "label"], "--for classify:label"),
+        ("gmm", ["--k", "2"], "--clusters K"),
+    ):
+        assert words in done("fit", verb, general, *more).stderr.replace("\n", " ")
 
 
 def test_no_rows_at_all_are_scored(folder: Path) -> None:
@@ -336,7 +374,7 @@ def test_what_cannot_be_drawn_or_fitted(folder: Path) -> None:
     for words, message in (
         (["density", "anomaly.sketch", "--plot", folder / "x.png"], "cannot be drawn"),
         (["density", "pca.sketch"], "this release holds no density"),
-        (["classifier", "density.sketch", "--target", "label"], "holds no hashed counters for each class"),
+        (["classifier", "density.sketch", "--target", "label"], "for each class of 'label', and no joint distribution"),
     ):
         found = invoke("fit", words[0], folder / words[1], *words[2:])
         assert isinstance(found.exception, QueryError)

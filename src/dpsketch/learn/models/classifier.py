@@ -1,4 +1,4 @@
-"""Classifiers from hashed counters, one sketch per class."""
+"""Classifiers from hashed counters, one sketch per class, or from the rows of any release's joint distribution."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from dpsketch.errors import FitWarning, QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.estimators.kernel_sums import KernelSums
+from dpsketch.learn.models.class_rows import ClassRows
 from dpsketch.learn.models.class_tables import LogOdds, log_odds, shared_evidence, slope
-from dpsketch.learn.models.design import STANDS_OUT, accuracy, label_texts, labels_of
+from dpsketch.learn.models.design import STANDS_OUT, Classes, accuracy, label_texts, labels_of
 from dpsketch.learn.models.model import Columns, Labels, Model
 from dpsketch.learn.saved import Arrays, Facts, Saved, counters, finite, read_map, real, whole
 from dpsketch.maps.hashed.race import BoundRace, Race
@@ -28,11 +29,12 @@ _LEAST_LIKELIHOOD = 1e-12
 
 
 class DensityClassifier(Model):
-    """Predict the class whose records are densest around a record, from `Grouped(Race(…), target)`: `fit(view)`.
+    """Predict the class whose records are densest around a record, from `Grouped(Race(…), target)` or from the rows of
+    any joint distribution: `fit(view)`.
 
     `method="log-odds"` adds up the evidence of each table's counters for and against a class. `"likelihood"` compares
     mean counters, as in the paper, which is less accurate. `prior="map"` weights classes by their noisy numbers of
-    records, `"ml"` equally.
+    records, `"ml"` equally. Among rows, classes have kernel densities, and `method` has no effect.
 
     After `fit`: `classes_` (the labels with significant counts), `class_count_`, `class_count_stderr_`, `slope_` (the
     factor applied to the sum of log-odds over all tables, whose evidence overlaps), `slope_how_` (whether it was
@@ -41,6 +43,7 @@ class DensityClassifier(Model):
     """
 
     _estimator_type = "classifier"
+    _rows: ClassRows | None
 
     def __init__(self, target: str, prior: str = "map", method: str = "log-odds") -> None:
         self.target, self.prior, self.method = target, prior, method
@@ -48,7 +51,10 @@ class DensityClassifier(Model):
     def fit(self, view: View) -> DensityClassifier:
         self._check_view(view)
         self._check()
-        bound, sums, variance = self._part(view)
+        held = self._part(view)
+        if held is None:
+            return self._fit_rows(view)
+        bound, sums, variance = held
         totals, errors = self._totals(view, bound, sums, variance)
         present = np.flatnonzero((totals > STANDS_OUT * errors) & (totals > 0))
         if len(present) < 2:
@@ -64,9 +70,13 @@ class DensityClassifier(Model):
         """Log-odds of each class against all others together, one column per class, with standard errors.
 
         Errors come from the variation between tables, which noise and the choice of hashes cause, and are at least
-        those of the noise. They cover neither the sampling of the table nor the slope.
+        those of the noise. They cover neither the sampling of the table nor the slope. Those of rows are for the same
+        densities of the records themselves.
         """
         self._check_fitted()
+        if self._rows is not None:
+            found = self._rows.evidence(X, self._levels)
+            return Answer(found.value + self._log_prior, found.stderr, self.how_)
         if self.method == "likelihood":
             return self._likelihoods(X)
         tables = self._race.rows
@@ -122,30 +132,80 @@ class DensityClassifier(Model):
             "prior": self.prior,
             "method": self.method,
             "schema": self._schema.to_dict(),
-            "race": self._race.description.to_dict(),
             "levels": self._levels.tolist(),
-            "noise_variance": self._variance,
         }
         counted = {"class_count": self.class_count_, "class_count_stderr": self.class_count_stderr_}
-        return facts, {"counters": self._counters} | counted
+        if self._rows is not None:
+            own, arrays = self._rows.to_saved()
+            return facts | {"rows": own}, arrays | counted
+        counters = {"race": self._race.description.to_dict(), "noise_variance": self._variance}
+        return facts | counters, {"counters": self._counters} | counted
 
     @classmethod
     def from_saved(cls, facts: Facts, arrays: Arrays) -> DensityClassifier:
         schema = Schema.from_dict(facts["schema"])
-        bound = read_map(facts["race"], schema, Race, arrays["counters"], len(facts["levels"])).bind(schema)
-        if not bound.unit_increments:
-            raise ValueError("race")
         model = cls(facts["target"], facts["prior"], facts["method"])
         model._check()
         levels = np.array([whole(level) for level in facts["levels"]], np.int64)
         if len(levels) < 2 or (np.diff(levels) <= 0).any() or levels[-1] >= len(labels_of(schema.column(model.target))):
             raise ValueError("levels")
-        counted = counters(arrays, "counters", len(levels), bound.rows, bound.width)
         totals, errors = (finite(arrays, name, len(levels)) for name in ("class_count", "class_count_stderr"))
         if totals.min() <= 0 or errors.min() < 0:
             raise ValueError("class_count")
+        if "rows" in facts:
+            rows = ClassRows.from_saved(schema, model.target, facts["rows"], arrays)
+            model._finish_rows(schema, rows, levels, totals, errors)
+            return model
+        bound = read_map(facts["race"], schema, Race, arrays["counters"], len(levels)).bind(schema)
+        if not bound.unit_increments:
+            raise ValueError("race")
+        counted = counters(arrays, "counters", len(levels), bound.rows, bound.width)
         model._finish(schema, bound, levels, counted, real(facts["noise_variance"], 0), totals, errors)
         return model
+
+    def _fit_rows(self, view: View) -> DensityClassifier:
+        """Compare densities of the classes among rows of the joint distribution."""
+        try:
+            population = view.population
+        except QueryError:
+            population = None
+        columns = () if population is None else tuple(name for name in population.columns if name != self.target)
+        if population is None or not columns or self.target not in population.columns:
+            raise QueryError(
+                f"this release holds no hashed counters for each class of '{self.target}', and no joint distribution",
+                f"release Recipe.classify(schema, target='{self.target}', …), "
+                f"or Part(Grouped(Race(…), '{self.target}'), share=…)",
+            )
+        levels = Classes(view.schema.column(self.target), population).levels
+        counted = view.histogram(self.target, 2)
+        totals, errors = (np.asarray(each)[levels] for each in (counted.value, counted.stderr))
+        rows = ClassRows.of(view.schema, population, self.target, columns)
+        self._finish_rows(view.schema, rows, levels, np.maximum(totals, 1.0), errors)
+        self.statement_ = view.statement
+        warnings.warn(
+            "DensityClassifier: fitted to rows of the joint distribution\nHint: a release by Recipe.classify "
+            f"(--for classify:{self.target}) is made for it, and LogisticRegression may predict better from "
+            "this one; docs/models.md compares them",
+            FitWarning,
+            stacklevel=3,
+        )
+        return self
+
+    def _finish_rows(
+        self, schema: Schema, rows: ClassRows, levels: NDArray[np.int64], totals: Floats, errors: Floats
+    ) -> None:
+        self._rows, self.slope_, self.slope_how_, self.calibrated_ = rows, 1.0, "none is needed", False
+        self._set_classes(schema, levels, totals, errors)
+        self.how_ = f"{rows.how} for each of {len(levels)} classes"
+        self._set_features(schema, rows.columns)
+
+    def _set_classes(self, schema: Schema, levels: NDArray[np.int64], totals: Floats, errors: Floats) -> None:
+        self._levels = levels
+        self.classes_ = labels_of(schema.column(self.target))[levels]
+        if len({type(label) for label in self.classes_}) == 1:
+            self.classes_ = np.array(self.classes_.tolist())
+        self.class_count_, self.class_count_stderr_ = totals, errors
+        self._log_prior = np.log(totals / totals.sum()) if self.prior == "map" else np.zeros(len(levels))
 
     def _finish(
         self,
@@ -157,14 +217,10 @@ class DensityClassifier(Model):
         totals: Floats,
         errors: Floats,
     ) -> None:
-        self._race, self._levels, self._variance = race, levels, variance
+        self._rows, self._race, self._variance = None, race, variance
         self._counters = counters.reshape(len(levels), race.rows, race.width)
         self._sums = KernelSums(schema, race, self._counters[0].ravel(), variance)
-        self.classes_ = labels_of(schema.column(self.target))[levels]
-        if len({type(label) for label in self.classes_}) == 1:
-            self.classes_ = np.array(self.classes_.tolist())
-        self.class_count_, self.class_count_stderr_ = totals, errors
-        self._log_prior = np.log(totals / totals.sum()) if self.prior == "map" else np.zeros(len(levels))
+        self._set_classes(schema, levels, totals, errors)
         numbers = self._counters.astype(np.float64)
         self._odds: LogOdds = log_odds(numbers, totals, variance)
         shared = shared_evidence(numbers, totals, variance) if race.direct else None
@@ -200,8 +256,8 @@ class DensityClassifier(Model):
                 sums[chosen] = np.stack([each.ravel()[places].sum(axis=1) for each in table], axis=1)
         return found
 
-    def _part(self, view: View) -> tuple[BoundRace, np.ndarray, float]:
-        """Hashed counters of every class, without that of missing labels."""
+    def _part(self, view: View) -> tuple[BoundRace, np.ndarray, float] | None:
+        """Hashed counters of every class, without that of missing labels; None if there are none."""
         if self.target not in [column.name for column in view.schema.scalars]:
             raise QueryError(
                 f"there is no column '{self.target}'",
@@ -210,11 +266,7 @@ class DensityClassifier(Model):
         for part, race in view.released.parts_with(BoundRace, grouped=True):
             if part.map.grouped_by == self.target and race.unit_increments:
                 return race, part.sums.reshape(part.map.groups, -1)[:-1], float(part.noise_variance)
-        raise QueryError(
-            f"this release holds no hashed counters for each class of '{self.target}'",
-            f"release Recipe.classify(schema, target='{self.target}', …), "
-            f"or Part(Grouped(Race(…), '{self.target}'), share=…)",
-        )
+        return None
 
     def _totals(self, view: View, race: BoundRace, sums: np.ndarray, variance: float) -> tuple[Floats, Floats]:
         """Numbers of records of the classes, from counts by class or from the tables' totals, whichever is more

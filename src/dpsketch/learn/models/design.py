@@ -91,7 +91,7 @@ def label_texts(labels: Labels) -> Labels:
 
 
 class Classes:
-    """The classes of a target: levels with significant shares, and their labels as users know them."""
+    """The classes of a target: `levels` with significant shares, and their `labels` as users know them."""
 
     def __init__(self, column: Column, population: Population) -> None:
         if not (isinstance(column, Category | Boolean) or (isinstance(column, Integer) and column.levels == 2)):
@@ -102,18 +102,18 @@ class Classes:
         self._column = column
         fit, *refits = (_shares(column, population, model) for model in range(population.refits + 1))
         error = spread(fit, refits) if refits else np.full_like(fit, population.noise)
-        self._levels = np.flatnonzero((fit > STANDS_OUT * error) & (fit > 0))
-        if len(self._levels) < 2:
+        self.levels = np.flatnonzero((fit > STANDS_OUT * error) & (fit > 0))
+        if len(self.levels) < 2:
             raise QueryError(
                 f"column '{column.name}' has fewer than two classes with significant shares",
                 "release with a larger epsilon, fewer columns or more rows",
             )
-        self.labels: Labels = labels_array(labels_of(column)[self._levels].tolist())
+        self.labels: Labels = labels_array(labels_of(column)[self.levels].tolist())
 
     def of(self, frame: Frame) -> NDArray[np.int64]:
         """The class of each point as its index in `labels`; −1 where it is missing or none of them."""
         index = np.full(self._column.levels + 1, -1)
-        index[self._levels] = np.arange(len(self._levels))
+        index[self.levels] = np.arange(len(self.levels))
         return index[frame.levels(self._column.name)]
 
 

@@ -18,7 +18,7 @@ from dpsketch.learn.population.grids.grid_cells import GridCells, Ranks
 from dpsketch.learn.population.grids.heap import HEAVIEST, check_heavy, heaviest, number_of_records
 from dpsketch.learn.population.grids.heavy_cells import MOST_CELLS, LevelCells, missing_in, never_missing, search
 from dpsketch.learn.population.grids.level_counters import GridTable, check_recovery, grid_tables, levels_of
-from dpsketch.learn.population.weighted_rows import block_sizes, usual_rows
+from dpsketch.learn.population.weighted_rows import OF_CELLS, block_sizes, usual_rows
 from dpsketch.learn.shared import Memo, made_once
 from dpsketch.maps.tables.grid import BoundGrid
 from dpsketch.numerics.arrays import Codes, Floats
@@ -80,7 +80,7 @@ class GridPopulation:
     `smooth` is for densities of single cells: see `search`.
     """
 
-    refits = 8
+    refits, hidden = 8, OF_CELLS
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from dpsketch.learn.population.copula import Copula
 from dpsketch.learn.population.third_order import resampled, third_order_weights
 from dpsketch.learn.shared import Memo
 from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.tuned import BY_HAND, Tuned
 from dpsketch.schema.schema import Schema, nearest
 
 ROWS = 1 << 16
@@ -39,12 +40,30 @@ class Rows(Protocol):
         ...
 
 
+class Hidden(NamedTuple):
+    """Standard errors of densities that a distribution does not show, relative to a density: `smooth` for any kernel,
+    and `narrow` times the relative variance of the kernel's values over the records.
+    """
+
+    smooth: float
+    narrow: float
+
+
+_ORIGIN = Tuned("california_housing, adult, occupancy", by=BY_HAND, decision=64)
+OF_CELLS: Annotated[Hidden, _ORIGIN] = Hidden(0.015, 0.01)  # of distributions fitted to counts of cells
+# Of points with weights that explain sums of waves or hashes.
+OF_POINTS: Annotated[Hidden, Tuned("california_housing", by=BY_HAND, decision=64)] = Hidden(0.35, 0.2)
+WITH_NOISE: Annotated[Hidden, _ORIGIN] = Hidden(3.0, 2.0)  # beside these, times the noise in a share of the rows
+
+
 class Population(Rows, Protocol):
     """The joint distribution that a release estimates: everything that models are trained on.
 
     `noise` is the standard deviation of the release's noise in a share of the rows. It determines how strongly models
-    are regularised.
+    are regularised. `hidden` are the errors of densities that refits do not show, without noise.
     """
+
+    hidden: Hidden
 
     @property
     def refits(self) -> int: ...
@@ -55,6 +74,12 @@ class Population(Rows, Protocol):
     def points(self, model: int, rows: int | None = None) -> WeightedPoints:
         """Points of the fit (model 0) or a refit (1 .. refits): about `rows`, or `usual_rows`; always the same."""
         ...
+
+
+def hidden_in(population: Population) -> Hidden:
+    """Errors of densities that refits do not show: noise hides dependence from the fit and from its refits alike."""
+    without, each = population.hidden, population.noise
+    return Hidden(without.smooth + WITH_NOISE.smooth * each, without.narrow + WITH_NOISE.narrow * each)
 
 
 def usual_rows(model: int) -> int:
@@ -73,6 +98,8 @@ class ProductPopulation:
     """Rows of a mixture of products, weighted by what tables of three columns show, and coupled inside its groups of
     cells by a copula.
     """
+
+    hidden = OF_CELLS
 
     def __init__(self, schema: Schema, fitted: ReleasedProducts, noise: float) -> None:
         self._schema, self.fitted, self.noise = schema, fitted, noise
@@ -127,7 +154,7 @@ class PointPopulation:
     In a refit the weights explain the sums of the fitted weights with new noise.
     """
 
-    refits = 8
+    refits, hidden = 8, OF_POINTS
 
     def __init__(self, schema: Schema, estimator: MomentEstimator) -> None:
         self._schema, self._estimator = schema, estimator

@@ -39,7 +39,8 @@ class GaussianMixture(SketchModel):
     A release with Fourier sums is fitted from these, or from those of a table of up to three columns. Any other is
     fitted by expectation maximisation to rows of its joint distribution, in `columns` or in all its numbers and dates.
     `goodness_of_fit_` is NaN then. Such rows do not resolve what is narrow beside the cells of the release's tables:
-    covariances are too large there, and standard errors do not cover this.
+    covariances are too large there. Standard errors of means and weights are for the mixture of the records that
+    expectation maximisation reaches from the released one; they cover neither another local optimum nor covariances.
 
     `kernel_width_` is the root mean square distance of records from the mean of their component, in widths of the
     bounds: the width of a Gaussian kernel whose frequencies resolve components (docs/clusters.md).
@@ -93,8 +94,8 @@ class GaussianMixture(SketchModel):
         self._settled(fit.agree, fit.interrupted, float(harm))
         warnings.warn(
             "GaussianMixture: fitted to rows of the joint distribution. Covariances are too large where components are "
-            "narrow beside the cells of its tables, and standard errors do not cover this.\nHint: release "
-            "Recipe.clusters (--clusters K) for mixtures",
+            "narrow beside the cells of its tables, and covariances have no standard errors.\nHint: release "
+            "Recipe.clusters (--clusters K) for mixtures; docs/clusters.md compares both",
             FitWarning,
             stacklevel=3,
         )

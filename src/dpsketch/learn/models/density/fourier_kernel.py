@@ -22,7 +22,7 @@ from dpsketch.recipe.recipe import declared_rows
 from dpsketch.sketch.released import ReleasedSketch
 
 _CHUNK = 1 << 21  # waves at a time
-_MOST_COLUMNS = 100  # with more, the integral of a kernel may not be a float
+MOST_NORMALISED = 100  # with more, the integral of a kernel may not be a float
 
 
 class FourierKernel:
@@ -85,7 +85,7 @@ def fourier_kernels(
         law, own = bound.law, bound.columns
         if law is None or law.kernel not in NAMES or bound.size < FEWEST * bound.sums_per_term:
             continue
-        if len(own) > _MOST_COLUMNS:
+        if len(own) > MOST_NORMALISED:
             continue
         if not all(schema.column(name).numeric for name in own) or (columns is not None and set(columns) != set(own)):
             continue

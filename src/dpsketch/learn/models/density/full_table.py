@@ -15,7 +15,7 @@ from dpsketch.maps.hashed.hashes import Euclidean
 from dpsketch.maps.tables.cells import Cells, HistogramCells
 from dpsketch.maps.tables.column_summaries import parents
 from dpsketch.maps.tables.one_way import OneWayMap
-from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.recipe.tasks.task import MOST_TABLE_COLUMNS
 from dpsketch.schema.columns import HIGHEST, LOWEST, MISSING, SPAN
 from dpsketch.schema.schema import Schema
@@ -138,17 +138,18 @@ def _how(table: SmallTable) -> str:
 def places_of(schema: Schema, columns: Sequence[str], table: Any) -> Floats:
     """Rows in users' units scaled from the bounds to 0 … 1, NaN where missing: one per matrix row."""
     frame = Frame.read(schema, columns, table)
-    return np.stack([_place(frame, name) for name in columns], axis=1)
+    return places_at(np.stack([frame.codes(name) for name in columns]))
 
 
-def _place(frame: Frame, name: str) -> Floats:
-    codes = frame.codes(name)
-    return np.where(codes == MISSING, np.nan, (codes.astype(np.float64) - LOWEST) / SPAN)
+def places_at(codes: Codes) -> Floats:
+    """Scaled points of codes, which have one matrix row per column."""
+    return np.where(codes == MISSING, np.nan, (codes.astype(np.float64) - LOWEST) / SPAN).T
 
 
 def codes_at(places: Floats) -> Any:
-    """Codes of scaled points, one matrix row per column."""
-    return np.clip(np.rint(places.T * SPAN + LOWEST), LOWEST, HIGHEST).astype(np.int16)
+    """Codes of scaled points, one matrix row per column; NaN is a missing cell."""
+    codes = np.clip(np.rint(places.T * SPAN + LOWEST), LOWEST, HIGHEST)
+    return np.where(np.isnan(codes), MISSING, codes).astype(np.int16)
 
 
 def units_at(schema: Schema, columns: Sequence[str], places: Floats) -> dict[str, Any]:

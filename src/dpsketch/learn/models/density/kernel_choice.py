@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dpsketch.errors import QueryError
 from dpsketch.learn.estimators import radial_kernels as radial
 from dpsketch.learn.estimators.radial_kernels import Bandwidth, Radial
-from dpsketch.learn.models.density.fourier_kernel import FourierKernel, fourier_kernels
+from dpsketch.learn.models.density.fourier_kernel import MOST_NORMALISED, FourierKernel, fourier_kernels
 from dpsketch.learn.models.density.full_table import FullTable, full_table
 from dpsketch.learn.models.density.hashed import Hashed, hashed_counters
 from dpsketch.learn.saved import Facts
@@ -70,6 +70,38 @@ class KernelChoice:
         if found.counters is None and found.table is None and found.fourier is None:
             raise self._refused(held, table, fourier)
         return found
+
+    def of_distance(self, schema: Schema, columns: tuple[str, ...], default: Euclidean) -> Radial:
+        """The requested kernel on these columns, by distances alone: what rows of a joint distribution answer. Labels
+        are one width of the bounds apart.
+        """
+        kernel = self.kernel
+        if kernel is None and self.bandwidth is None:
+            kernel = default
+        labels = [name for name in columns if not schema.column(name).numeric]
+        if isinstance(kernel, HashFamily) and not isinstance(kernel, Euclidean):
+            raise QueryError(
+                f"this release has no hashed counters with {kernel}, and its rows answer kernels of distance alone",
+                "ask for euclidean, gaussian or laplacian, or release a part Race(…, hash=…)",
+            )
+        if labels and (isinstance(self.bandwidth, Mapping) or kernel in (radial.GAUSSIAN, radial.LAPLACIAN)):
+            raise QueryError(
+                f"column '{labels[0]}' holds labels, which have no units and no volume",
+                "leave it out of columns, or ask for the euclidean kernel with one bandwidth in widths of the bounds",
+            )
+        if isinstance(kernel, Euclidean):
+            numbers = [name for name in columns if name not in labels]
+            spans = dict(zip(numbers, radial.euclidean(schema, numbers, kernel).spans, strict=True))
+            every = tuple(spans.get(name, 1 / kernel.bandwidth) for name in columns)
+            return Radial(radial.EUCLIDEAN, kernel.power, every)
+        if self.bandwidth is None:
+            raise QueryError(f"kernel '{kernel}' needs a bandwidth", "pass bandwidth=0.05, in widths of the bounds")
+        if len(columns) > MOST_NORMALISED and kernel in (radial.GAUSSIAN, radial.LAPLACIAN):
+            raise QueryError(
+                f"kernel '{kernel}' has no density in more than {MOST_NORMALISED} columns",
+                "name fewer, or ask for euclidean",
+            )
+        return radial.named(schema, columns, kernel or radial.EUCLIDEAN, self.bandwidth)
 
     def to_dict(self) -> Facts:
         """Plain values."""

@@ -21,11 +21,11 @@ from dpsketch.learn.models.density.fourier_kernel import FourierKernel
 from dpsketch.learn.models.density.full_table import FullTable, places_of, units_at
 from dpsketch.learn.models.density.hashed import Hashed, corrected
 from dpsketch.learn.models.density.kernel_choice import KernelChoice
+from dpsketch.learn.models.density.population_kernel import PopulationKernel, better_release, population_kernel
 from dpsketch.learn.models.model import Columns, Model
 from dpsketch.learn.saved import Arrays, Facts, Saved, columns_of, real
 from dpsketch.maps.base import check_columns
 from dpsketch.maps.hashed.hashes import HashFamily, hash_from_dict
-from dpsketch.maps.tables.grid import BoundGrid
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import BY_HAND, UNRECORDED, Tuned
 from dpsketch.schema.schema import Schema
@@ -66,7 +66,7 @@ class KernelDensity(Model):
     "laplacian" it is divided by the kernel's integral, as in scikit-learn.
 
     Three kinds of parts contain densities; if a release has several, the one with the smallest standard error is used.
-    Hashed
+    Any other release with a joint distribution answers from rows drawn from it. Hashed
     counters (`Race`) have the kernel of their hash and no other: `Euclidean`, `SignedProjection` (angles about the
     midpoint of the bounds), `InnerProduct`, `MinHash` (Jaccard similarity to a power) or products. A table of counts
     over one to three number columns (`Histogram(ways=…)`, or the marginal of one column) answers any kernel of distance
@@ -83,16 +83,17 @@ class KernelDensity(Model):
     hashes affect less.
 
     Records with a missing cell count as the midpoint of the bounds in hashed counters, as the lower bound in Fourier
-    sums, and are excluded from a table.
+    sums, and are excluded from a table. Among rows, a missing number counts as the midpoint.
 
     After `fit`: `kernel_`, `feature_names_in_`, `n_features_in_`, `how_` and `considered_`, the available estimates
-    with their mean standard errors.
+    with their mean standard errors; of rows, `typical_`, the mean density at drawn rows with its mean standard error.
     """
 
     _estimator_type = "density_estimator"
     kernel_: HashFamily | Radial
     how_: str
     considered_: tuple[tuple[str, float], ...]
+    typical_: Answer | None = None
 
     def __init__(
         self,
@@ -109,17 +110,12 @@ class KernelDensity(Model):
         self._check_method()
         parts = KernelChoice(self.kernel, self.bandwidth).parts(view.released, columns)
         if parts is None:
-            raise QueryError(
-                f"this release holds no density{'' if columns is None else ' of ' + ', '.join(columns)}",
-                "its grid has a density in cells: GridDensity, or dpsketch fit density without other options"
-                if any(view.released.parts_with(BoundGrid))
-                else "release one by Recipe.density, or with a part Race(…), Histogram(ways=…) or Fourier(kernel=…)",
-            )
+            return self._fit_rows(view, columns)
         schema, rows, table, wanted = view.schema, view.rows_in_sums(), parts.table, parts.kernel
         self._rows = _Rows(float(rows.value), float(rows.stderr))
         if not any(part.map.only_counts for part in view.released.parts):
             self._rows.check()
-        found: list[_Source] = []
+        found: list[Hashed | Convolved | FourierKernel] = []
         if parts.counters is not None:
             found.append(corrected(parts.counters, view))
         if table is not None and isinstance(wanted, Radial) and self.method == MEAN:
@@ -138,6 +134,36 @@ class KernelDensity(Model):
         self._integral = wanted.integral if isinstance(wanted, Radial) else 1.0
         self.statement_ = view.statement
         self._set_features(schema, columns or self._source.columns)
+        return self
+
+    def _fit_rows(self, view: View, columns: tuple[str, ...] | None) -> KernelDensity:
+        """Fit rows of the joint distribution."""
+        choice = KernelChoice(self.kernel, self.bandwidth)
+        source = population_kernel(view, choice, columns)
+        if source is None:
+            raise QueryError(
+                f"this release holds no density{'' if columns is None else ' of ' + ', '.join(columns)}",
+                "release one by Recipe.density, or with a part Race(…), Histogram(ways=…) or Fourier(kernel=…)",
+            )
+        if self.method != MEAN:
+            raise QueryError("a median of means is of hashed counters, and this release has none", "leave out method")
+        self._source, self.kernel_, self._integral = source, source.kernel, source.kernel.integral
+        self._rows = _Rows(source.rows, 0.0)  # densities are means, which need no number of records
+        self.how_, self.statement_ = source.how, view.statement
+        value, stderr = source.at(source.drawn(_COMPARED))
+        unit = source.rows * self._integral
+        self.typical_ = Answer(float(value.mean()) / unit, float(stderr.mean()) / unit, self.how_)
+        self.considered_ = ((self.how_, self.typical_.stderr),)
+        self._set_features(view.schema, columns or source.columns)
+        error = float(stderr.mean() / value.mean())
+        better = better_release(view, source, error)
+        if better is not None:
+            warnings.warn(
+                f"KernelDensity: fitted to rows of the joint distribution; at typical records the standard error is "
+                f"{error:.2g} of the density\nHint: {better}",
+                FitWarning,
+                stacklevel=3,
+            )
         return self
 
     @property
@@ -175,7 +201,8 @@ class KernelDensity(Model):
         self._check_fitted()
         if isinstance(self._source, Hashed):
             return self._source.plain_at(self._in_order(X))
-        return self._source.at(places_of(self._schema, self._source.columns, X))[0]
+        places = places_of(self._schema, self._source.columns, X)
+        return self._source.plain(places) if isinstance(self._source, PopulationKernel) else self._source.at(places)[0]
 
     def score_samples(self, X: Any) -> Floats:
         """Logarithms of the densities, as in scikit-learn.
@@ -276,15 +303,16 @@ class KernelDensity(Model):
             raise QueryError(f"method must be one of {', '.join(METHODS)}, got {self.method!r} instead")
 
 
-_Source = Hashed | Convolved | FourierKernel
-_SOURCES: dict[str, type[Hashed] | type[Convolved] | type[FourierKernel]] = {
+_Source = Hashed | Convolved | FourierKernel | PopulationKernel
+_SOURCES: dict[str, type[Hashed] | type[Convolved] | type[FourierKernel] | type[PopulationKernel]] = {
     "hashed": Hashed,
     "table": Convolved,
     "fourier": FourierKernel,
+    "rows": PopulationKernel,
 }
 
 
-def _how(source: _Source, table: FullTable | None, method: str) -> str:
+def _how(source: Hashed | Convolved | FourierKernel, table: FullTable | None, method: str) -> str:
     if isinstance(source, FourierKernel):
         return f"{len(source.sums)} Fourier frequencies of the kernel"
     if isinstance(source, Hashed):
@@ -295,7 +323,9 @@ def _how(source: _Source, table: FullTable | None, method: str) -> str:
     return f"{table.how}, convolved with the kernel"
 
 
-def _mean_errors(schema: Schema, found: Sequence[_Source], table: FullTable | None) -> list[float]:
+def _mean_errors(
+    schema: Schema, found: Sequence[Hashed | Convolved | FourierKernel], table: FullTable | None
+) -> list[float]:
     """Mean standard errors at points where the table has records."""
     assert table is not None
     places = table.drawn(_COMPARED, np.random.default_rng(0))
