@@ -21,12 +21,9 @@ from pathlib import Path
 
 import matplotlib
 
-import dpsketch as dps
 from benchmarks.compressive import laws, nsr, pca, phase, real, speed, synthetic
 from benchmarks.compressive.options import Options, Say
-from benchmarks.compressive.sketches import fitted
 from benchmarks.m2m import environments
-from dpsketch.numerics.arrays import Floats
 
 
 def components(options: Options, say: Say) -> None:
@@ -40,14 +37,13 @@ def ratios(options: Options, say: Say) -> None:
 
 
 def sizes(options: Options, say: Say) -> None:
-    def fit(view: dps.View, clusters: int) -> Floats:
-        return fitted(dps.KMeans(clusters), view)[0].cluster_centers_
-
-    for line in phase.lines(options.results, options.seed, fit, min(options.runs, 3)):
+    for line in phase.lines(options.results, options.seed, min(options.runs, 3)):
         say(line)
-    if not options.quick:
-        for line in phase.figure_8(options.results, options.seed, fit, min(options.runs, 3)):
-            say(line)
+
+
+def sizes_of_tables(options: Options, say: Say) -> None:
+    for line in phase.figure_8(options.results, options.seed, min(options.runs, 3)):
+        say(line)
 
 
 PARTS: dict[str, Callable[[Options, Say], None]] = {
@@ -58,6 +54,7 @@ PARTS: dict[str, Callable[[Options, Say], None]] = {
     "components": components,
     "ratios": ratios,
     "sizes": sizes,
+    "tables": sizes_of_tables,
 }
 QUICK = ("speed", "mixtures-4", "skin", "components", "ratios", "sizes")
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "compressive"
@@ -89,7 +86,9 @@ def _run(name: str, options: Options) -> None:
             print(line, flush=True)
             print(line, file=file, flush=True)
 
-        say(f"compressive study, {name}: {date.today()}, seed {options.seed}, {options.runs} runs")
+        quick = " --quick" if options.quick else ""
+        asked = f"--parts {name} --runs {options.runs} --seed {options.seed}{quick}"
+        say(f"python -m benchmarks.compressive {asked}, {date.today()}")
         PARTS[name](options, say)
         say(f"{name} took {time.perf_counter() - start:.0f} s")
 

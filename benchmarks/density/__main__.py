@@ -19,6 +19,8 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
+import matplotlib
+
 from benchmarks.compressive.options import Options, Say
 from benchmarks.density import anomaly, classifiers, graphs, kde, regression, sampling, times
 from benchmarks.m2m import environments
@@ -49,6 +51,7 @@ def main() -> None:
     if "diffprivlib" not in given.skip and not environments.installed("diffprivlib"):
         print("diffprivlib is left out: its environment is not there (make papers-density creates it)")
         given.skip.append("diffprivlib")
+    matplotlib.use("Agg")
     RESULTS.mkdir(parents=True, exist_ok=True)
     options = Options(given.runs or (1 if given.quick else 5), given.seed, given.quick, RESULTS, tuple(given.skip))
     for name in given.parts:
@@ -63,7 +66,9 @@ def _run(name: str, options: Options) -> None:
             print(line, flush=True)
             print(line, file=file, flush=True)
 
-        say(f"density study, {name}: {date.today()}, seed {options.seed}, {options.runs} runs")
+        quick = " --quick" if options.quick else ""
+        asked = f"--parts {name} --runs {options.runs} --seed {options.seed}{quick}"
+        say(f"python -m benchmarks.density {asked}, {date.today()}")
         PARTS[name](options, say)
         say(f"{name} took {time.perf_counter() - start:.0f} s")
 
