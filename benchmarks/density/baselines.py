@@ -30,6 +30,14 @@ def logistic(features: Floats, labels: np.ndarray, test: Floats, seed: int) -> n
     return np.asarray(scores)
 
 
+def logistic_or_constant(features: Floats, labels: np.ndarray, test: Floats, seed: int) -> np.ndarray:
+    """The same; a constant where the rows have one class only, and labels' places where they lack others."""
+    classes = np.unique(labels)
+    if len(classes) == 1:
+        return np.full(len(test), float(classes[0]))
+    return logistic(features, labels, test, seed)
+
+
 def noisy_least_squares(
     features: Floats, targets: Floats, test: Floats, epsilon: float, delta: float, seed: int, one_hot: bool
 ) -> Floats:

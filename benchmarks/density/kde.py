@@ -129,12 +129,12 @@ def _baselines(case: Case, problems: list[FunctionProblem], seed: int, curves: C
     """Lines of the budgets; adds the errors over pure ε."""
     start = time.perf_counter()
     budgets = [*BUDGETS, *((epsilon, 0.0) for epsilon in EPSILONS if (epsilon, 0.0) not in BUDGETS)]
-    found = kde_baselines.best(problems, budgets, lambda *sums: error_of(case.name, *sums), seed)
-    for (method, epsilon, delta), each in sorted(found.items(), key=lambda item: budgets.index(item[0][1:])):
+    found = kde_baselines.compared(problems, budgets, lambda *sums: error_of(case.name, *sums), seed)
+    for (method, epsilon, delta), each in sorted(found.best(), key=lambda item: budgets.index(item[0][1:])):
         if (epsilon, delta) in BUDGETS:
-            say(at_most(f"  {method} ({each.setting}) {budget_text(epsilon, delta)}", each.errors))
+            say(at_most(f"  {method} ({each.setting}) {budget_text(epsilon, delta)}", each.figures))
         if not delta:
-            curves.setdefault(method, {})[epsilon] = float(np.mean(each.errors))
+            curves.setdefault(method, {})[epsilon] = each.mean
     for line in kde_baselines.infeasible(problems[0]):
         say(line)
     say(

@@ -7,15 +7,14 @@ measured rate of this machine gives.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
 import numpy as np
 
 from benchmarks.density import privbayes
+from benchmarks.density.choice import Settings
 from benchmarks.density.function_release import (
     Problem,
     Release,
@@ -23,6 +22,7 @@ from benchmarks.density.function_release import (
     fourier_series,
     functional_noise,
     histogram,
+    kernel,
     mean_embedding,
     trigonometric,
 )
@@ -54,23 +54,12 @@ NETWORKS = {  # bins and degree
 }
 
 
-@dataclass(frozen=True)
-class Best:
-    """A method's errors at its best setting for one budget."""
-
-    method: str
-    setting: str
-    errors: tuple[float, ...]
-
-
 ErrorOf = Callable[[Floats, Floats], float]
 
 
-def best(
-    problems: Sequence[Problem], budgets: Budgets, error_of: ErrorOf, seed: int
-) -> dict[tuple[str, float, float], Best]:
-    """Every feasible method at its best setting, by the mean over the problems."""
-    errors: dict[tuple[str, float, float], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+def compared(problems: Sequence[Problem], budgets: Budgets, error_of: ErrorOf, seed: int) -> Settings:
+    """Errors of every feasible method in every setting."""
+    found = Settings()
     last: Problem | None = None
     for run, problem in enumerate(problems):
         exact = problem.sums(problem.queries)
@@ -79,17 +68,12 @@ def best(
             releases, last = list(_releases(problem, generator)), problem
         for method, release in releases:
             for epsilon, delta in budgets:
-                found = release.noised(epsilon, delta, generator)
-                if found is not None:
-                    errors[method, epsilon, delta][release.setting].append(error_of(found, exact))
-        for setting, epsilon, found in _drawn(problem, budgets, generator):
-            errors["PrivBayes", epsilon, 0.0][setting].append(error_of(found, exact))
-    return {key: _best(key[0], settings) for key, settings in errors.items()}
-
-
-def _best(method: str, settings: dict[str, list[float]]) -> Best:
-    setting = min(settings, key=lambda each: float(np.mean(settings[each])))
-    return Best(method, setting, tuple(settings[setting]))
+                estimates = release.noised(epsilon, delta, generator)
+                if estimates is not None:
+                    found.add(method, epsilon, delta, release.setting, error_of(estimates, exact))
+        for setting, epsilon, estimates in _drawn(problem, budgets, generator):
+            found.add("PrivBayes", epsilon, 0.0, setting, error_of(estimates, exact))
+    return found
 
 
 def _releases(problem: Problem, generator: np.random.Generator) -> Iterator[tuple[str, Release]]:
@@ -171,8 +155,6 @@ def _eigen_seconds(size: int) -> float:
 
 
 def _kernel_seconds() -> float:
-    from benchmarks.density.function_release import kernel
-
     distances = np.linspace(0, 10, 1_000_000)
     kernel(distances)
     start = time.process_time()
