@@ -16,3 +16,4 @@ class Options:
     quick: bool
     results: Path
     skip: tuple[str, ...] = ()
+    queries: int = 2000  # of kernel densities

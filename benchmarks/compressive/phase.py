@@ -166,14 +166,14 @@ def figure_8(
 def draw_figure_4(errors: dict[str, Floats], path: Path) -> None:
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, len(errors), figsize=(10, 4.2), sharey=True)
+    figure, axes = plt.subplots(1, len(errors), figsize=(11, 4.2), sharey=True, layout="constrained")
     for axis, (name, found) in zip(axes, errors.items(), strict=True):
         for times, each in zip(SIZES, found, strict=True):
             axis.loglog(RATIOS, each, "o-", label=f"m = {times:g}·kd")
         axis.set(xlabel="noise-to-signal ratio", title=f"Figure 4: {name}")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("relative error")
-    axes[0].legend(fontsize=8)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=9)
     _save(figure, path)
 
 
@@ -183,14 +183,22 @@ def draw_figure_5(errors: dict[str, Floats], path: Path) -> None:
     figure, axes = plt.subplots(1, len(errors), figsize=(10, 4.5), sharey=True, layout="constrained")
     for axis, (name, found) in zip(axes, errors.items(), strict=True):
         shown = np.log10(np.clip(found.T, 1, 10))
-        drawn = axis.pcolormesh(SIZES, RATIOS, shown, shading="nearest", cmap="viridis_r", vmin=0, vmax=1)
+        drawn = axis.pcolormesh(_edges(SIZES), _edges(RATIOS), shown, cmap="viridis_r", vmin=0, vmax=1)
         axis.axvline(2, color="red", linestyle="--", label="m = 2kd")
         axis.plot(SIZES, np.array(SIZES) / 1000, "w--", label="m/(1000·kd)")
         axis.set(xscale="log", yscale="log", xlabel="m/kd", title=f"Figure 5: {name}")
     axes[0].set_ylabel("noise-to-signal ratio")
-    axes[0].legend(fontsize=8, facecolor="#bbbbbb")
+    lines, texts = axes[0].get_legend_handles_labels()
+    figure.legend(lines, texts, loc="outside lower center", ncol=2, fontsize=9, facecolor="#bbbbbb")
     figure.colorbar(drawn, ax=axes, label="log10 of the relative error")
     _save(figure, path)
+
+
+def _edges(places: Sequence[float]) -> Floats:
+    """Geometric middles between places, and beyond both ends."""
+    logs = np.log(np.asarray(places, np.float64))
+    middles = 0.5 * (logs[1:] + logs[:-1])
+    return np.exp(np.concatenate([[2 * logs[0] - middles[0]], middles, [2 * logs[-1] - middles[-1]]]))
 
 
 def draw_figure_8(errors: dict[tuple[int, float, float, str], list[float]], sizes: Sequence[int], path: Path) -> None:

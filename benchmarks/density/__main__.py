@@ -22,7 +22,7 @@ from pathlib import Path
 import matplotlib
 
 from benchmarks.compressive.options import Options, Say
-from benchmarks.density import anomaly, classifiers, graphs, kde, regression, sampling, times
+from benchmarks.density import anomaly, classifiers, faults, graphs, kde, regression, sampling, times
 from benchmarks.m2m import environments
 
 PARTS: dict[str, Callable[[Options, Say], None]] = {
@@ -33,6 +33,7 @@ PARTS: dict[str, Callable[[Options, Say], None]] = {
     "anomaly": anomaly.run,
     "sampling": sampling.run,
     "graphs": graphs.run,
+    "faults": faults.run,
     "large": graphs.run_large,
 }
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "density"
@@ -46,6 +47,7 @@ def main() -> None:
     )
     parser.add_argument("--runs", type=int, help="with fresh noise, of every case")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31), help="of splits, queries and baselines")
+    parser.add_argument("--queries", type=int, default=Options.queries, help="held-out rows of kernel densities")
     parser.add_argument("--skip", nargs="*", default=[], choices=("diffprivlib",))
     given = parser.parse_args()
     if "diffprivlib" not in given.skip and not environments.installed("diffprivlib"):
@@ -53,7 +55,9 @@ def main() -> None:
         given.skip.append("diffprivlib")
     matplotlib.use("Agg")
     RESULTS.mkdir(parents=True, exist_ok=True)
-    options = Options(given.runs or (1 if given.quick else 5), given.seed, given.quick, RESULTS, tuple(given.skip))
+    options = Options(
+        given.runs or (1 if given.quick else 5), given.seed, given.quick, RESULTS, tuple(given.skip), given.queries
+    )
     for name in given.parts:
         _run(name, options)
 
@@ -67,7 +71,8 @@ def _run(name: str, options: Options) -> None:
             print(line, file=file, flush=True)
 
         quick = " --quick" if options.quick else ""
-        asked = f"--parts {name} --runs {options.runs} --seed {options.seed}{quick}"
+        queries = f" --queries {options.queries}" if options.queries != Options.queries else ""
+        asked = f"--parts {name} --runs {options.runs} --seed {options.seed}{queries}{quick}"
         say(f"python -m benchmarks.density {asked}, {date.today()}")
         PARTS[name](options, say)
         say(f"{name} took {time.perf_counter() - start:.0f} s")
