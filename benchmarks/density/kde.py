@@ -183,7 +183,7 @@ def _problem(case: Case, seed: int, asked: int) -> Problem:
     else:
         points = [_matrix(each, columns) for each in (train, queries)]
     bounds = bounds_of(schema, columns, case.scaled)
-    plain = FunctionProblem(*points, *bounds, bounds, case.width)
+    plain = FunctionProblem(points[0], points[1], bounds[0], bounds[1], bounds, case.width)
     return Problem(schema, train, queries, exact_sums(points[0], points[1], case.width), plain)
 
 
