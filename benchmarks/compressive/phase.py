@@ -32,6 +32,8 @@ RATIOS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 GOOD = 1.1
 FIGURE_8_SIZES = (1, 2, 4, 10, 30)  # frequencies over k·d
 DELTAS = (0.0, 1e-8)
+ROWS = (10**4, 10**5, 10**6)
+FigureErrors = dict[tuple[int, float, float, str], list[float]]  # by rows, δ, ε and decoder, over the sizes
 
 
 @dataclass(frozen=True)
@@ -135,32 +137,34 @@ def _transition(name: str, errors: Floats) -> str:
     return f"{text}, goal ≤ {GOOD} only there: {'PASS' if max(above) <= GOOD < min(below) else 'SHORT'}"
 
 
-def figure_8(
-    folder: Path,
-    seed: int,
-    runs: int = 3,
-    every_rows: Sequence[int] = (10**4, 10**5, 10**6),
-    epsilons: Sequence[float] = (0.01, 0.1, 1.0),
-) -> Iterator[str]:
-    """Errors over the sketch size, for rows, ε and δ = 0 (top) or 1e-8 (bottom)."""
+def table_lines(rows: int, seed: int, runs: int = 3, epsilons: Sequence[float] = (0.01, 0.1, 1.0)) -> Iterator[str]:
+    """Errors over the sketch size for a number of rows: the panels of figure 8 for δ = 0 (top) and 1e-8 (bottom)."""
     sizes = [round(times * K * COLUMNS) for times in FIGURE_8_SIZES]
-    errors: dict[tuple[int, float, float, str], list[float]] = {}
-    for rows in every_rows:
-        tables = [Clusters(rows, seed + each) for each in range(runs)]
-        for delta in DELTAS:
-            for epsilon in epsilons:
-                budget = dps.Budget(epsilon, delta)
-                for decoder in DECODERS:
-                    found = []
-                    for size in sizes:
-                        recipe = decoder.recipe(size)
-                        centres = [decoder.centres(each.released(recipe, budget)) for each in tables]
-                        found.append(float(np.median([each.error(c) for each, c in zip(tables, centres, strict=True)])))
-                    shown = " ".join(f"m={size}: {error:.3f}" for size, error in zip(sizes, found, strict=True))
-                    yield f"  n={rows:g} δ={delta:g} ε={epsilon:g} {decoder.name:8}{shown}"
-                    errors[rows, delta, epsilon, decoder.name] = found
-    draw_figure_8(errors, sizes, folder / "figure8.png")
-    yield "figure 8: figure8.png"
+    tables = [Clusters(rows, seed + each) for each in range(runs)]
+    for delta in DELTAS:
+        for epsilon in epsilons:
+            budget = dps.Budget(epsilon, delta)
+            for decoder in DECODERS:
+                found = []
+                for size in sizes:
+                    recipe = decoder.recipe(size)
+                    centres = [decoder.centres(each.released(recipe, budget)) for each in tables]
+                    found.append(float(np.median([each.error(c) for each, c in zip(tables, centres, strict=True)])))
+                shown = " ".join(f"m={size}: {error:.3f}" for size, error in zip(sizes, found, strict=True))
+                yield f"  n={rows:g} δ={delta:g} ε={epsilon:g} {decoder.name:8}{shown}"
+
+
+def kept_errors(folder: Path) -> FigureErrors:
+    """The errors of `table_lines` in the files of all numbers of rows."""
+    found: FigureErrors = {}
+    for rows in ROWS:
+        path = folder / f"tables-{rows}.txt"
+        for line in path.read_text().splitlines() if path.exists() else []:
+            if line.startswith("  n="):
+                n, delta, epsilon, name, *points = line.split()
+                key = int(float(n[2:])), float(delta[2:]), float(epsilon[2:]), name
+                found[key] = [float(each) for each in points if not each.startswith("m=")]
+    return found
 
 
 def draw_figure_4(errors: dict[str, Floats], path: Path) -> None:
@@ -201,9 +205,10 @@ def _edges(places: Sequence[float]) -> Floats:
     return np.exp(np.concatenate([[2 * logs[0] - middles[0]], middles, [2 * logs[-1] - middles[-1]]]))
 
 
-def draw_figure_8(errors: dict[tuple[int, float, float, str], list[float]], sizes: Sequence[int], path: Path) -> None:
+def draw_figure_8(errors: FigureErrors, path: Path) -> None:
     import matplotlib.pyplot as plt
 
+    sizes = [round(times * K * COLUMNS) for times in FIGURE_8_SIZES]
     every_rows = sorted({rows for rows, _, _, _ in errors})
     epsilons = sorted({epsilon for _, _, epsilon, _ in errors})
     figure, axes = plt.subplots(

@@ -13,7 +13,7 @@ import dpsketch as dps
 from benchmarks.compressive.options import Options, Say
 from benchmarks.density import baselines, ours, synthetic_models
 from benchmarks.density.choice import Settings
-from benchmarks.density.curves import OURS, RACE, Curves, draw
+from benchmarks.density.curves import OURS, RACE, Curves, line_of
 from benchmarks.density.goals import at_least, budget_text
 from benchmarks.density.linear_baselines import objective_logistic
 from benchmarks.density.runs import DELTA, attempted
@@ -31,23 +31,17 @@ CURVES = ("occupancy", "htru2", "nomao")  # of the paper's figure 4
 MANY_FEATURES = 16  # above which baselines and curves are run once, for time
 RIDGES = (0.0, 1e-3, 1e-2)  # of objective perturbation, over the number of rows
 RACE_ROWS, RACE_BANDWIDTHS = (10, 50, 200), (0.1, 0.5, 1.0)  # of the paper's likelihood classifier
-NAMES = {"htru2": "pulsar (htru2)"}
 
 
 def run(options: Options, say: Say) -> None:
     say("== classifiers: AUC of two classes, accuracy of more, mean (worst)")
-    panels = []
     for name in TABLES[:2] if options.quick else TABLES:
-        curves = _table(name, options, say)
-        if name in CURVES:
-            panels.append((NAMES.get(name, name), curves))
-    if not options.quick:
-        draw(panels, options.results / "figure4.png", "AUC", log=False)
-        say("figure 4: figure4.png")
+        if options.wants(name):
+            _table(name, options, say)
 
 
-def _table(name: str, options: Options, say: Say) -> Curves:
-    """Lines of every budget; for the tables of the paper's figure, AUC of every method over pure ε."""
+def _table(name: str, options: Options, say: Say) -> None:
+    """Lines of every budget; for the tables of the paper's figure, also of every method over pure ε."""
     splits = [classification(name, options.seed + run) for run in range(options.runs)]
     features = [(split.features(split.train), split.features(split.test)) for split in splits]
     labels = [np.unique(labels_of(split.train, split.target), return_inverse=True)[1] for split in splits]
@@ -87,7 +81,6 @@ def _table(name: str, options: Options, say: Say) -> Curves:
     if "diffprivlib" not in options.skip:
         for epsilon in (1.0,) if options.quick else (1.0, 0.1):
             _diffprivlib(splits, features, labels, epsilon, options, say)
-    curves: Curves = {}
     if not options.quick:
         few = splits[: 1 if features[0][0].shape[1] > MANY_FEATURES else None]
         curves = _baselines(name, few, features, labels, options.seed, say)
@@ -95,9 +88,7 @@ def _table(name: str, options: Options, say: Say) -> Curves:
             _own_curves(few, passes, curves)
             curves["logistic regression, not private"] = dict.fromkeys(EPSILONS, plain[0])
             for method, curve in curves.items():
-                shown_figures = "  ".join(f"{epsilon:g}: {each:.4f}" for epsilon, each in sorted(curve.items()))
-                say(f"  over ε, {method}: {shown_figures}")
-    return curves
+                say(line_of(name, method, curve))
 
 
 def _own_curves(splits: list[Split], passes: list[ours.Passes], curves: Curves) -> None:

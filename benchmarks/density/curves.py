@@ -8,12 +8,53 @@ from pathlib import Path
 import numpy as np
 
 import dpsketch as dps
+from benchmarks.compressive.options import Options, Say
 from benchmarks.density.tables import schema_of, table_of
 
 Curves = dict[str, dict[float, float]]  # a figure of every ε, by method
 OURS, RACE = "dpsketch", "RACE"
+FIGURES = {  # part, and tables, from left to right
+    "figure3": ("kde", ("sf_salaries, σ = 5000", "nyc_payroll, σ = 5000", "skin, σ = 5", "cod_rna, σ = 0.06")),
+    "figure4": ("classifiers", ("occupancy", "htru2", "nomao")),
+    "figure5": ("regression", ("california", "airfoil", "gas", "naval")),
+    "figure7": ("kde", ("covtype, σ = 20",)),
+}
+LABELS = {"kde": "relative error", "classifiers": "AUC", "regression": "error over variance"}
 _MARKS = "sD^vP*Xh<>p8"
 _COLOURS = ("C0", "C1", "C2", "C4", "C5", "C6", "C8", "C9")  # without the reds and greys of RACE and models
+
+
+def run(options: Options, say: Say) -> None:
+    """Draw every figure from the lines that the other parts have kept."""
+    say("== figures, from the files of the other parts")
+    for name, (part, tables) in FIGURES.items():
+        kept = kept_curves(options.results, part)
+        panels = [(table, kept[table]) for table in tables if table in kept]
+        if panels:
+            draw(panels, options.results / f"{name}.png", LABELS[part], log=part != "classifiers")
+        missing = [table for table in tables if table not in kept]
+        say(f"  {name}: {len(panels)} tables" + (f"; without {', '.join(missing)}" if missing else ""))
+    figure_2(options.results / "figure2.png")
+    say("  figure2: a density of skin")
+
+
+def line_of(table: str, method: str, curve: dict[float, float]) -> str:
+    """A curve in words, which `kept_curves` reads."""
+    return f"  over ε; {table}; {method}; " + "  ".join(f"{each:g}: {curve[each]:.4g}" for each in sorted(curve))
+
+
+def kept_curves(folder: Path, part: str) -> dict[str, Curves]:
+    """Curves of a part by table; a table that was run alone replaces its curves of a whole run."""
+    found: dict[str, Curves] = {}
+    for path in sorted(folder.glob(f"{part}*.txt"), key=lambda each: (each.stem != part, each.stem)):
+        own: dict[str, Curves] = {}
+        for each in path.read_text().splitlines():
+            if each.startswith("  over ε; "):
+                _, table, method, points = each.split("; ")
+                pairs = (point.split(": ") for point in points.split("  "))
+                own.setdefault(table, {})[method] = {float(epsilon): float(value) for epsilon, value in pairs}
+        found |= own
+    return found
 
 
 def draw(panels: Sequence[tuple[str, Curves]], path: Path, label: str, log: bool = True) -> None:

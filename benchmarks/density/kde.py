@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import dpsketch as dps
 from benchmarks.compressive.options import Options, Say
 from benchmarks.density import kde_baselines, ours
-from benchmarks.density.curves import Curves, draw, figure_2
+from benchmarks.density.curves import OURS, RACE, Curves, line_of
 from benchmarks.density.function_release import Problem as FunctionProblem
-from benchmarks.density.goals import at_most, budget_text, shown
+from benchmarks.density.goals import at_most, budget_text
 from benchmarks.density.kernel_sums import exact_sums
 from benchmarks.density.runs import DELTA, attempted
 from benchmarks.density.tables import public_rows, schema_of, table_of, unit_features
@@ -69,19 +69,13 @@ CASES = (
 
 def run(options: Options, say: Say) -> None:
     say("== kernel densities: mean relative error (salaries: relative L2), mean (worst)")
-    panels = [
-        (f"{case.name}, σ = {case.width:g}", _case(case, options, say))
-        for case in ((CASES[0], CASES[2]) if options.quick else CASES)
-    ]
-    if not options.quick:
-        draw(panels[:4], options.results / "figure3.png", "relative error")
-        draw(panels[4:5], options.results / "figure7.png", "relative error")
-        figure_2(options.results / "figure2.png")
-        say("figures 2, 3 and 7: figure2.png, figure3.png, figure7.png")
+    for case in (CASES[0], CASES[2]) if options.quick else CASES:
+        if options.wants(case.name):
+            _case(case, options, say)
 
 
-def _case(case: Case, options: Options, say: Say) -> Curves:
-    """Lines of every budget; errors of every method over pure ε."""
+def _case(case: Case, options: Options, say: Say) -> None:
+    """Lines of every budget, and of every method over pure ε."""
     problems = problems_of(case, options.seed, options.runs, options.queries)
     first = problems[0]
     say(
@@ -104,21 +98,19 @@ def _case(case: Case, options: Options, say: Say) -> Curves:
                 goal = case.goals.get((epsilon, delta)) if name == "ours" else None
                 say(at_most(f"  {name} {budget_text(epsilon, delta)}", found, goal))
     if options.quick or not case.compared:
-        return {}
+        return
     runs = min(options.runs, BASELINE_RUNS[case.label is None])
-    curves: Curves = {"dpsketch": {}, "RACE": {}}
+    curves: Curves = {OURS: {}, RACE: {}}
     scorers = {f"R={rows}": _hashed(case, rows) for rows in RACE_ROWS}
     for epsilon in EPSILONS:
-        curves["dpsketch"][epsilon] = float(np.mean(measured("ours", _ours(case), epsilon, 0.0, runs, _silent)))
+        curves[OURS][epsilon] = float(np.mean(measured("ours", _ours(case), epsilon, 0.0, runs, _silent)))
     for name, scorer in scorers.items():  # one table of counters at a time
         for epsilon in EPSILONS:
             error = float(np.mean(measured(name, scorer, epsilon, 0.0, runs, _silent)))
-            curves["RACE"][epsilon] = min(error, curves["RACE"].get(epsilon, np.inf))
+            curves[RACE][epsilon] = min(error, curves[RACE].get(epsilon, np.inf))
     _baselines(case, [problem.plain for problem in problems[:runs]], options.seed, curves, say)
     for name, curve in curves.items():
-        shown_errors = "  ".join(f"{epsilon:g}: {shown(error)}" for epsilon, error in sorted(curve.items()))
-        say(f"  over ε, {name}: {shown_errors}")
-    return curves
+        say(line_of(f"{case.name}, σ = {case.width:g}", name, curve))
 
 
 def _silent(line: str) -> None:

@@ -17,7 +17,7 @@ import dpsketch as dps
 from benchmarks.compressive.options import Options, Say
 from benchmarks.density import baselines, linear_baselines, ours, synthetic_models
 from benchmarks.density.choice import Settings
-from benchmarks.density.curves import OURS, RACE, Curves, draw
+from benchmarks.density.curves import OURS, RACE, Curves, line_of
 from benchmarks.density.goals import at_most, budget_text
 from benchmarks.density.runs import DELTA, attempted
 from benchmarks.density.tables import Split, labels_of, regression, unit_features
@@ -39,14 +39,13 @@ MANY_FEATURES = 16  # above which baselines with settings and curves are run onc
 
 def run(options: Options, say: Say) -> None:
     say("== regression: mean squared error over the variance of the target, on test rows, mean (worst)")
-    panels = [(name, _table(name, options, say)) for name in (TABLES[:2] if options.quick else TABLES)]
-    if not options.quick:
-        draw(panels, options.results / "figure5.png", "error over variance")
-        say("figure 5: figure5.png; δ = 1e-6 for dpsketch, SSP, AdaSSP, AdaOPS and objective perturbation, else 0")
+    for name in TABLES[:2] if options.quick else TABLES:
+        if options.wants(name):
+            _table(name, options, say)
 
 
-def _table(name: str, options: Options, say: Say) -> Curves:
-    """Lines of every budget; errors of every method over ε."""
+def _table(name: str, options: Options, say: Say) -> None:
+    """Lines of every budget, and of every method over ε, with δ where it uses one."""
     splits = [regression(name, options.seed + run) for run in range(options.runs)]
     features = [(split.features(split.train), split.features(split.test)) for split in splits]
     targets = [2 * unit_features(split.schema, [split.target], split.train)[:, 0] - 1 for split in splits]
@@ -99,14 +98,13 @@ def _table(name: str, options: Options, say: Say) -> Curves:
         for method, values in noisy.items():
             say(at_most(f"  {method} {text}", values))
     if options.quick:
-        return {}
+        return
     few = splits[: 1 if features[0][0].shape[1] > MANY_FEATURES else None]
     curves = _baselines(few, features, targets, options.seed, say)
     _own_curves(few, passes, curves)
     curves["OLS, not private"] = dict.fromkeys(EPSILONS, float(np.mean(exact)))
     for method, curve in curves.items():
-        say(f"  over ε, {method}: " + "  ".join(f"{epsilon:g}: {each:.4f}" for epsilon, each in sorted(curve.items())))
-    return curves
+        say(line_of(name, method, curve))
 
 
 def _own_curves(splits: list[Split], passes: list[ours.Passes], curves: Curves) -> None:
