@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.compressive import phase
 from benchmarks.compressive.phase import CLOMPR, OURS, _edges
 from benchmarks.density import curves, faults, function_release, kde_baselines, kernel_sums, linear_baselines, privbayes
 from benchmarks.density.choice import Settings
@@ -235,6 +236,26 @@ def test_figures_have_every_method(tmp_path: Path) -> None:
     assert (tmp_path / "figure.png").stat().st_size > 10_000
     assert curves.style("OLS, not private", ["OLS, not private"])["linestyle"] == "--"
     assert shown(0.005) == "0.005"
+
+
+def test_curves_are_kept_in_words(tmp_path: Path) -> None:
+    curve = {0.1: 0.25, 1.0: 1.5e-5}
+    (tmp_path / "kde.txt").write_text("\n".join(curves.line_of("a, σ = 5", name, curve) for name in ("x", "y, not z")))
+    assert curves.kept_curves(tmp_path, "kde") == {"a, σ = 5": {"x": curve, "y, not z": curve}}
+    (tmp_path / "kde-a.txt").write_text(curves.line_of("a, σ = 5", "x", {1.0: 0.5}))
+    assert curves.kept_curves(tmp_path, "kde") == {"a, σ = 5": {"x": {1.0: 0.5}}}
+    assert curves.kept_curves(tmp_path, "regression") == {}
+
+
+def test_errors_of_figure_8_are_kept_in_words(tmp_path: Path) -> None:
+    lines = [
+        "a command",
+        "  n=1e+06 δ=1e-08 ε=0.1 CL-OMPR m=32: 2.000 m=64: 1.000",
+        "  n=1e+06 δ=0 ε=1 ours    m=32: 1.500",
+    ]
+    (tmp_path / "tables-1000000.txt").write_text("\n".join(lines))
+    found = phase.kept_errors(tmp_path)
+    assert found == {(10**6, 1e-8, 0.1, "CL-OMPR"): [2.0, 1.0], (10**6, 0.0, 1.0, "ours"): [1.5]}
 
 
 def test_faults_say_whether_they_are_cured() -> None:
