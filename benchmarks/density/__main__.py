@@ -2,7 +2,8 @@
 
 `python -m benchmarks.density --quick` runs a small part, `--parts kde` one of them. Figures are the mean (worst) of
 runs with fresh splits, fresh queries and fresh noise; sizes and mechanisms are the ready-made recipes', and printed.
-Every part keeps its text in a file of its own, so that one can be run again alone: benchmarks/results/density. The
+Every part keeps its text in a file of its own, so that one can be run again alone: benchmarks/results/density. So does
+a table of kernel densities, classifiers or regressions that `--tables` names; figures are drawn from these texts. The
 large graph is not run unless it is named.
 """
 

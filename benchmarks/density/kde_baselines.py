@@ -32,7 +32,8 @@ from dpsketch.numerics.arrays import Floats
 Budgets = Sequence[tuple[float, float]]
 MOST_POINTS = 100_000  # kernel sums that a baseline may ask for
 MOST_NODES = 200_000  # of integrals, for each query
-DRAWN = 20_000  # rows of PrivBayes
+DRAWN = {1: 100_000}  # rows of PrivBayes, by columns; else
+FEWER_DRAWN = 20_000
 ORDERS = (1, 4, 16)
 ONE_COLUMN = {
     "Bernstein": [partial(bernstein, cells=m, order=h) for m in (10, 20, 40, 100, 400, 1000) for h in ORDERS],
@@ -111,10 +112,11 @@ def _drawn(problem: Problem, budgets: Budgets, generator: np.random.Generator) -
         for epsilon in sorted({epsilon for epsilon, delta in budgets if not delta}):
             rows = len(problem.points)
             network = privbayes.fitted(codes, levels, epsilon, degree, rows, generator, known)
-            drawn = network.drawn(DRAWN, generator)
+            count = DRAWN.get(problem.columns, FEWER_DRAWN)
+            drawn = network.drawn(count, generator)
             points = low + (drawn + generator.random(drawn.shape)) / bins * (high - low)
             sums = brute_force(points, np.ones(len(points)), problem.queries, problem.width)
-            yield f"{bins} bins, degree {degree}", epsilon, sums * network.rows / DRAWN
+            yield f"{bins} bins, degree {degree}", epsilon, sums * network.rows / count
 
 
 def infeasible(problem: Problem) -> Iterator[str]:

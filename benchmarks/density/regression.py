@@ -112,16 +112,13 @@ def _own_curves(splits: list[Split], passes: list[ours.Passes], curves: Curves) 
     found = Settings()
     for split, each in zip(splits, passes, strict=False):
         for epsilon in EPSILONS:
-            found.add(OURS, epsilon, DELTA, "", error_of(split, ours.predictions(each, split, _budget(epsilon)).values))
-        for epsilon in EPSILONS:
-            values = ours.hashed_predictions(each, split, dps.Budget(epsilon)).values
-            found.add(RACE, epsilon, 0.0, "", error_of(split, values))
+            scored = ours.predictions(each, split, dps.Budget(epsilon, DELTA))
+            found.add(OURS, epsilon, DELTA, "", error_of(split, scored.values))
+        for epsilon in EPSILONS:  # apart: one raw sketch at a time
+            scored = ours.hashed_predictions(each, split, dps.Budget(epsilon))
+            found.add(RACE, epsilon, 0.0, "", error_of(split, scored.values))
     for (method, epsilon, _), best in found.best():
         curves.setdefault(method, {})[epsilon] = best.mean
-
-
-def _budget(epsilon: float) -> dps.Budget:
-    return dps.Budget(epsilon, DELTA)
 
 
 def _baselines(
@@ -151,11 +148,8 @@ def _baselines(
     curves: Curves = {}
     for (method, epsilon, delta), best in sorted(found.best(), key=lambda item: budgets.index(item[0][1:])):
         if (epsilon, delta) in BUDGETS and method not in ("SSP", "AdaSSP"):  # printed above, with all runs
-            say(
-                at_most(
-                    f"  {method}{best.setting and f' ({best.setting})'} {budget_text(epsilon, delta)}", best.figures
-                )
-            )
+            setting = f" ({best.setting})" if best.setting else ""
+            say(at_most(f"  {method}{setting} {budget_text(epsilon, delta)}", best.figures))
         if epsilon in EPSILONS and (delta > 0) == (method not in ("OPS", "PrivBayes")):
             curves.setdefault(method, {})[epsilon] = best.mean
     infeasible = synthetic_models.left_out(splits[0])
@@ -169,11 +163,8 @@ def _predictions(
 ) -> Iterator[tuple[str, str, Floats]]:
     """Method, setting and predictions of the target in [-1, 1]."""
     if delta:
-        yield (
-            "SSP",
-            "",
-            baselines.noisy_least_squares(train, target[:, None], test, epsilon, delta, seed, one_hot=False)[:, 0],
-        )
+        squares = baselines.noisy_least_squares(train, target[:, None], test, epsilon, delta, seed, one_hot=False)
+        yield "SSP", "", squares[:, 0]
         yield "AdaSSP", "", baselines.ada_ssp(train, target, test, epsilon, delta, seed)
         yield "AdaOPS", "", linear_baselines.ada_ops(train, target, test, epsilon, delta, seed)
     for radius in RADII:
