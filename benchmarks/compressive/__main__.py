@@ -21,12 +21,9 @@ from pathlib import Path
 
 import matplotlib
 
-import dpsketch as dps
-from benchmarks.compressive import laws, nsr, pca, phase, real, speed, synthetic
+from benchmarks.compressive import faults, laws, nsr, pca, phase, real, speed, synthetic
 from benchmarks.compressive.options import Options, Say
-from benchmarks.compressive.sketches import fitted
 from benchmarks.m2m import environments
-from dpsketch.numerics.arrays import Floats
 
 
 def components(options: Options, say: Say) -> None:
@@ -40,14 +37,15 @@ def ratios(options: Options, say: Say) -> None:
 
 
 def sizes(options: Options, say: Say) -> None:
-    def fit(view: dps.View, clusters: int) -> Floats:
-        return fitted(dps.KMeans(clusters), view)[0].cluster_centers_
-
-    for line in phase.lines(options.results, options.seed, fit, min(options.runs, 3)):
+    for line in phase.lines(options.results, options.seed, min(options.runs, 3)):
         say(line)
-    if not options.quick:
-        for line in phase.figure_8(options.results, options.seed, fit, min(options.runs, 3)):
-            say(line)
+
+
+def tables_of(rows: int, options: Options, say: Say) -> None:
+    for line in phase.table_lines(rows, options.seed, min(options.runs, 3)):
+        say(line)
+    phase.draw_figure_8(phase.kept_errors(options.results), options.results / "figure8.png")
+    say("figure 8, with what other numbers of rows have left: figure8.png")
 
 
 PARTS: dict[str, Callable[[Options, Say], None]] = {
@@ -55,9 +53,11 @@ PARTS: dict[str, Callable[[Options, Say], None]] = {
     **{f"mixtures-{clusters}": partial(synthetic.run, clusters) for clusters in synthetic.SIZES},
     **{name: partial(real.run, name) for name in real.TABLES},
     "laws": laws.run,
+    "faults": faults.run,
     "components": components,
     "ratios": ratios,
     "sizes": sizes,
+    **{f"tables-{rows}": partial(tables_of, rows) for rows in phase.ROWS},
 }
 QUICK = ("speed", "mixtures-4", "skin", "components", "ratios", "sizes")
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "compressive"
@@ -89,7 +89,9 @@ def _run(name: str, options: Options) -> None:
             print(line, flush=True)
             print(line, file=file, flush=True)
 
-        say(f"compressive study, {name}: {date.today()}, seed {options.seed}, {options.runs} runs")
+        quick = " --quick" if options.quick else ""
+        asked = f"--parts {name} --runs {options.runs} --seed {options.seed}{quick}"
+        say(f"python -m benchmarks.compressive {asked}, {date.today()}")
         PARTS[name](options, say)
         say(f"{name} took {time.perf_counter() - start:.0f} s")
 

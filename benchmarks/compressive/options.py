@@ -16,3 +16,8 @@ class Options:
     quick: bool
     results: Path
     skip: tuple[str, ...] = ()
+    queries: int = 2000  # of kernel densities
+    tables: tuple[str, ...] = ()  # all, if none is named
+
+    def wants(self, table: str) -> bool:
+        return not self.tables or table in self.tables

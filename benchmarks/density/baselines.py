@@ -30,6 +30,14 @@ def logistic(features: Floats, labels: np.ndarray, test: Floats, seed: int) -> n
     return np.asarray(scores)
 
 
+def logistic_or_constant(features: Floats, labels: np.ndarray, test: Floats, seed: int) -> np.ndarray:
+    """The same; a constant where the rows have one class only, and labels' places where they lack others."""
+    classes = np.unique(labels)
+    if len(classes) == 1:
+        return np.full(len(test), float(classes[0]))
+    return logistic(features, labels, test, seed)
+
+
 def noisy_least_squares(
     features: Floats, targets: Floats, test: Floats, epsilon: float, delta: float, seed: int, one_hot: bool
 ) -> Floats:
@@ -38,7 +46,7 @@ def noisy_least_squares(
     With `one_hot`, one of the targets is 1 and the others are 0; else each lies in [-1, 1].
     """
     generator = np.random.default_rng([seed, 11])
-    rows = _with_one(features)
+    rows = with_one(features)
     width, count = rows.shape[1], 1 if one_hot else targets.shape[1]
     if delta:
         deviation = gaussian_deviation(Fraction(epsilon), Fraction(delta), width * (width + 1) // 2 + width * count)
@@ -49,13 +57,13 @@ def noisy_least_squares(
     values, vectors = np.linalg.eigh(moments)
     moments = (vectors * np.maximum(values, 0.0)) @ vectors.T + 0.5 * deviation * np.sqrt(2 * width) * np.eye(width)
     products = rows.T @ targets + _noise(generator, deviation, delta, (width, targets.shape[1]))
-    return np.asarray(_with_one(test) @ np.linalg.solve(moments, products))
+    return np.asarray(with_one(test) @ np.linalg.solve(moments, products))
 
 
 def least_squares(features: Floats, target: Floats, test: Floats) -> Floats:
     """Predictions of least squares, not private."""
-    slopes = np.linalg.lstsq(_with_one(features), target, rcond=None)[0]
-    return np.asarray(_with_one(test) @ slopes)
+    slopes = np.linalg.lstsq(with_one(features), target, rcond=None)[0]
+    return np.asarray(with_one(test) @ slopes)
 
 
 def ada_ssp(features: Floats, target: Floats, test: Floats, epsilon: float, delta: float, seed: int) -> Floats:
@@ -65,7 +73,7 @@ def ada_ssp(features: Floats, target: Floats, test: Floats, epsilon: float, delt
     mechanism).
     """
     generator = np.random.default_rng([seed, 12])
-    rows = _with_one(features)
+    rows = with_one(features)
     width = rows.shape[1]
     ratio = gaussian_deviation(Fraction(epsilon), Fraction(delta), 3)
     norm = float(width)  # ‖x‖² of a row of numbers in [-1, 1]
@@ -76,7 +84,7 @@ def ada_ssp(features: Floats, target: Floats, test: Floats, epsilon: float, delt
     upper = np.triu(generator.normal(size=(width, width))) * ratio * norm
     noisy = moments + upper + np.triu(upper, 1).T + ridge * np.eye(width)
     products = rows.T @ target + ratio * np.sqrt(norm) * generator.normal(size=width)
-    return np.asarray(_with_one(test) @ np.linalg.lstsq(noisy, products, rcond=None)[0])
+    return np.asarray(with_one(test) @ np.linalg.lstsq(noisy, products, rcond=None)[0])
 
 
 def isolation_forest(features: Floats, test: Floats, seed: int) -> Floats:
@@ -137,7 +145,7 @@ def on_simplex(counts: Floats) -> Floats:
     return np.asarray(kept / kept.sum())
 
 
-def _with_one(features: Floats) -> Floats:
+def with_one(features: Floats) -> Floats:
     """Features in [-1, 1], and a constant."""
     return np.hstack([2 * features - 1, np.ones((len(features), 1))])
 

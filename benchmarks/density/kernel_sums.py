@@ -31,7 +31,7 @@ def exact_sums(points: Floats, queries: Floats, width: float) -> Floats:
     path = CACHE / f"kernel-sums-{key.hexdigest()[:32]}.npy"
     if path.exists():
         return np.asarray(np.load(path, allow_pickle=False))
-    sums = _brute_force(rows, counts, queries, width)
+    sums = brute_force(rows, counts, queries, width)
     CACHE.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     with temporary.open("wb") as file:
@@ -40,7 +40,7 @@ def exact_sums(points: Floats, queries: Floats, width: float) -> Floats:
     return sums
 
 
-def _brute_force(rows: Floats, counts: np.ndarray, queries: Floats, width: float) -> Floats:
+def brute_force(rows: Floats, counts: np.ndarray, queries: Floats, width: float) -> Floats:
     """The kernel from a table over the fourth root of the distance, with linear interpolation."""
     both = np.vstack([rows, queries])
     farthest = 1.01 * float(np.linalg.norm(np.ptp(both, axis=0))) / width + 1.0

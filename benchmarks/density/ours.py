@@ -18,6 +18,8 @@ from benchmarks.density.tables import Anomalies, Split, labels_of
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.schema import Schema
 
+RACE_WIDTH = 100  # counters in a row of the paper's classifiers
+
 
 class NotThere(Exception):
     """A public name that this version of the library does not have."""
@@ -38,11 +40,11 @@ def needs(name: str) -> None:
         raise NotThere(f"dps.{name} is not in this version of the library")
 
 
-def _ready(name: str, schema: Schema, *words: Any, **options: Any) -> dps.Recipe:
+def _ready(name: str, schema: Schema, **options: Any) -> dps.Recipe:
     """A ready-made recipe by its public rule."""
     if not hasattr(dps.Recipe, name):
         raise NotThere(f"dps.Recipe.{name} is not in this version of the library")
-    recipe: dps.Recipe = getattr(dps.Recipe, name)(schema, *words, **options)
+    recipe: dps.Recipe = getattr(dps.Recipe, name)(schema, **options)
     return recipe
 
 
@@ -97,18 +99,30 @@ def hashed_sums(
 def class_scores(passes: Passes, split: Split, budget: dps.Budget) -> Scored:
     """The score of the second of two classes, else the labels."""
     needs("DensityClassifier")
-    recipe = _ready("classify", split.schema, split.target, rows=split.schema.rows, budget=budget)
+    recipe = _ready("classify", split.schema, target=split.target, rows=split.schema.rows, budget=budget)
     view = passes.view(recipe, budget)
     model, seconds = _fitted(dps.DensityClassifier(target=split.target), view)
     features, start = mapping_of(split.test.select(list(split.columns))), time.process_time()
-    values = model.predict_proba(features)[:, 1] if len(model.classes_) == 2 else model.predict(features)
+    values = model.decision_function(features) if len(model.classes_) == 2 else model.predict(features)
     took = passes.seconds | {"fit": seconds, "query": (time.process_time() - start) / len(split.test)}
     return Scored(values, None, recipe_text(view), took)
 
 
+def race_likelihoods(passes: Passes, split: Split, budget: dps.Budget, rows: int, bandwidth: float) -> Scored:
+    """The race paper's classifier: likelihoods from hashed counters of each class."""
+    race = dps.Race(split.columns, rows, RACE_WIDTH, hash=dps.Euclidean(bandwidth))
+    parts = [dps.Part(dps.Grouped(dps.Count(), split.target), 0.03), dps.Part(dps.Grouped(race, split.target), 0.97)]
+    view = passes.view(dps.Recipe(parts), budget)
+    model, seconds = _fitted(dps.DensityClassifier(split.target, prior="ml", method="likelihood"), view)
+    values = model.decision_function(mapping_of(split.test.select(list(split.columns))))
+    return Scored(values, None, recipe_text(view), passes.seconds | {"fit": seconds})
+
+
 def predictions(passes: Passes, split: Split, budget: dps.Budget) -> Scored:
     """Linear regression from second moments of the features and the target."""
-    recipe = _ready("linear", split.schema, split.target, rows=split.schema.rows, budget=budget, columns=split.columns)
+    recipe = _ready(
+        "linear", split.schema, target=split.target, rows=split.schema.rows, budget=budget, columns=split.columns
+    )
     view = passes.view(recipe, budget)
     model, seconds = _fitted(dps.LinearRegression(split.target), view)
     values = model.predict(split.test.select(list(split.columns)))
@@ -124,7 +138,7 @@ def tightened_predictions(split: Split, first: dps.Budget, second: dps.Budget) -
 
 def hashed_predictions(passes: Passes, split: Split, budget: dps.Budget) -> Scored:
     """The race paper's linear model, for comparison: the score of the second of two classes, else the predictions."""
-    recipe = _ready("hashed_linear", split.schema, split.target, rows=split.schema.rows, budget=budget)
+    recipe = _ready("hashed_linear", split.schema, target=split.target, rows=split.schema.rows, budget=budget)
     view = passes.view(recipe, budget)
     loss = "squared" if split.schema.column(split.target).numeric else "hinge"
     model, seconds = _fitted(dps.HashedLinear(split.target, loss), view)
