@@ -11,8 +11,8 @@ import numpy as np
 
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
-from dpsketch.learn.factors import Factor, product_at
-from dpsketch.learn.points import Frame, cell_points
+from dpsketch.learn.factors import Factor, product_at, repeated_of
+from dpsketch.learn.points import NORMAL_95, Frame, cell_points
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.histogram import BoundHistogram
 from dpsketch.maps.tables.one_way import OneWayMap
@@ -111,6 +111,7 @@ class TableEstimator:
     def __init__(self, schema: Schema, noise: ReleaseNoise, table: SmallTable) -> None:
         self._schema, self.table, self.columns = schema, table, table.columns
         self.marginal = Shares(noise, table.part, table.first, table.size)
+        self._own = noise.reserve(1)
         names = " × ".join(self.columns)
         self.how = f"{'marginal' if len(self.columns) == 1 else 'table'} of {names}"
 
@@ -124,5 +125,10 @@ class TableEstimator:
     def expect(self, *products: Sequence[Factor]) -> Estimate:
         frame, inside = self._points
         values = np.concatenate([product_at(factors, frame) for factors in products])
-        means = values.reshape(len(values), self.table.size, inside).mean(axis=2)
-        return Estimate(means @ self.marginal.shares, self.marginal.influence(means))
+        cells = values.reshape(len(values), self.table.size, inside)
+        means = cells.mean(axis=2)
+        influence = self.marginal.influence(means)
+        if any(repeated_of(factors) for factors in products):
+            hidden = np.ptp(cells, axis=2) @ np.maximum(self.marginal.shares, 0.0) / 2 / NORMAL_95
+            influence = np.hstack([influence, np.zeros((len(means), self._own - influence.shape[1])), hidden[:, None]])
+        return Estimate(means @ self.marginal.shares, influence)
