@@ -122,7 +122,7 @@ def moments(node: exp.Expr, frame: Frame) -> Floats:
         case exp.Column():
             column = find_column(frame.schema, node.name)
             if not column.dates:
-                raise QueryError(f"column '{column.name}' is a {column.kind}, not a date", _date_columns(frame.schema))
+                raise QueryError(f"column '{column.name}' is not a column of dates", _date_columns(frame.schema))
             return frame.values(column.name)
         case exp.Add() | exp.Sub() | exp.DateAdd() | exp.DateSub() if isinstance(
             node.expression.unnest(), exp.Interval
@@ -158,7 +158,8 @@ def constant_moment(node: exp.Expr) -> float:
         inner = inner.this
     moment = as_moment(inner.name) if isinstance(inner, exp.Literal) and inner.is_string else None
     if moment is None:
-        raise QueryError(f"'{node.sql('duckdb')}' is not a date", "write dates as '2024-01-31'")
+        text = inner.name if isinstance(inner, exp.Literal) else node.sql("duckdb")
+        raise QueryError(f"'{text}' is not a date", "write dates as '2024-01-31'")
     found = float(microseconds(moment))
     cast = node.unnest()
     whole = isinstance(cast, exp.Cast) and cast.args["to"].this is _DATE

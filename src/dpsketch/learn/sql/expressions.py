@@ -69,6 +69,7 @@ _OPTIONS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Limit: ("expression",),
     exp.Offset: ("expression",),
 }
+_PRESENT = (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentDatetime, exp.CurrentTime)
 _SUPPORTED = "and, or, not, =, <>, <, <=, >, >=, between, in, like, ilike, is null"
 
 
@@ -111,6 +112,10 @@ def checked(expression: exp.Expr) -> exp.Expr:
         extra = [key for key, value in node.args.items() if value and known is not None and key not in known]
         if extra:
             raise QueryError(f"'{node.sql()}' is not supported", f"leave out: {', '.join(extra).replace('_', ' ')}")
+        if isinstance(node, _PRESENT) or (isinstance(node, exp.Anonymous) and node.name.lower() == "now"):
+            raise QueryError("a question does not know today's date", "write it: date '2024-01-31'")
+        if isinstance(node.parent, exp.Window):
+            continue  # refused where it is read
         if isinstance(node, exp.Func) and not isinstance(node, exp.Case | exp.Count | exp.Anonymous) and _lacks(node):
             raise QueryError("a function or operator lacks an argument", "power(x, 2), corr(x, y), regr_slope(y, x)")
         if isinstance(node, exp.Column) and node.table and node.table.lower() != "sketch":
@@ -360,7 +365,10 @@ def _compare(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, frame: Frame
         if isinstance(column, Category) and isinstance(other, Category) and kind in (exp.EQ, exp.NEQ):
             return _compared_labels(kind, column, other, frame)
         if not (column.numeric and other.numeric) or column.dates != other.dates:
-            raise QueryError(f"columns '{column.name}' and '{other.name}' cannot be compared", "compare two numbers")
+            raise QueryError(
+                f"columns '{column.name}' and '{other.name}' cannot be compared",
+                "compare two numbers, or two categories that list the same labels",
+            )
         bounds = frame.values(other.name)
     else:
         if not column.numeric and kind not in (exp.EQ, exp.NEQ):

@@ -92,7 +92,7 @@ def texts_of(schema: Schema, node: exp.Expr) -> tuple[Column, list[str]]:
     if isinstance(node, exp.Column):
         column = find_column(schema, node.name)
         if not isinstance(column, Category):
-            raise QueryError(f"column '{column.name}' is a {column.kind} and has no texts", _HINT)
+            raise QueryError(f"column '{column.name}' holds {column.kind}s, not texts", _HINT)
         return column, list(column.labels)
     if not isinstance(node, TEXT_FUNCTIONS):
         raise QueryError(f"'{node.sql('duckdb')}' is not a text", _HINT)

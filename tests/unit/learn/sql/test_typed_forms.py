@@ -13,6 +13,7 @@ import pytest
 
 import dpsketch as dps
 from conftest import SEED
+from dpsketch.errors import QueryError
 
 LABELS = ["ant", "Bee", "b_t"]
 FACTS = {
@@ -58,6 +59,10 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 # ruff: noqa: E501
+OVER = "shares of the total are count(*) / sum(count(*)) over (), or over (partition by a key of group by)"
+TRIVIAL = (
+    "a sub-select may pick columns and rows of sketch; put group by, having, distinct and limit into the outer select"
+)
 # A statement, and how DuckDB spells it where that differs.
 ANSWERED: list[tuple[str, str | None]] = [
     # parts of dates
@@ -184,6 +189,121 @@ def test_answers_are_those_of_duckdb(
                 assert cell.value == pytest.approx(float(true), rel=1e-6, abs=1e-6)
             else:
                 assert cell == (str(true).lower() if isinstance(true, bool) else true)
+
+
+# A statement, the fact and the hint that refuse it.
+REFUSED: list[tuple[str, str, str]] = [
+    ("select count(*) from sketch where second(d) = 3", "dates of column 'd' are rounded to 1 minutes by its bounds: their second is not known",
+     'declare a column of it before the next release: from = "d", part = "second"'),
+    ("select count(*) from sketch where extract(century from d) = 20", "'EXTRACT(CENTURY FROM d)': there is no part 'century'",
+     "parts are year, quarter, month, week, day, dayofyear, dayofweek, isodow, hour, minute, second"),
+    ("select count(*) from sketch where date_trunc('decade', d) = '2020-01-01'", "'DATE_TRUNC('DECADE', d)': there is no unit 'decade'",
+     "units are year, quarter, month, week, day, hour, minute, second"),
+    ("select avg(year(a)) from sketch", "column 'a' is not a column of dates", "columns of dates are d"),
+    ("select avg(year('soon')) from sketch", "'soon' is not a date", "write dates as '2024-01-31'"),
+    ("select count(*) from sketch where d > now()", "a question does not know today's date", "write it: date '2024-01-31'"),
+    ("select count(*) from sketch where d > current_date", "a question does not know today's date", "write it: date '2024-01-31'"),
+    ("select count(*) from sketch where d > date '2024-01-01' + interval '1 day 2 hours'",
+     "'CAST('2024-01-01' AS DATE) + INTERVAL '1 day 2 hours'' is not supported", "write one unit: d + interval '3 days'"),
+    ("select d, count(*) from sketch group by d", "column 'd' has too many values to group by", "group by date_trunc('month', d), year(d) or the like"),
+    ("select count(*) from sketch where c = a", "columns 'c' and 'a' cannot be compared", "compare two numbers, or two categories that list the same labels"),
+    ("select count(*) from sketch where c like a", "'a' must be a text here", "compare labels of a category: sex like 'F%', sex in ('Female', 'Male'), lower(sex) = 'female'"),
+    ("select count(*) from sketch where left(c, a) = 'x'", "the lengths of texts are whole numbers", "left(c, 1), substring(c, 1, 2)"),
+    ("select count(*) from sketch where c like 'a' escape '!!'", "'c LIKE 'a'': the escape must be a single character", "escape '!'"),
+    ("select count(*) from sketch where c = \"nope\"", "column 'c' has no listed value 'nope'", "the listed values are ant, Bee, b_t, other"),
+    ("select count(*) from sketch where \"nope\" = 1", "there is no column 'nope'", "the columns are a, c, e, m, d"),
+    ("select count(*) over () from sketch", "the window 'COUNT(*) OVER ()' is not supported", OVER),
+    ("select row_number() over (order by a) from sketch", "the window 'ROW_NUMBER() OVER (ORDER BY a)' is not supported", OVER),
+    ("select c, sum(count(*)) over (order by c) from sketch group by c", "the window 'SUM(COUNT(*)) OVER (ORDER BY c)' is not supported", OVER),
+    ("select c, sum(avg(a)) over () from sketch group by c", "'AVG(a)' of the groups does not add up to that of all records", OVER),
+    ("select c, count(*) / sum(count(*)) over (partition by m) from sketch group by c", "partition by m: this is no key of group by", "partition by a key, or by none"),
+    ("select count(*) from (select c, count(*) from sketch group by c) t", "a select of groups or of single answers cannot be selected from", TRIVIAL),
+    ("select count(*) from (select c from sketch limit 3) t", "a select of groups or of single answers cannot be selected from", TRIVIAL),
+    ("with recursive t as (select 1) select 1 from t", "with recursive is not supported", TRIVIAL),
+    ("with t as (select 1 union select 2) select count(*) from t", "'t AS (SELECT 1 UNION SELECT 2)' is not supported", TRIVIAL),
+    ("select avg(x) from (select a as z from sketch) t", "the sub-select has no column 'x'", "its columns are z"),
+    ("select avg(t.a) from sketch s", "there is no table 't'", "write the column's name alone: a"),
+    ("select count(*) / (select count(*) from sketch group by c) from sketch", "'(SELECT COUNT(*) FROM sketch GROUP BY c)' is not one number of all records",
+     "write (select avg(x) from sketch), with where but without group by"),
+    ("select distinct on (c) c from sketch", "distinct on is not supported", "list labels with select distinct c, or group by them"),
+    ("select count(distinct (c, e)) from sketch", "count(distinct …) takes one column", "list the combinations: select distinct a, b"),
+    ("select count(distinct a + 1) from sketch", "'a + 1' is no column: its values cannot be counted", "group by it instead"),
+    ("select mode(c) from sketch order by mode(c)", "mode is a label, not a number", "give it an entry of the select list: select mode(c), count(*)"),
+    ("select avg(width_bucket(a, 5, 1, 3)) from sketch", "'WIDTH_BUCKET(a, 5, 1, 3)' is not supported",
+     "write rising bounds and a whole number of buckets: width_bucket(age, 0, 100, 10)"),
+    ("select count(*) from sketch fetch first 10 percent rows only", "'FETCH FIRST 10 PERCENT ROWS ONLY' is not supported", "write a whole number: limit 10 offset 5"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("statement", "fact", "hint"), REFUSED, ids=[each[0] for each in REFUSED])
+def test_refusals_name_the_reason_and_what_works(statement: str, fact: str, hint: str, view: dps.View) -> None:
+    with pytest.raises(QueryError) as refused:
+        view.sql(statement)
+    assert (refused.value.fact, refused.value.hint) == (fact, hint)
+
+
+def test_parts_that_cells_do_not_resolve_have_wide_errors(view: dps.View) -> None:
+    """Cells of 17 hours hide at which hour records are: the truth may be anything from none to all of them."""
+    part = dps.Part(dps.Histogram(columns=["d"], bins=64), 1.0)
+    marginals = dps.Part(dps.Marginals(bins=64), 1.0)
+    for parts in ([part], [marginals]):
+        raw = dps.accumulate(table(), dps.Schema.from_dict(FACTS), dps.Recipe(parts))
+        coarse = dps.View(dps.release(raw, dps.Budget(math.inf)))
+        for condition in ("hour(d) = 8", "hour(d) = 3", "dayofweek(d) = 2", "minute(d) < 30"):
+            truth, found = view.count(condition), coarse.count(condition)
+            low, high = found.interval()
+            assert low <= truth.value <= high
+            assert found.stderr > 90
+        assert coarse.count("day(d) between 1 and 31").stderr < 1e-6
+        assert (
+            coarse.sql("select c, count(*) from sketch where year(d) = 2024 group by c").rows
+            if parts == [marginals]
+            else True
+        )
+
+
+def test_errors_as_numbers(view: dps.View) -> None:
+    raw = dps.accumulate(table(), dps.Schema.from_dict(FACTS), dps.Recipe([dps.Part(dps.Marginals(), 1.0)]))
+    noisy = dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "errors"))
+    [row] = noisy.sql("select sum(a) as s, stderr(sum(a)) as e, sum(a) - 2 * stderr(sum(a)) as low from sketch").rows
+    assert row[1].value == pytest.approx(row[0].stderr)
+    assert row[1].stderr == 0
+    assert row[2].value == pytest.approx(row[0].value - 2 * row[0].stderr)
+
+
+def test_labels_that_noise_hides_are_not_counted(view: dps.View) -> None:
+    """With an error of hundreds, none to all of the labels may be present; no label is the most common for sure."""
+    raw = dps.accumulate(table(), dps.Schema.from_dict(FACTS), dps.Recipe([dps.Part(dps.Marginals(), 1.0)]))
+    hidden = dps.View(dps.release(raw, dps.Budget(0.003), dps.Ledger("sqlite://"), "hidden"))
+    [row] = hidden.sql("select count(distinct a) as n, mode(a) as most from sketch").rows
+    low, high = row[0].interval()
+    assert low <= 10 <= high + 1e-9
+    assert high - low > 5
+    assert row[1] is None
+    assert len(hidden.sql("select distinct a from sketch").rows) < 10
+
+
+def test_many_groups_are_listed_if_where_allows_them() -> None:
+    """Only groups that where allows count, and a thousand are not too many."""
+    labels = [f"a{place}" for place in range(60)]
+    columns = {name: {"kind": "category", "values": labels} for name in ("origin", "destination")}
+    columns |= {"code": {"kind": "integer", "lower": 0, "upper": 60_000}}
+    schema = dps.Schema.from_dict({"privacy": {"rows": 100}, "columns": columns})
+    frame = pandas.DataFrame({"origin": ["a0", "a1", "a1"], "destination": ["a1", "a2", "a2"], "code": [5, 7, 7]})
+    parts = [
+        dps.Part(dps.Histogram(ways=2, columns=["origin", "destination"]), 0.5),
+        dps.Part(dps.Histogram(columns=["code"]), 0.5),
+    ]
+    view = dps.View(dps.release(dps.accumulate(frame, schema, dps.Recipe(parts)), dps.Budget(math.inf)))
+    top = view.sql("select origin, destination, count(*) from sketch group by 1, 2 order by 3 desc limit 2").rows
+    assert [(one, two, round(count.value)) for one, two, count in top] == [("a1", "a2", 2), ("a0", "a1", 1)]
+    apart = view.sql("select origin, destination, count(*) from sketch where origin <> destination group by 1, 2").rows
+    assert len(apart) == 60 * 59
+    inside = view.sql("select code, count(*) from sketch where code between 3 and 9 group by code").rows
+    assert [code for code, _ in inside] == list(range(3, 10))
+    with pytest.raises(QueryError, match="group by would make 60002 groups, more than 10000") as refused:
+        view.sql("select code, count(*) from sketch group by code")
+    assert refused.value.hint == "group by fewer columns, or allow fewer labels in where"
 
 
 def _is_empty(row: tuple[Any, ...]) -> bool:
