@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 import dpsketch as dps
-from dpsketch.encoding.arrow import encode
+from dpsketch.encoding.rows import encode
 from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.noise_to_signal import SumsNoise
 from dpsketch.recipe.recipe import Part, Recipe

@@ -32,11 +32,12 @@ def as_meant(expression: exp.Expr, schema: Schema, aliases: Collection[str] = ()
     _with_texts(expression, schema, aliases)
     expression = with_schema_names(expression, schema, aliases)
 
-    def changed(node: exp.Expr) -> exp.Expr:
+    def plain(node: exp.Expr) -> exp.Expr:
         node = _derived(_folded(node), schema)
-        return _bucket(node, schema) if isinstance(node, exp.WidthBucket) else _interval(node, schema)
+        return _bucket(node, schema) if isinstance(node, exp.WidthBucket) else node
 
-    return expression.transform(changed, copy=False)
+    expression = expression.transform(plain, copy=False)
+    return expression.transform(lambda node: _interval(node, schema), copy=False)
 
 
 def _with_texts(expression: exp.Expr, schema: Schema, aliases: Collection[str]) -> None:
@@ -55,7 +56,12 @@ def _with_texts(expression: exp.Expr, schema: Schema, aliases: Collection[str]) 
 
 def _derived(node: exp.Expr, schema: Schema) -> exp.Expr:
     """A part of a date as the column that the schema derives for it."""
-    return node
+    part, cut = date_part(node), truncation(node)
+    of, name = (part.of, part.part) if part is not None else (cut.of, "date") if cut is not None else (exp.Null(), "")
+    column = schema.part_of(of.name, name) if isinstance(of.unnest(), exp.Column) and name else None
+    if column is None or (cut is not None and cut.unit != "day"):
+        return node
+    return exp.column(exp.to_identifier(column.name, quoted=True))
 
 
 def _folded(node: exp.Expr) -> exp.Expr:
