@@ -9,8 +9,8 @@ import numpy as np
 import dpsketch as dps
 from benchmarks.data import slashdot
 from benchmarks.timing import best_together, line
-from dpsketch.encoding.arrow import encode
 from dpsketch.encoding.records import IdSets, Records, concatenated
+from dpsketch.encoding.rows import encode
 from dpsketch.engines.graph import neighbour_sets
 from dpsketch.maps.base import BoundMap
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 import dpsketch as dps
-from dpsketch.encoding.arrow import encode
+from dpsketch.encoding.rows import encode
 from dpsketch.maps.tables.count import BoundCount
 from dpsketch.numerics.arrays import Floats
 from dpsketch.planning.task_forecast import plot_region, simulated_columns

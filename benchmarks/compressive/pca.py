@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 import dpsketch as dps
 from benchmarks.data import DATA
-from dpsketch.encoding.arrow import encode
+from dpsketch.encoding.rows import encode
 from dpsketch.maps.moments.ball import clipped
 from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.recipe import Part, Recipe

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 import dpsketch as dps
 from benchmarks.compressive.sketches import fitted
-from dpsketch.encoding.arrow import encode
+from dpsketch.encoding.rows import encode
 from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.noise_to_signal import SumsNoise
 from dpsketch.recipe.recipe import Part, Recipe

@@ -77,11 +77,40 @@ def test_the_architecture_names_every_room() -> None:
 def test_the_schema_of_the_docs_is_valid(tmp_path: Path) -> None:
     import dpsketch as dps
 
-    (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "schema.md").read_text(), re.DOTALL)
+    text, _ = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "schema.md").read_text(), re.DOTALL)
     (tmp_path / "s.toml").write_text(text)
     schema = dps.Schema.load(tmp_path / "s.toml")
     assert [column.kind for column in schema.columns] == ["integer", "number", "category", "boolean", "datetime", "set"]
     assert schema.max_rows_per_unit == 5
+
+
+def test_the_computed_columns_of_the_docs_are_computed(tmp_path: Path) -> None:
+    import math
+
+    import pyarrow as pa
+
+    import dpsketch as dps
+
+    _, text = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "schema.md").read_text(), re.DOTALL)
+    (tmp_path / "s.toml").write_text("[privacy]\nrows = 3\n" + text)
+    schema = dps.Schema.load(tmp_path / "s.toml")
+    table = pa.table(
+        {
+            "pickup": ["2024-03-01T07:59:00", "2024-03-01T08:00:00", "2024-03-02T08:30:00"],
+            "age": [17, 18, 64],
+            "weight": [50.0, 80.0, 60.0],
+            "height_squared": [2.5, 0.0, 3.0],
+        }
+    )
+    recipe = dps.Recipe([dps.Part(dps.Histogram(columns=[column.name]), 0.2) for column in schema.columns])
+    view = dps.View(dps.release(dps.accumulate(table, schema, recipe), dps.Budget(math.inf)))
+    assert round(view.count("hour(pickup) = 8").value) == 2
+    assert [label for (label,) in view.sql("select distinct age_group from sketch").rows] == [
+        "under 18",
+        "18-39",
+        "40-64",
+    ]
+    assert round(view.count("bmi is null").value) == 1
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

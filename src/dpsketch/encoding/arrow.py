@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.layouts import Cells, buffer_values, cells_of, filled, is_null, lists_of
 from dpsketch.encoding.levels import levels_at
-from dpsketch.encoding.records import IdSets, Records, joined
+from dpsketch.encoding.records import IdSets, joined
 from dpsketch.errors import SourceError
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.columns import (
@@ -36,7 +36,6 @@ from dpsketch.schema.columns import (
     as_moment,
     microseconds,
 )
-from dpsketch.schema.schema import Schema
 
 _DECIMAL = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _IS_DECIMAL = re.compile(_DECIMAL)
@@ -47,14 +46,6 @@ _NO_TEXT = pa.nulls(1, pa.large_string())[0]
 _MOST_DIGITS = 400  # most digits of a number with an exponent, as an id
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
 _FALSE = {"false", "f", "no", "n", "0", "0.0"}
-
-
-def encode(schema: Schema, batch: pa.RecordBatch) -> Records:
-    """Codes of the scalar columns and ids of the set columns."""
-    codes = np.empty((len(schema.scalars), batch.num_rows), np.int16)
-    for row, column in enumerate(schema.scalars):
-        codes[row] = encode_column(column, batch.column(column.name))
-    return Records(codes, {column.name: encode_sets(column, batch.column(column.name)) for column in schema.sets})
 
 
 def encode_column(column: Column, array: pa.Array | pa.ChunkedArray) -> Codes:
@@ -68,6 +59,28 @@ def encode_column(column: Column, array: pa.Array | pa.ChunkedArray) -> Codes:
             "declare it as a set of ids, or leave it out of the schema",
         )
     return cells.read(lambda values: column.codes_of(_levels(column, values)))
+
+
+def source_numbers(name: str, array: pa.Array | pa.ChunkedArray, missing: float | None) -> Floats:
+    """The numbers of a column, NaN where there is none and nothing is declared for that."""
+    return _each_value(name, array, lambda values: _with_missing(_numbers(values), missing))
+
+
+def source_moments(name: str, array: pa.Array | pa.ChunkedArray) -> Floats:
+    """The dates of a column in microseconds since 1970, NaN where there is none."""
+    return _each_value(name, array, _moments)
+
+
+def _each_value(name: str, array: pa.Array | pa.ChunkedArray, read: Callable[[pa.Array], Floats]) -> Floats:
+    if isinstance(array, pa.ChunkedArray):
+        return np.concatenate([*(_each_value(name, chunk, read) for chunk in array.chunks), np.empty(0)])
+    cells = cells_of(array)
+    if pa.types.is_nested(cells.values.type):
+        raise SourceError(
+            f"column '{name}' is needed for a computed column, but the table holds {array.type}",
+            "name a column of numbers or dates in the schema",
+        )
+    return cells.read(read)
 
 
 def encode_sets(column: IdSet, array: pa.Array | pa.ChunkedArray) -> IdSets:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.arrow import cells_array, encode_column, encode_sets, whole_numbers
 from dpsketch.encoding.records import IdSets
+from dpsketch.encoding.rows import derived_codes
 from dpsketch.errors import QueryError
 from dpsketch.numerics.arrays import Codes
 from dpsketch.schema.columns import Column, IdSet
@@ -21,14 +22,35 @@ _ARROW = (pa.Array, pa.ChunkedArray)
 
 
 def read_codes(schema: Schema, columns: Sequence[str], X: Any) -> dict[str, Codes]:
-    """Codes of the named columns of X, read by the same rules as the released table."""
+    """Codes of the named columns of X, read by the same rules as the released table. A computed column that X lacks is
+    computed.
+    """
+    present = None if isinstance(X, np.ndarray | list) else column_names(X)
+    lacking = [schema.column(name) for name in columns if present is not None and name not in present]
+    computed = {column.name: column.derived for column in lacking if column.sources}
     codes = {}
-    for name, cells in named_columns(columns, X).items():
+    given = [name for name in columns if computed.get(name) is None]
+    for name, cells in _several(given, X).items():
+        codes[name] = read_column(schema.column(name), cells)
+    for name, derived in computed.items():
+        if derived is not None:
+            arrays = {source: _arrow(cells) for source, cells in _several(derived.sources, X).items()}
+            codes[name] = derived_codes(schema, schema.column(name), derived, arrays.__getitem__)
+    check_lengths(map(len, codes.values()))
+    return {name: codes[name] for name in columns}
+
+
+def _several(columns: Sequence[str], X: Any) -> dict[str, Any]:
+    """The cells of the named columns, each more than a single value."""
+    found = named_columns(columns, X)
+    for name, cells in found.items():
         if not isinstance(cells, _ARROW) and (isinstance(cells, str | bytes) or not hasattr(cells, "__len__")):
             raise QueryError(f"column '{name}' is a single value", "pass lists or arrays, also for one row")
-        codes[name] = read_column(schema.column(name), cells)
-    check_lengths(map(len, codes.values()))
-    return codes
+    return found
+
+
+def _arrow(cells: Any) -> pa.Array | pa.ChunkedArray:
+    return cells if isinstance(cells, _ARROW) else cells_array(cells)
 
 
 def named_columns(columns: Sequence[str], X: Any) -> dict[str, Any]:
@@ -57,7 +79,7 @@ def column_names(X: Any) -> set[str] | None:
 
 def read_column(column: Column, cells: Any) -> Codes:
     """Codes of the cells of one column, given as an Arrow, NumPy, pandas or polars array, or a list."""
-    return encode_column(column, cells if isinstance(cells, _ARROW) else cells_array(cells))
+    return encode_column(column, _arrow(cells))
 
 
 def read_sets(column: IdSet, rows: Any) -> IdSets:

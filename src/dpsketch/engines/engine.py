@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsketch.encoding.arrow import encode, unit_ids
+from dpsketch.encoding.arrow import unit_ids
 from dpsketch.encoding.layouts import Cells
 from dpsketch.encoding.records import Records
+from dpsketch.encoding.rows import encode
 from dpsketch.engines.readers import Progress, read_batches
 from dpsketch.engines.row_sampling import Reservoir, kept_rows, kept_units
 from dpsketch.engines.shared_sums import SharedSums
@@ -152,7 +153,7 @@ class Pass:
     def batches(self, source: Any, progress: Progress) -> Iterator[pa.RecordBatch]:
         """The needed columns of any tabular source, for `partial`."""
         unit = () if self.schema.unit_column is None else (self.schema.unit_column,)
-        wanted = [*(column.name for column in self.schema.columns), *unit]
+        wanted = [*self.schema.stored, *unit]
         sets = [column.name for column in self.schema.sets]
         return read_batches(source, wanted, progress, sets, self.schema.csv)
 

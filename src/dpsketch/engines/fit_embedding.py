@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dpsketch.encoding.arrow import encode
 from dpsketch.encoding.records import concatenated
+from dpsketch.encoding.rows import encode
 from dpsketch.engines.readers import read_batches
 from dpsketch.errors import SourceError
 from dpsketch.maps.base import check_whole
@@ -43,7 +43,7 @@ def fit_embedding(
     check_whole("fit_embedding", "outputs", outputs, 1, 1024)
     names = [column.name for column in schema.scalars if column.name != target] if columns is None else list(columns)
     rows = [schema.index(name) for name in names]
-    wanted = [column.name for column in schema.columns]
+    wanted = schema.stored
     batches = [
         encode(schema, batch)
         for batch in read_batches(public_table, wanted, lambda share: None, [s.name for s in schema.sets], schema.csv)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -16,16 +17,18 @@ class Factor:
     """Functions of some columns, evaluated on the points of any frame that has these columns.
 
     Values have one row a function, or a single row that is repeated for every function of the other factors. `asked`
-    are the numbers that the question compares columns with.
+    are the numbers that the question compares columns with. `repeated` if values follow the calendar, such as the hour:
+    the records of a cell need not be spread evenly over them.
     """
 
     columns: tuple[str, ...]
     at: Callable[[Frame], Floats]
     asked: tuple[float, ...] = ()
+    repeated: bool = False
 
     def row(self, index: int) -> Factor:
         """One of the functions."""
-        return Factor(self.columns, lambda frame: self._row(self.at(frame), index), self.asked)
+        return replace(self, at=lambda frame: self._row(self.at(frame), index))
 
     @staticmethod
     def _row(values: Floats, index: int) -> Floats:
@@ -43,6 +46,11 @@ def columns_of(factors: Iterable[Factor]) -> tuple[str, ...]:
 def asked_of(factors: Iterable[Factor]) -> tuple[float, ...]:
     """All numbers that columns are compared with."""
     return tuple(number for factor in factors for number in factor.asked)
+
+
+def repeated_of(factors: Iterable[Factor]) -> bool:
+    """Whether any of them follows the calendar."""
+    return any(factor.repeated for factor in factors)
 
 
 def product_at(factors: Sequence[Factor], frame: Frame) -> Floats:
@@ -65,4 +73,5 @@ def merged(factors: Iterable[Factor]) -> list[Factor]:
 
 
 def _joined(factors: list[Factor]) -> Factor:
-    return Factor(columns_of(factors), lambda frame: product_at(factors, frame), asked_of(factors))
+    at = partial(product_at, factors)
+    return Factor(columns_of(factors), at, asked_of(factors), repeated_of(factors))

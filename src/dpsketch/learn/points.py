@@ -33,6 +33,7 @@ COLUMN_POINTS = 1 << 14
 STEEP: Annotated[float, Tuned("no table: a density falling by e² a cell is a peak", by=BY_HAND)] = 4.0
 # Numbers of one level among which a question may still name the one that many records share.
 ALIKE: Annotated[float, Tuned("no table: one digit more than levels resolve", by=BY_HAND, decision=32)] = 10
+NORMAL_95 = 1.96  # standard errors in half of an interval: a bound on an error is one
 MOST_MOVED = 1 / 12  # variance of mean positions that may be anywhere in a cell, in squared widths
 _GOLDEN = (0.6180339887498949, 0.7548776662466927, 0.8191725133961645, 0.8566748838545029)
 
@@ -189,7 +190,13 @@ class ColumnPoints:
         return values
 
     def values_of(
-        self, at: Callable[[Frame], Floats], asked: Sequence[float], lumps: Lumps, shares: Floats, rows: float
+        self,
+        at: Callable[[Frame], Floats],
+        asked: Sequence[float],
+        lumps: Lumps,
+        shares: Floats,
+        rows: float,
+        repeated: bool = False,
     ) -> CellValues:
         """The values of functions of this column in cells that hold these shares of `rows` records."""
         together = lumps.together_in(shares, rows)
@@ -199,7 +206,7 @@ class ColumnPoints:
             same = _above_neighbours(shares, widths) ** 2
             together = np.where(widths == 1, same, together)
             unsure = np.where(widths == 1, same * (1 - same) + self._spread_out(asked) * same**2, unsure)
-        return CellValues(self, self.evenly(at, asked), self.at_asked(at, asked), together, unsure, lumps)
+        return CellValues(self, self.evenly(at, asked), self.at_asked(at, asked), together, unsure, lumps, repeated)
 
     def _spread_out(self, asked: Sequence[float]) -> Floats:
         """How likely the records of a heavy level are spread over it rather than at the number asked about: up to ½
@@ -278,6 +285,9 @@ class CellValues:
     A part `together` of the records of a cell has the number that is asked about, with a variance of `unsure`. Where
     records sit on few values of a cell, such a number is one of these rather than a place between two: conditions that
     hold for the number itself hold for the records that have it.
+
+    Where functions follow the calendar (`repeated`), all cells may lean the same way: the records of every day may be
+    in its mornings.
     """
 
     points: ColumnPoints
@@ -286,6 +296,7 @@ class CellValues:
     together: Floats
     unsure: Floats
     lumps: Lumps
+    repeated: bool = False
 
     def by_cell(self, sure: float = 1.0) -> Floats:
         """The values, with a fraction `sure` of the records that have the numbers asked about."""
@@ -314,6 +325,8 @@ class CellValues:
         """
         if self.points.inside == 1:
             return np.zeros(len(self.even))
+        if self.repeated:
+            return np.ptp(self.even, axis=2) @ np.maximum(shares, 0.0) / 2 / NORMAL_95
         if self.lumps.positions_known:
             return self._beside_positions(self.by_cell(CERTAIN), self.lumps.likely_in(shares, rows), shares, rows)
         values = self.even - lines[:, None, None] * self.points.places

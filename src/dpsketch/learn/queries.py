@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import product
-from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,20 +15,22 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate, stacked
 from dpsketch.learn.answer_table import ESTIMATE, ESTIMATED_DATE, Table, kind_of
 from dpsketch.learn.choice import least_error
-from dpsketch.learn.factors import Factor, columns_of, product_at
-from dpsketch.learn.points import Frame
-from dpsketch.learn.sql.aggregates import AGGREGATES, COUNT, formula_of, is_aggregate
+from dpsketch.learn.factors import Factor, columns_of
+from dpsketch.learn.sql.aggregates import AGGREGATES, COUNT, formula_of, is_aggregate, text_of
 from dpsketch.learn.sql.clamped import clamped_columns, outside_conditions, with_clamped
 from dpsketch.learn.sql.equality import with_single_values
 from dpsketch.learn.sql.expressions import CONDITIONS, Mask, condition_factors, evaluate
 from dpsketch.learn.sql.findings import Finding, Rows, between, judged
 from dpsketch.learn.sql.formulas import Aggregate, Formula, straight, value_of
-from dpsketch.learn.sql.grouping import MOST_GROUPS, Key, key_of, text_of
-from dpsketch.learn.sql.names import with_schema_names
-from dpsketch.learn.sql.quantities import empty_record
+from dpsketch.learn.sql.group_answers import GroupAnswers, column_named, in_order
+from dpsketch.learn.sql.grouping import MOST_GROUPS, Key, key_of
+from dpsketch.learn.sql.label_counts import checked_labels, most_common
+from dpsketch.learn.sql.listed_groups import decided, listed_groups
+from dpsketch.learn.sql.quantities import quantity_of
 from dpsketch.learn.sql.ranges import ANYTHING
-from dpsketch.learn.sql.selection import Estimator, Selection
-from dpsketch.learn.sql.statement import parse_select, whole_number
+from dpsketch.learn.sql.selection import Estimator, Everything, Selection
+from dpsketch.learn.sql.spelling import as_meant
+from dpsketch.learn.sql.statement import name_of, parse_select, whole_number, with_keys
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import OTHER, Boolean, Column, Datetime, Number
 from dpsketch.schema.schema import Schema
@@ -89,36 +89,49 @@ class _Query:
 
     def __init__(self, view: Asked, select: exp.Select) -> None:
         self._view, self._schema, self._select = view, view.schema, select
+        with_keys(select)
+        shown = [name_of(node) for node in select.expressions]
+        aliases = {node.alias for node in select.expressions if isinstance(node, exp.Alias)}
+        as_meant(select, view.schema, aliases)
         named = {node.alias: node.this for node in select.expressions if isinstance(node, exp.Alias)}
-        with_schema_names(select, view.schema, named)
         nodes = (select.args.get("group") or exp.Group()).expressions
         keys = [key_of(self._schema, node, select.expressions, named) for node in nodes]
         self._keys: list[Key] = list({key.text: key for key in keys}.values())
-        groups = prod(len(key.labels) for key in self._keys)
-        if groups > MOST_GROUPS:
-            raise QueryError(f"group by would make {groups} groups, more than {MOST_GROUPS}", "group by fewer columns")
-        self._labels = list(product(*[key.labels for key in self._keys]))
-        self._items = [self._item(node) for node in select.expressions]
+        self._items = [self._item(node, text) for node, text in zip(select.expressions, shown, strict=True)]
         if len({item.name for item in self._items}) < len(self._items):
             raise QueryError(
                 "two entries of the select list have the same name", "name them apart: avg(age) as mean_age"
             )
-        if not any(item.asked for item in self._items):
+        if not self._keys and not any(item.asked for item in self._items):
             raise QueryError("the select list has no aggregate", f"use {AGGREGATES}: single records cannot be read")
+        if select.args.get("distinct") and not {item.place for item in self._items} >= set(range(len(self._keys))):
+            raise QueryError(
+                "distinct is not supported with other keys in group by", "select all keys, or leave it out"
+            )
         where = select.args.get("where")
         self._condition: exp.Expr | None = None
         if where is not None:
             self._condition = with_single_values(where.this, self._schema, view.tells)
         self._where = condition_factors(self._schema, self._condition)
+        self._clamped = clamped_columns(self._schema, self._condition)
+        self._labels = listed_groups(self._schema, self._keys, self._most_where())
         self._known: dict[exp.Expr, Finding] = {}
 
-    def _item(self, node: exp.Expr) -> _Item:
+    def _most_where(self) -> list[Factor]:
+        """The condition, as far as it may hold: records at a bound may lie beyond it."""
+        if self._condition is None or not self._clamped:
+            return self._where
+        return condition_factors(self._schema, with_clamped(self._schema, self._condition, True))
+
+    def _item(self, node: exp.Expr, text: str) -> _Item:
         inner = node.unalias()
         key = self._key_index(inner)
         if key is not None:
-            shown = inner.name if isinstance(inner, exp.Column) else inner.sql().lower()
-            return _Item(node.alias or shown, inner, key, False)
-        name = node.alias if isinstance(node, exp.Alias) else inner.sql().lower()
+            return _Item(node.alias or text or inner.name, inner, key, False)
+        name = node.alias if isinstance(node, exp.Alias) else text
+        if isinstance(inner, exp.Mode):
+            checked_labels(quantity_of(self._schema, inner.this))
+            return _Item(name, inner, None, True)
         formula_of(self._schema, inner)  # refuses what is none
         if not any(is_aggregate(each) for each in inner.walk()):
             raise QueryError(f"'{inner.sql()}' is not supported in the select list", f"use {AGGREGATES}")
@@ -139,6 +152,10 @@ class _Query:
                 shown = _shown_labels(self._keys[item.place or 0], item.node)
                 columns.append([shown[entry[item.place or 0]] for entry in self._labels])
                 kinds.append(kind_of(list(shown.values())))
+            elif isinstance(item.node, exp.Mode):
+                columns.append(self._modes(item.node))
+                kinds.append(kind_of(columns[-1]))
+                how.append(f"{item.name}: the label of the largest count, empty where the second may be as large")
             else:
                 found = self._find(item.node)
                 columns.append(found.answers())
@@ -149,7 +166,7 @@ class _Query:
             kept &= self._having(having.this)
         rows = np.flatnonzero(kept).tolist()
         for ordered in reversed(order.expressions if order is not None else []):
-            rows = _sorted(rows, self._sort_values(ordered.this), ordered)
+            rows = in_order(rows, self._sort_values(ordered.this), ordered)
         first = whole_number(self._select.args.get("offset"), 0)
         rows = rows[first : first + whole_number(self._select.args.get("limit"), len(rows))]
         return Table(
@@ -168,7 +185,7 @@ class _Query:
     def _within_bounds(self, node: exp.Expr) -> Finding:
         """A formula; where it asks for records beyond a bound, whatever lies between none and all of those at it."""
         schema, condition = self._schema, self._condition
-        clamped = clamped_columns(schema, condition) | clamped_columns(schema, node)
+        clamped = self._clamped | clamped_columns(schema, node)
         if not clamped:
             return self._answer(formula_of(schema, node), self._where)
         none, every = (
@@ -186,7 +203,7 @@ class _Query:
         """All aggregates of a formula from one estimator: that with the least predicted error."""
         rows = self._view.rows()
         if not formula.columns and not where and not self._keys:
-            estimate = value_of(formula, Selection(_Everything(self._schema), rows, ()))
+            estimate = value_of(formula, Selection(Everything(self._schema), rows, ()))
             return self._judged(estimate, formula, self._view.rows_how)
         keys = [name for key in self._keys for name in key.of.columns]
         names = tuple(dict.fromkeys((*columns_of(where), *keys, *formula.columns)))
@@ -202,16 +219,44 @@ class _Query:
         null = not isinstance(formula, Aggregate)
         rows = Rows(self._view.rows(), self._schema.rows)
         found = judged(estimate, formula.possible, rows, formula.in_rows, null)
-        return replace(found, how=how, dates=formula.dates, laplace=self._view.laplace(estimate))
+        laplace = estimate.laplace if isinstance(estimate, _Blocks) else self._view.laplace(estimate)
+        return replace(found, how=how, dates=formula.dates, laplace=laplace)
 
     def _of_groups(self, formula: Formula, where: list[Factor], estimator: Estimator) -> Estimate:
-        """All groups by one estimator, some at a time: their factors need not fit memory at once."""
-        everyone = Selection(estimator, self._view.rows(), where)
-        blocks = [self._labels[start : start + _BLOCK] for start in range(0, len(self._labels), _BLOCK)]
-        return stacked([value_of(formula, everyone.also(self._groups(block), len(block))) for block in blocks])
+        """All groups by one estimator, some at a time: neither their factors nor their influences need fit memory."""
+        left = where if self._clamped else [each for each in where if not decided(self._keys, each)]
+        everyone = Selection(estimator, self._view.rows(), left)
+        blocks = [self._labels[start : start + _BLOCK] for start in range(0, len(self._labels), _BLOCK)] or [[]]
+        texts, found = [key.text for key in self._keys], []
+        for block in blocks:
+            by = dict(zip(texts, self._groups(block), strict=True))
+            estimate = value_of(formula, everyone.grouped(by, len(block), where))
+            if len(blocks) == 1:
+                return estimate
+            found.append(_Blocks(estimate.value, estimate.stderr[:, None], laplace=self._view.laplace(estimate)))
+        together = stacked(found)
+        return _Blocks(together.value, together.influence, laplace=np.concatenate([each.laplace for each in found]))
 
     def _groups(self, labels: list[tuple[Any, ...]]) -> list[Factor]:
         return [key.factor([entry[index] for entry in labels]) for index, key in enumerate(self._keys)]
+
+    def _modes(self, node: exp.Expr) -> list[Any]:
+        """The most common label of each group; none where the next may be as common."""
+        select, label = self._select.copy(), node.this.unnest()
+        for clause in ("having", "order", "limit", "offset", "distinct"):
+            select.set(clause, None)
+        keys = [exp.paren(key.node.copy()) for key in self._keys]
+        select.set("expressions", [exp.alias_(exp.Count(this=exp.Star()), "records")])
+        select.set("group", exp.Group(expressions=[*keys, label.copy()]))
+        counted = _Query(self._view, select)
+        found: dict[tuple[Any, ...], list[tuple[float, float, Any]]] = {}
+        counts = counted._find(exp.Count(this=exp.Star(), big_int=True))
+        for entry, value, error in zip(counted._labels, counts.values, counts.stderr, strict=True):
+            own = dict(zip((key.text for key in counted._keys), entry, strict=True))
+            if own[text_of(label)] not in (None, OTHER):
+                group = tuple(own[key.text] for key in self._keys)
+                found.setdefault(group, []).append((value, error, own[text_of(label)]))
+        return [most_common(found.get(entry, [])) for entry in self._labels]
 
     def _named(self, node: exp.Expr) -> _Item | None:
         """The entry of the select list that a node repeats or names."""
@@ -233,13 +278,13 @@ class _Query:
                 column = self._keys[key].column
                 columns[column.name] = column
                 values[column.name] = self._keys[key].values([entry[key] for entry in self._labels])
-                return _column(column.name)
+                return column_named(column.name)
             if (item is not None and item.asked) or is_aggregate(node):
                 found = self._find(node)
                 name = node.sql().lower()
                 columns[name] = Number(name) if found.dates is None else Datetime(name)
                 values[name] = found.values
-                return _column(name)
+                return column_named(name)
             if isinstance(node, exp.Column):
                 raise QueryError(
                     f"column '{node.name}' is neither aggregated nor in group by", "put conditions on columns in where"
@@ -247,7 +292,7 @@ class _Query:
             return node
 
         answers = condition.transform(answered)
-        frame = _Answers(columns, values, len(self._labels))
+        frame = GroupAnswers(columns, values, len(self._labels))
         return evaluate(answers, frame).true
 
     def _sort_values(self, node: exp.Expr) -> list[Any]:
@@ -269,38 +314,24 @@ class _Query:
         return [None if np.isnan(value) else value for value in values.tolist()]
 
     def _common(self) -> Mask:
-        """Mask that drops groups of unlisted or missing values whose count is not significantly above zero."""
-        special = np.array([any(label is None or label == OTHER for label in entry) for entry in self._labels])
+        """Mask that drops groups of unlisted or missing values whose count is not significantly above zero; without an
+        aggregate all such groups, since the statement asks which labels there are.
+        """
+        listed = not any(item.asked for item in self._items)
+        special = np.array(
+            [listed or any(label is None or label == OTHER for label in entry) for entry in self._labels], bool
+        )
         if not self._keys or not special.any():
             return np.ones(len(self._labels), bool)
         counts = self._answer(Aggregate(COUNT), self._where).estimate
         return ~special | (counts.value > 2 * counts.stderr + 0.5)
 
 
-class _Everything:
-    """Expectations of constants, which need no estimator."""
+@dataclass(frozen=True)
+class _Blocks(Estimate):
+    """Estimates of many groups with their standard errors alone, and which of these have the shape of Laplace noise."""
 
-    columns: tuple[str, ...] = ()
-    how = ""
-
-    def __init__(self, schema: Schema) -> None:
-        self._point = empty_record(schema, ())
-
-    def cells_of(self, column: str) -> None:
-        return None
-
-    def expect(self, *products: Sequence[Factor]) -> Estimate:
-        values = np.concatenate([product_at(factors, self._point)[:, 0] for factors in products])
-        return Estimate(values, np.zeros((len(values), 1)))
-
-
-class _Answers(Frame):
-    """A frame with one point for each group and answers as columns."""
-
-    def __init__(self, columns: dict[str, Column], values: dict[str, Floats], size: int) -> None:
-        schema = Schema(tuple(columns.values()) or (Number("-"),))
-        super().__init__(schema, {name: np.zeros(size, np.int16) for name in (*columns, "-")})
-        self._values = values
+    laplace: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
 
 
 def _shown_labels(key: Key, node: exp.Expr) -> dict[Any, Any]:
@@ -308,15 +339,3 @@ def _shown_labels(key: Key, node: exp.Expr) -> dict[Any, Any]:
     yes_or_no = isinstance(key.column, Boolean) or isinstance(node.unnest(), CONDITIONS)
     truths = dict(zip(Boolean.labels, (False, True), strict=True)) if yes_or_no else {}
     return {label: truths.get(label, label) for label in key.labels}
-
-
-def _column(name: str) -> exp.Expr:
-    return exp.column(exp.to_identifier(name, quoted=True))
-
-
-def _sorted(rows: list[int], values: list[Any], ordered: exp.Ordered) -> list[int]:
-    """Rows sorted by their values. The sort is stable: keys of order by are applied from the last to the first."""
-    known = [row for row in rows if values[row] is not None]
-    known.sort(key=lambda row: values[row], reverse=bool(ordered.args.get("desc")))
-    null = [row for row in rows if values[row] is None]
-    return [*null, *known] if ordered.args.get("nulls_first") else [*known, *null]

@@ -164,6 +164,7 @@ def plan(
         check_whole("plan", "simulations", simulations, 1, 1000)
     _check(queries, budgets)
     queries, budgets = list(dict.fromkeys(queries)), list(dict.fromkeys(budgets))
+    schema = schema.as_stored()  # columns are simulated as if the table held them
     rows = declared_rows(schema, rows)
     copies = -(-rows // MOST_ROWS)
     cases = _cases(schema, rows, budgets, recipe, important)
@@ -302,7 +303,7 @@ def _check(queries: Sequence[str], budgets: Sequence[Budget]) -> None:
 
 def _check_like(schema: Schema, like: View | None) -> None:
     """An earlier release must hold the columns as they are declared now."""
-    known = {} if like is None else {column.name: column for column in like.schema.columns}
+    known = {} if like is None else {column.name: column.as_stored() for column in like.schema.columns}
     for column in schema.columns:
         if like is not None and known.get(column.name) != column:
             raise QueryError(

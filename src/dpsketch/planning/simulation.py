@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsketch.encoding.arrow import encode
+from dpsketch.encoding.rows import encode
 from dpsketch.learn import queries as sql
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.factors import Factor, product_at

@@ -7,7 +7,7 @@ One scale for all kinds lets every feature map work on plain int16 codes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
 from itertools import pairwise
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.schema.derived import Derived
 
 LOWEST, HIGHEST, MISSING = -32767, 32767, -32768
 SPAN = HIGHEST - LOWEST  # 65534 steps, 65535 levels
@@ -40,6 +41,7 @@ class Column:
     """
 
     name: str
+    derived: Derived | None = field(default=None, kw_only=True)  # if it is computed from other cells of the row
     kind: ClassVar[str] = ""
     numeric: ClassVar[bool] = False
     arithmetic: ClassVar[bool] = False
@@ -47,6 +49,15 @@ class Column:
     dates: ClassVar[bool] = False
     unit: ClassVar[float] = 1.0
     bandwidth_unit: ClassVar[float] = 1.0
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns of the table that this one is computed from; none if it is stored itself."""
+        return () if self.derived is None or self.derived.stored else self.derived.sources
+
+    def as_stored(self) -> Column:
+        """The same column of a table that holds it."""
+        return self if self.derived is None else replace(self, derived=replace(self.derived, stored=True))
 
     @property
     def scale(self) -> str | None:
@@ -99,7 +110,7 @@ class Column:
         return levels
 
     def to_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind}
+        return {"kind": self.kind} | ({} if self.derived is None else self.derived.to_dict())
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ A person writes a schema, or `tighten` derives it from a release. It never conta
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import combinations
@@ -17,7 +17,9 @@ from dpsketch.displays import counted, html_table, listed
 from dpsketch.errors import SchemaError
 from dpsketch.files.toml_file import read_toml
 from dpsketch.schema.columns import Column, IdSet
-from dpsketch.schema.parsing import check_keys, check_visible, column_of, constant_columns, table_of, whole_of, words_of
+from dpsketch.schema.derived import Derived
+from dpsketch.schema.derived_parsing import declared_columns
+from dpsketch.schema.parsing import check_keys, check_visible, constant_columns, table_of, whole_of, words_of
 from dpsketch.schema.relation import Relation
 
 ROW_UNIT = "row"
@@ -105,6 +107,23 @@ class Schema:
     def sets(self) -> tuple[IdSet, ...]:
         """The columns of sets of ids."""
         return tuple(column for column in self.columns if isinstance(column, IdSet))
+
+    @cached_property
+    def stored(self) -> tuple[str, ...]:
+        """The columns of the table that are read, but for the unit: those declared, and those computed columns need."""
+        names = (column.sources or (column.name,) for column in self.columns)
+        return tuple(dict.fromkeys(name for each in names for name in each))
+
+    def part_of(self, source: str, part: str) -> Column | None:
+        """The column that holds a part of the dates of another one, if there is one."""
+        wanted = Derived("part", (source,), part)
+        return next(
+            (column for column in self.columns if column.derived in (wanted, replace(wanted, stored=True))), None
+        )
+
+    def as_stored(self) -> Schema:
+        """The same columns as those of a table that holds them all, none of them computed."""
+        return replace(self, columns=tuple(column.as_stored() for column in self.columns))
 
     @property
     def unit_column(self) -> str | None:
@@ -202,7 +221,7 @@ class Schema:
                 f"column '{unit}' is the privacy unit and must not be declared as data",
                 f"remove [columns.{unit}]: ids of people are never sketched",
             )
-        columns = tuple(column_of(name, table_of(sections, name, "columns")) for name in sections)
+        columns = declared_columns(sections, unit)
         record, note = (words_of(privacy, key) for key in ("record", "note"))
         relation = privacy.get("relation", Relation.ADD_REMOVE.value)
         if relation not in list(Relation):

@@ -33,7 +33,7 @@ _LISTS = (
 def schema_template(columns: list[tuple[str, pa.DataType]], layout: Csv) -> str:
     """TOML with one section per column. Text columns offer the choices that name and type cannot settle."""
     names = "" if layout.columns is None else _UNNAMED + "\n".join(_facts(layout.to_dict())) + "\n"
-    return _HEAD + names + "".join(_section(name, _lines(kind)) for name, kind in columns)
+    return _HEAD + names + "".join(_section(name, [*_lines(kind), *_parts(name, kind)]) for name, kind in columns)
 
 
 def schema_text(schema: Schema, head: str) -> str:
@@ -54,9 +54,25 @@ def _quoted(fact: object) -> str:
     return json.dumps(fact, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _quoted(name)
+
+
 def _section(name: str, lines: list[str]) -> str:
-    key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _quoted(name)
-    return f"\n[columns.{key}]\n" + "\n".join(lines) + "\n"
+    return f"\n[columns.{_key(name)}]\n" + "\n".join(lines) + "\n"
+
+
+def _parts(name: str, kind: pa.DataType) -> list[str]:
+    """A hint that parts of a date may be columns."""
+    if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+        return []
+    key = _key(f"{name}_hour")
+    return [
+        "# for questions about the hour, month or dayofweek, also declare:",
+        f"# [columns.{key}]",
+        f"# from = {_quoted(name)}",
+        '# part = "hour"',
+    ]
 
 
 def _lines(kind: pa.DataType) -> list[str]:

@@ -9,16 +9,22 @@ import pytest
 from bad_commands import Case, check_message, name_of, sql
 
 AGGREGATES = (
-    "avg, sum, count, count_if, var, stddev, median, quantile(column, q), covar_pop, corr, regr_slope(y, x), "
-    "regr_intercept(y, x)"
+    "avg, sum, count, count(distinct c), count_if, var, stddev, median, quantile(column, q), mode, covar_pop, corr, "
+    "regr_slope(y, x), regr_intercept(y, x)"
 )
 FUNCTIONS = (
     "Hint: expressions use +, -, *, /, %, power, abs, sign, sqrt, exp, ln, log, round, floor, ceil, least, greatest, "
-    "coalesce, nullif, case, if, cast"
+    "coalesce, nullif, case, if, cast, width_bucket, year, month, day, hour, dayofweek, date_trunc, date_diff"
 )
 ONE_TABLE = "Hint: a sketch is one table; use aggregates, where, group by, having, order by and limit"
+TEXTS = "Hint: compare labels of a category: sex like 'F%', sex in ('Female', 'Male'), lower(sex) = 'female'"
+OVER = "Hint: shares of the total are count(*) / sum(count(*)) over (), or over (partition by a key of group by)"
+MORE = (
+    f"{AGGREGATES}; between them use +, -, *, /, abs, sqrt, exp, ln, log, power, round, floor, ceil, least, greatest, "
+    "coalesce, nullif, cast, stderr"
+)
 KEYS = "Hint: group by a category, boolean or integer column, or by an expression of one column with few values"
-CONDITIONS = "Hint: conditions use and, or, not, =, <>, <, <=, >, >=, between, in, is null"
+CONDITIONS = "Hint: conditions use and, or, not, =, <>, <, <=, >, >=, between, in, like, ilike, is null"
 CASES = [
     sql("select avg(agee) from sketch", "there is no column 'agee'\nHint: did you mean 'age'?"),
     sql("select avg(zzz) from sketch", "there is no column 'zzz'\nHint: the columns are age, sex, joined, member"),
@@ -33,8 +39,8 @@ CASES = [
     sql("select age from sketch", f"column 'age' is neither aggregated nor in group by\nHint: use {AGGREGATES}"),
     sql("select *, count(*) from sketch", f"'*' is not supported in the select list\nHint: use {AGGREGATES}"),
     sql(
-        "select sex from sketch group by sex",
-        f"the select list has no aggregate\nHint: use {AGGREGATES}: single records cannot be read",
+        "select distinct * from sketch",
+        "distinct rows are single records, which cannot be read\nHint: name a column: select distinct c",
     ),
     sql("select avg(age) from people", "the table is called sketch\nHint: write: … from sketch …"),
     sql(
@@ -45,10 +51,7 @@ CASES = [
         "select avg(age) from sketch tablesample 10 percent",
         f"a sample is not supported\n{ONE_TABLE}",
     ),
-    sql(
-        "select sex, avg(age) from sketch group by all",
-        f"group by all is not supported\n{ONE_TABLE}",
-    ),
+    sql("select sex, avg(age) from sketch group by all qualify 1 = 1", f"qualify is not supported\n{ONE_TABLE}"),
     sql(
         "select count(*) from sketch where " + " or ".join(["age = 1"] * 900),
         "the statement is too long\nHint: use between, or in with a list of values",
@@ -116,7 +119,7 @@ CASES = [
     sql("select avg(sin(age)) from sketch", f"the function 'sin' is not known here\n{FUNCTIONS}"),
     sql("select avg(shout(age)) from sketch", f"the function 'shout' is not known here\n{FUNCTIONS}"),
     sql("select avg('old') from sketch", "'old' is not a number that can be used here"),
-    sql("select avg(age like 'x') from sketch", f"'age LIKE 'x'' is not a supported expression\n{FUNCTIONS}"),
+    sql("select avg(age like 'x') from sketch", f"column 'age' holds integers, not texts\n{TEXTS}"),
     sql(
         "select avg(cast(age as varchar)) from sketch",
         "'CAST(age AS TEXT)' is not supported\nHint: cast to int or double",
@@ -139,23 +142,36 @@ CASES = [
         "'AVG(age)' is an aggregate inside an expression of columns\n"
         "Hint: use one aggregate alone, and having for conditions on it",
     ),
-    sql("select sum(age) over () from sketch", "window functions are not supported\nHint: use group by"),
+    sql("select sum(age) over () from sketch", f"the window 'SUM(age) OVER ()' is not supported\n{OVER}"),
     sql(
-        "select (select avg(age) from sketch) from sketch",
-        "a select inside a select is not supported\nHint: a sketch is one table; ask two questions",
+        "select (select age from sketch) from sketch",
+        "'(SELECT age FROM sketch)' is not one number of all records\n"
+        "Hint: write (select avg(x) from sketch), with where but without group by",
     ),
     sql(
         "select count(*) from sketch where age > (select avg(age) from sketch)",
         "a select inside a select is not supported\nHint: a sketch is one table; ask two questions",
     ),
     sql("select avg(distinct age) from sketch", "distinct is not supported\nHint: count each label with group by"),
-    sql("select distinct avg(age) from sketch", f"distinct is not supported\n{ONE_TABLE}"),
-    sql("with t as (select 1) select avg(age) from sketch", f"with is not supported\n{ONE_TABLE}"),
+    sql(
+        "select distinct sex from sketch group by sex, member",
+        "distinct is not supported with other keys in group by\nHint: select all keys, or leave it out",
+    ),
+    sql(
+        "with t as (select sex, count(*) as n from sketch group by sex) select avg(n) from t",
+        "a select of groups or of single answers cannot be selected from\n"
+        "Hint: a sub-select may pick columns and rows of sketch; put group by, having, distinct and limit into the "
+        "outer select",
+    ),
     sql(
         "select avg(age) from sketch union select 1",
         "only one select statement is supported\nHint: write: select avg(age) from sketch",
     ),
-    sql("select mode(age) from sketch", f"the aggregate 'MODE(age)' is not supported\nHint: use {AGGREGATES}"),
+    sql(
+        "select mode(age) + 1 from sketch",
+        "mode is a label, not a number\nHint: give it an entry of the select list: select mode(c), count(*)",
+    ),
+    sql("select kurtosis(age) from sketch", f"the aggregate 'KURTOSIS(age)' is not supported\nHint: use {AGGREGATES}"),
     sql("select 1 from sketch", f"'1' is not supported in the select list\nHint: use {AGGREGATES}"),
     sql(
         "select power(avg(age), avg(age)) from sketch",
@@ -163,8 +179,7 @@ CASES = [
     ),
     sql(
         "select sin(avg(age)) from sketch",
-        f"the function 'sin' is not known here\nHint: aggregates are {AGGREGATES}; between them use +, -, *, /, abs, "
-        "sqrt, exp, ln, log, power, round, floor, ceil, least, greatest, coalesce, nullif, cast",
+        f"the function 'sin' is not known here\nHint: aggregates are {MORE}",
     ),
     sql(
         "select avg(age) from sketch having sex = 'Male'",
@@ -209,17 +224,21 @@ CASES = [
         "column 'joined' holds dates, got 'soon'\nHint: write dates as '2024-01-31'",
     ),
     sql("select count(*) from sketch where age", "column 'age' is not boolean\nHint: compare it with a value: age = …"),
+    sql("select count(*) from sketch where sex like age", f"'age' must be a text here\n{TEXTS}"),
     sql(
-        "select count(*) from sketch where sex like 'F%'", f"'sex LIKE 'F%'' is not a supported condition\n{CONDITIONS}"
+        "select count(*) from sketch where regexp_matches(sex, 'F.*')",
+        f"'REGEXP_LIKE(sex, 'F.*')' is not a supported condition\n{CONDITIONS}",
     ),
     sql("select quantile(age, 2) from sketch", "a quantile is between 0 and 1, got 2\nHint: the median is 0.5"),
     sql(
         "select joined, count(*) from sketch group by joined",
-        "column 'joined' has too many values to group by\nHint: group by a category or boolean, or use where",
+        "column 'joined' has too many values to group by\n"
+        "Hint: group by date_trunc('month', joined), year(joined) or the like",
     ),
     sql(
-        "select count(distinct age) from sketch",
-        "count(distinct …) is not in this release\nHint: count each label with group by",
+        "select count(distinct joined) from sketch",
+        "column 'joined' has more than 1000 values: how many of them occur is not known\n"
+        "Hint: count intervals with group by: floor(x / 10), width_bucket(x, 0, 100, 10), date_trunc('month', d)",
     ),
 ]
 

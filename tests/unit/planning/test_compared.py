@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch.encoding.arrow import encode
+from dpsketch.encoding.rows import encode
 from dpsketch.planning.compared import compared_levels
 from dpsketch.planning.simulation import simulated_table
 from dpsketch.schema.columns import SPAN

@@ -15,7 +15,7 @@ import pytest
 import dpsketch as dps
 from conftest import MIXED
 from dpsketch.cli.demo import make_table
-from dpsketch.encoding.arrow import encode
+from dpsketch.encoding.rows import encode
 from dpsketch.errors import BudgetError, QueryError, RecipeError
 from dpsketch.learn.estimators.joint import bootstrap
 from dpsketch.learn.estimators.joint import from_release as released

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch.encoding.arrow import encode
+from dpsketch.encoding.rows import encode
 from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.recipe.count_share import sums_share
 from dpsketch.recipe.noise_to_signal import POPULATION, RECORDS, SumsNoise, amplified

@@ -12,7 +12,7 @@ from dpsketch.denoise.heaping import Lumps
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.estimators.joint.from_release import column_lumps
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
-from dpsketch.learn.factors import Factor, asked_of, product_at
+from dpsketch.learn.factors import Factor, asked_of, product_at, repeated_of
 from dpsketch.learn.points import ColumnPoints
 from dpsketch.maps.tables.cells import POSITION_GRID, Cells
 from dpsketch.maps.tables.column_summaries import column_summaries
@@ -123,7 +123,9 @@ class MarginalEstimator:
         rows = max(float(known[:cells].sum()), 1.0)
         shares = np.maximum(known[:cells], 0.0) / rows
         every = [
-            self._points.values_of(partial(product_at, factors), asked_of(factors), self._lumps, shares, rows)
+            self._points.values_of(
+                partial(product_at, factors), asked_of(factors), self._lumps, shares, rows, repeated_of(factors)
+            )
             for factors in products
         ]
         values = np.concatenate([each.by_cell() for each in every])

@@ -12,8 +12,8 @@ import numpy as np
 
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
-from dpsketch.learn.factors import Factor, product_at
-from dpsketch.learn.points import Frame, cell_points
+from dpsketch.learn.factors import Factor, product_at, repeated_of
+from dpsketch.learn.points import NORMAL_95, Frame, cell_points
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.maps.tables.histogram import BoundHistogram
 from dpsketch.maps.tables.one_way import OneWayMap
@@ -141,8 +141,21 @@ class TableEstimator:
         inside_cells = values.reshape(len(values), self.table.size, inside)
         means, shares = inside_cells.mean(axis=2), self.marginal.shares
         influence = self.marginal.influence(means)
-        if not any(cells.uneven for cells in self.table.cells):
+        hidden = self._hidden(inside_cells, any(repeated_of(factors) for factors in products))
+        if hidden is None:
             return Estimate(means @ shares, influence)
-        hidden = np.sqrt(inside_cells.var(axis=2) / (1 + EVENNESS)) @ np.maximum(shares, 0.0)
         between = np.zeros((len(values), self._own - influence.shape[1]))
-        return Estimate(means @ shares, np.hstack([influence, between, hidden[:, None]]))
+        errors = hidden @ np.maximum(shares, 0.0)
+        return Estimate(means @ shares, np.hstack([influence, between, errors[:, None]]))
+
+    def _hidden(self, inside_cells: Floats, repeated: bool) -> Floats | None:
+        """The standard error of each cell's mean from where its records are: None where cells are even. A function that
+        repeats inside a cell, such as an hour of the day, may have any of its values there.
+        """
+        uneven = any(cells.uneven for cells in self.table.cells)
+        errors = []
+        if uneven:
+            errors.append(np.sqrt(inside_cells.var(axis=2) / (1 + EVENNESS)))
+        if repeated:
+            errors.append(np.ptp(inside_cells, axis=2) / 2 / NORMAL_95)
+        return np.maximum.reduce(errors) if errors else None

@@ -14,7 +14,8 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.sql import arithmetic, ranges
 from dpsketch.learn.sql.expressions import condition_factors, not_a_number
-from dpsketch.learn.sql.formulas import Aggregate, Constant, Formula, Kind, applied
+from dpsketch.learn.sql.formulas import Aggregate, Constant, Formula, Kind, Overall, applied
+from dpsketch.learn.sql.label_counts import checked_labels, distinct_labels, listed_levels
 from dpsketch.learn.sql.literals import decimals, literal_number
 from dpsketch.learn.sql.quantities import quantity_of
 from dpsketch.learn.sql.selection import Selection, check_arithmetic
@@ -23,23 +24,31 @@ from dpsketch.schema.columns import Column
 from dpsketch.schema.schema import Schema
 
 AGGREGATES = (
-    "avg, sum, count, count_if, var, stddev, median, quantile(column, q), covar_pop, corr, regr_slope(y, x), "
-    "regr_intercept(y, x)"
+    "avg, sum, count, count(distinct c), count_if, var, stddev, median, quantile(column, q), mode, covar_pop, corr, "
+    "regr_slope(y, x), regr_intercept(y, x)"
 )
-_FUNCTIONS = "+, -, *, /, abs, sqrt, exp, ln, log, power, round, floor, ceil, least, greatest, coalesce, nullif, cast"
+_FUNCTIONS = (
+    "+, -, *, /, abs, sqrt, exp, ln, log, power, round, floor, ceil, least, greatest, coalesce, nullif, cast, stderr"
+)
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    return isinstance(node, exp.AggFunc | exp.Filter | exp.WithinGroup) or (
+    return isinstance(node, exp.AggFunc | exp.Filter | exp.WithinGroup | exp.Window) or (
         isinstance(node, exp.Anonymous) and node.name.lower() in _OTHER_NAMES
     )
 
 
 def formula_of(schema: Schema, node: exp.Expr) -> Formula:
     """Parse a formula of the select list, having or order by. Refuses anything else."""
+    if isinstance(node, exp.Window | exp.Subquery):
+        return _overall(schema, node)
     if is_aggregate(node):
         return _aggregate(schema, node)
     match node:
+        case exp.Div() if _share(node):
+            return _share_of_total(schema, node)
+        case exp.Anonymous() if node.name.lower() == "stderr" and len(node.expressions) == 1:
+            return applied(_error, lambda _: ranges.NOT_NEGATIVE, formula_of(schema, node.expressions[0]))
         case exp.Paren():
             return formula_of(schema, node.this)
         case exp.Literal():
@@ -69,7 +78,7 @@ def formula_of(schema: Schema, node: exp.Expr) -> Formula:
             return _applied(schema, [node.this], _ONE[type(node)], ranges.ONE[type(node)])
         case exp.Column():
             raise QueryError(f"column '{node.name}' is neither aggregated nor in group by", f"use {AGGREGATES}")
-        case exp.Window() | exp.Subquery() | exp.Exists():
+        case exp.Exists():
             raise not_a_number(node)
         case exp.Func() if not isinstance(node, exp.Connector):
             name = node.name if isinstance(node, exp.Anonymous) else node.sql_name()
@@ -78,6 +87,67 @@ def formula_of(schema: Schema, node: exp.Expr) -> Formula:
                 f"aggregates are {AGGREGATES}; between them use {_FUNCTIONS}",
             )
     raise QueryError(f"'{node.sql()}' is not supported in the select list", f"use {AGGREGATES}")
+
+
+_OVER = "shares of the total are count(*) / sum(count(*)) over (), or over (partition by a key of group by)"
+_OF_ALL = "write (select avg(x) from sketch), with where but without group by"
+
+
+def _overall(schema: Schema, node: exp.Expr) -> Overall:
+    """A total over all groups, or an aggregate of all records in a select of its own."""
+    if isinstance(node, exp.Subquery):
+        select = node.this
+        clauses = ("group", "having", "order", "limit", "offset", "distinct")
+        if not isinstance(select, exp.Select) or any(select.args.get(clause) for clause in clauses):
+            raise QueryError(f"'{node.sql('duckdb')}' is not one number of all records", _OF_ALL)
+        if len(select.expressions) != 1 or not any(is_aggregate(each) for each in select.expressions[0].walk()):
+            raise QueryError(f"'{node.sql('duckdb')}' is not one number of all records", _OF_ALL)
+        where = select.args.get("where")
+        condition = () if where is None else condition_factors(schema, where.this)
+        return Overall(formula_of(schema, select.expressions[0].unalias()), where=tuple(condition))
+    frame = [key for key, value in node.args.items() if value and key not in ("this", "partition_by", "over")]
+    total = node.this.this if isinstance(node.this, exp.Sum) else None
+    if frame or total is None or not is_aggregate(total):
+        raise QueryError(f"the window '{node.sql('duckdb')}' is not supported", _OVER)
+    inner = formula_of(schema, total)
+    if not isinstance(inner, Aggregate) or not inner.in_rows:
+        raise QueryError(f"'{total.sql('duckdb')}' of the groups does not add up to that of all records", _OVER)
+    return Overall(inner, tuple(text_of(key) for key in node.args.get("partition_by") or ()))
+
+
+def text_of(node: exp.Expr) -> str:
+    """A normalised text, the same for two spellings of one expression."""
+    node = node.unnest().copy()
+    for name in node.find_all(exp.Identifier):
+        name.set("quoted", False)
+    return node.sql()
+
+
+def _share(node: exp.Div) -> bool:
+    """Whether a count or sum is divided by the total of the same; a factor before it may be a constant."""
+    whole, part = node.expression.unnest(), node.this.unnest()
+    if isinstance(part, exp.Mul):
+        sides = [part.this.unnest(), part.expression.unnest()]
+        part = next((side for side in sides if not isinstance(side, exp.Literal)), part)
+    if isinstance(whole, exp.Window):
+        return isinstance(whole.this, exp.Sum) and whole.this.this == part
+    inner = whole.this if isinstance(whole, exp.Subquery) else None
+    return isinstance(inner, exp.Select) and not inner.args.get("where") and inner.expressions == [part]
+
+
+def _share_of_total(schema: Schema, node: exp.Div) -> Formula:
+    """A share between 0 and 1 of what cannot be negative, times a constant factor."""
+    part, factor = node.this.unnest(), 1.0
+    if isinstance(part, exp.Mul):
+        one, other = part.this.unnest(), part.expression.unnest()
+        part, constant = (other, one) if isinstance(one, exp.Literal) else (one, other)
+        factor = literal_number(constant) if isinstance(constant, exp.Literal) else np.nan
+    top, bottom = formula_of(schema, part), formula_of(schema, node.expression)
+    if np.isnan(factor):
+        return _applied(schema, [node.this, node.expression], _TWO[exp.Div], ranges.TWO[exp.Div])
+    possible = sorted((0.0, factor)) if top.possible[0] >= 0 else ranges.ANYTHING
+    shares = applied(lambda *both: both[0].over(both[1]).scaled(factor), lambda *_: tuple(possible), top, bottom)
+    return replace(shares, ratio=True)
 
 
 def _applied(
@@ -124,6 +194,11 @@ def _picked(first: Callable[[Floats, Floats], Floats]) -> Callable[..., Estimate
     return pick
 
 
+def _error(one: Estimate) -> Estimate:
+    """The standard error, as a number that is known."""
+    return Estimate(one.stderr, np.zeros((len(one.value), 1)))
+
+
 def _without(one: Estimate, other: Estimate) -> Estimate:
     return _where(one.value != other.value, one)
 
@@ -165,6 +240,7 @@ def _same(one: ranges.Range) -> ranges.Range:
 
 COUNT = Kind(Selection.count, arguments=0, in_rows=True, possible=lambda *_: ranges.NOT_NEGATIVE)
 PRESENT = Kind(Selection.present, in_rows=True, check=_any_column, possible=lambda *_: ranges.NOT_NEGATIVE)
+DISTINCT = Kind(distinct_labels, check=_any_column)
 KINDS: dict[str, Kind] = {
     "mean": Kind(Selection.mean, (exp.Avg,), dated=True, possible=_same),
     "sum": Kind(Selection.sum, (exp.Sum,), in_rows=True, check=_arithmetic("sum"), possible=ranges.total_range),
@@ -213,16 +289,30 @@ def _aggregate(schema: Schema, node: exp.Expr) -> Aggregate:
         return Aggregate(COUNT, where=tuple(condition_factors(schema, node.this)))
     if isinstance(node, exp.Count):
         if isinstance(node.this, exp.Distinct):
-            raise QueryError("count(distinct …) is not in this release", "count each label with group by")
+            if len(node.this.expressions) != 1 or isinstance(node.this.expressions[0], exp.Tuple):
+                raise QueryError("count(distinct …) takes one column", "list the combinations: select distinct a, b")
+            return _distinct(schema, node.this.expressions[0])
         if node.this is None or isinstance(node.this, exp.Star | exp.Literal):
             return Aggregate(COUNT)
         return Aggregate(PRESENT, (quantity_of(schema, node.this),))
+    if isinstance(node, exp.ApproxDistinct):
+        return _distinct(schema, node.this)
+    if isinstance(node, exp.Mode):
+        raise QueryError(
+            "mode is a label, not a number", "give it an entry of the select list: select mode(c), count(*)"
+        )
     kind, arguments = _call(node)
     if kind is None:
         raise QueryError(f"the aggregate '{node.sql()}' is not supported", f"use {AGGREGATES}")
     if kind == "quantile":
         return _quantile(schema, arguments)
     return Aggregate(KINDS[kind], tuple(quantity_of(schema, argument) for argument in arguments))
+
+
+def _distinct(schema: Schema, node: exp.Expr) -> Aggregate:
+    quantity = quantity_of(schema, node)
+    levels = len(listed_levels(checked_labels(quantity)))
+    return Aggregate(replace(DISTINCT, possible=lambda *_: (0.0, float(levels))), (quantity,))
 
 
 def _quantile(schema: Schema, arguments: list[exp.Expr]) -> Aggregate:

@@ -11,7 +11,7 @@ from dpsketch.numerics.arrays import Floats
 
 KNOWN = (
     "+, -, *, /, %, power, abs, sign, sqrt, exp, ln, log, round, floor, ceil, least, greatest, coalesce, nullif, "
-    "case, if, cast"
+    "case, if, cast, width_bucket, year, month, day, hour, dayofweek, date_trunc, date_diff"
 )
 
 

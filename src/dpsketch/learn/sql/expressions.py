@@ -16,11 +16,20 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.factors import Factor
 from dpsketch.learn.points import Frame
 from dpsketch.learn.sql import arithmetic
+from dpsketch.learn.sql.dates import (
+    between_dates,
+    date_part,
+    is_date,
+    moments,
+    part_numbers,
+    repeated,
+)
 from dpsketch.learn.sql.equality import check_equalities, with_single_values
+from dpsketch.learn.sql.labels import TEXT_CONDITIONS, TEXT_FUNCTIONS, matching, same_labels, texts_of
 from dpsketch.learn.sql.literals import decimals, find_column, is_constant, literal_number, literal_value
-from dpsketch.learn.sql.names import with_schema_names
+from dpsketch.learn.sql.spelling import as_meant
 from dpsketch.numerics.arrays import Floats
-from dpsketch.schema.columns import Boolean, Column
+from dpsketch.schema.columns import Boolean, Category, Column
 from dpsketch.schema.schema import Schema
 
 Mask = NDArray[np.bool_]
@@ -33,7 +42,16 @@ _COMPARISONS: dict[type[exp.Expr], Any] = {
     exp.GTE: np.greater_equal,
 }
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
-CONDITIONS: tuple[type[exp.Expr], ...] = (exp.And, exp.Or, exp.Not, exp.Between, exp.In, exp.Is, *_COMPARISONS)
+CONDITIONS: tuple[type[exp.Expr], ...] = (
+    exp.And,
+    exp.Or,
+    exp.Not,
+    exp.Between,
+    exp.In,
+    exp.Is,
+    *TEXT_CONDITIONS,
+    *_COMPARISONS,
+)
 MOST_NODES, MOST_DEPTH = 2000, 250
 _OPTIONS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Between: ("this", "low", "high"),
@@ -51,7 +69,8 @@ _OPTIONS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Limit: ("expression",),
     exp.Offset: ("expression",),
 }
-_SUPPORTED = "and, or, not, =, <>, <, <=, >, >=, between, in, is null"
+_PRESENT = (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentDatetime, exp.CurrentTime)
+_SUPPORTED = "and, or, not, =, <>, <, <=, >, >=, between, in, like, ilike, is null"
 
 
 @dataclass(frozen=True)
@@ -75,7 +94,7 @@ class Truth:
 def parse_condition(text: str, schema: Schema, told: Callable[[str, float], bool] | None = None) -> exp.Expr:
     """Parse a condition such as "age > 40 and sex = 'Female'", for a release that has `told` values of columns."""
     try:
-        condition = with_schema_names(checked(sqlglot.parse_one(text, dialect="duckdb")), schema)
+        condition = as_meant(checked(sqlglot.parse_one(text, dialect="duckdb")), schema)
         return condition if told is None else with_single_values(condition, schema, told)
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
         raise QueryError(
@@ -85,8 +104,7 @@ def parse_condition(text: str, schema: Schema, told: Callable[[str, float], bool
 
 def checked(expression: exp.Expr) -> exp.Expr:
     """Refuse expressions nested too deeply to evaluate, and options that would be silently ignored."""
-    if sum(1 for _ in expression.walk()) > MOST_NODES or _depth(expression) > MOST_DEPTH:
-        raise QueryError("the statement is too long", "use between, or in with a list of values")
+    check_size(expression)
     for node in expression.walk():
         known = _OPTIONS.get(type(node))
         if isinstance(node, exp.Ordered) and isinstance(node.find_ancestor(exp.WithinGroup, exp.Select), exp.Select):
@@ -94,11 +112,21 @@ def checked(expression: exp.Expr) -> exp.Expr:
         extra = [key for key, value in node.args.items() if value and known is not None and key not in known]
         if extra:
             raise QueryError(f"'{node.sql()}' is not supported", f"leave out: {', '.join(extra).replace('_', ' ')}")
+        if isinstance(node, _PRESENT) or (isinstance(node, exp.Anonymous) and node.name.lower() == "now"):
+            raise QueryError("a question does not know today's date", "write it: date '2024-01-31'")
+        if isinstance(node.parent, exp.Window):
+            continue  # refused where it is read
         if isinstance(node, exp.Func) and not isinstance(node, exp.Case | exp.Count | exp.Anonymous) and _lacks(node):
             raise QueryError("a function or operator lacks an argument", "power(x, 2), corr(x, y), regr_slope(y, x)")
         if isinstance(node, exp.Column) and node.table and node.table.lower() != "sketch":
             raise QueryError(f"there is no table '{node.table}'", f"write the column's name alone: {node.name}")
     return expression
+
+
+def check_size(expression: exp.Expr) -> None:
+    """Refuse expressions nested too deeply to evaluate."""
+    if sum(1 for _ in expression.walk()) > MOST_NODES or _depth(expression) > MOST_DEPTH:
+        raise QueryError("the statement is too long", "use between, or in with a list of values")
 
 
 def _lacks(node: exp.Expr) -> bool:
@@ -138,7 +166,8 @@ def condition_factors(schema: Schema, condition: exp.Expr | None) -> list[Factor
     def at(frame: Frame) -> Floats:
         return evaluate(condition, frame).true[None, :].astype(np.float64)
 
-    return [Factor(column_names(schema, condition), at, compared_numbers(schema, condition))]
+    names, asked = column_names(schema, condition), compared_numbers(schema, condition)
+    return [Factor(names, at, asked, repeated(schema, condition))]
 
 
 def compared_numbers(schema: Schema, condition: exp.Expr) -> tuple[float, ...]:
@@ -181,6 +210,8 @@ def evaluate(expression: exp.Expr, frame: Frame) -> Truth:
             return Truth(every & bool(expression.this), every)
         case exp.Column():
             return _flag(expression, frame)
+        case _ if isinstance(expression, TEXT_CONDITIONS):
+            return _of_labels(*matching(frame.schema, expression), frame)
         case _ if type(expression) in _COMPARISONS:
             return _compare(type(expression), expression.this, expression.expression, frame)
     raise QueryError(f"'{expression.sql()}' is not a supported condition", f"conditions use {_SUPPORTED}")
@@ -201,9 +232,14 @@ def number(expression: exp.Expr, frame: Frame) -> Floats:
         if kind in CONDITIONS:
             truth = evaluate(expression, frame)
             return np.where(truth.known, truth.true, np.nan)
+        part = date_part(expression)
+        if part is not None:
+            return part_numbers(part, frame)
         match expression:
             case exp.Paren():
                 return number(expression.this, frame)
+            case exp.DateDiff():
+                return between_dates(expression, frame)
             case exp.Null():
                 return np.full(frame.size, np.nan)
             case exp.Boolean():
@@ -309,6 +345,15 @@ def _compare(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, frame: Frame
     left, right = left.unnest(), right.unnest()
     if not isinstance(left, exp.Column) and isinstance(right, exp.Column):
         left, right, kind = right, left, _MIRRORED.get(kind, kind)
+    if isinstance(left, exp.Literal) and isinstance(right, TEXT_FUNCTIONS):
+        left, right = right, left
+    if isinstance(left, TEXT_FUNCTIONS) and kind in (exp.EQ, exp.NEQ) and isinstance(right, exp.Literal):
+        column, texts = texts_of(frame.schema, left)
+        true = np.array([text == right.this for text in texts])
+        return _of_labels(column, true if kind is exp.EQ else ~true, frame)
+    plain = isinstance(left, exp.Column) and (isinstance(right, exp.Column) or is_constant(right))
+    if not plain and (is_date(frame.schema, left) or is_date(frame.schema, right)):
+        return _compared(kind, moments(left, frame), moments(right, frame))
     bounds: Floats | float
     if not isinstance(left, exp.Column) or not (isinstance(right, exp.Column) or is_constant(right)):
         values, bounds = number(left, frame), number(right, frame)
@@ -317,14 +362,32 @@ def _compare(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, frame: Frame
     values = frame.values(column.name)
     if isinstance(right, exp.Column):
         other = find_column(frame.schema, right.name)
+        if isinstance(column, Category) and isinstance(other, Category) and kind in (exp.EQ, exp.NEQ):
+            return _compared_labels(kind, column, other, frame)
         if not (column.numeric and other.numeric) or column.dates != other.dates:
-            raise QueryError(f"columns '{column.name}' and '{other.name}' cannot be compared", "compare two numbers")
+            raise QueryError(
+                f"columns '{column.name}' and '{other.name}' cannot be compared",
+                "compare two numbers, or two categories that list the same labels",
+            )
         bounds = frame.values(other.name)
     else:
         if not column.numeric and kind not in (exp.EQ, exp.NEQ):
             raise QueryError(f"column '{column.name}' is a {column.kind} and has no order", "compare it with = or <>")
         bounds = literal_value(column, right)
     return _compared(kind, values, bounds)
+
+
+def _of_labels(column: Column, true: Mask, frame: Frame) -> Truth:
+    """A condition that holds for some levels of a column."""
+    levels = frame.levels(column.name)
+    return Truth(true[levels] & (levels >= 0), levels >= 0)
+
+
+def _compared_labels(kind: type[exp.Expr], column: Category, other: Category, frame: Frame) -> Truth:
+    same, sure = same_labels(column, other)
+    one, two = frame.levels(column.name), frame.levels(other.name)
+    known = sure[one, two] & (one >= 0) & (two >= 0)
+    return Truth(known & (same[one, two] == (kind is exp.EQ)), known)
 
 
 def _compared(kind: type[exp.Expr], values: Floats, bounds: Floats | float) -> Truth:

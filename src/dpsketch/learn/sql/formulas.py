@@ -86,6 +86,7 @@ class Applied:
     parts: tuple[Formula, ...]
     range_of: Callable[..., Range]  # from the ranges of the parts
     dates: Column | None = None
+    ratio: bool = False  # it does not grow with the number of records, although its parts do
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -93,14 +94,42 @@ class Applied:
 
     @property
     def in_rows(self) -> bool:
-        return any(part.in_rows for part in self.parts)
+        return not self.ratio and any(part.in_rows for part in self.parts)
 
     @property
     def possible(self) -> Range:
         return self.range_of(*[part.possible for part in self.parts])
 
 
-Formula = Aggregate | Constant | Applied
+@dataclass(frozen=True)
+class Overall:
+    """A formula of all records, or of those that meet the statement's condition, whatever the groups: that of a share
+    of the total. `by` are the keys of group by whose groups are kept, as texts. The records are those that meet
+    `where`, or the statement's condition if that is None.
+    """
+
+    formula: Formula
+    by: tuple[str, ...] = ()
+    where: tuple[Factor, ...] | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.formula.columns, *columns_of(self.where or ()))))
+
+    @property
+    def in_rows(self) -> bool:
+        return self.formula.in_rows
+
+    @property
+    def possible(self) -> Range:
+        return self.formula.possible
+
+    @property
+    def dates(self) -> Column | None:
+        return self.formula.dates
+
+
+Formula = Aggregate | Constant | Applied | Overall
 
 
 def applied(function: Callable[..., Estimate], range_of: Callable[..., Range], *parts: Formula) -> Applied:
@@ -135,6 +164,8 @@ def value_of(formula: Formula, selection: Selection) -> Estimate:
             return selection.constant(formula.value)
         case Applied():
             return formula.function(*[value_of(part, selection) for part in formula.parts])
+        case Overall():
+            return selection.repeated(value_of(formula.formula, selection.overall(formula.by, formula.where)))
         case Aggregate():
             chosen = selection.also(formula.where)
             return formula.kind.statistic(chosen, *formula.quantities, *formula.parameters)

@@ -12,6 +12,7 @@ from sqlglot import exp
 from dpsketch.errors import QueryError
 from dpsketch.learn.factors import Factor
 from dpsketch.learn.points import Frame
+from dpsketch.learn.sql.dates import repeated
 from dpsketch.learn.sql.expressions import (
     branches,
     column_names,
@@ -40,6 +41,7 @@ class Numbers:
     text: str
     asked: tuple[float, ...] = ()  # numbers that it compares columns with
     possible: Range = ANYTHING
+    repeated: bool = False
 
     def power(self, power: int, centre: Floats | float = 0.0) -> Factor:
         """The function (x − centre)^power where x is present, else 0; one function for each centre."""
@@ -54,7 +56,7 @@ class Numbers:
             distance = np.where(present, values, 0.0)[None, :] - centre
             return np.where(present, distance**power, 0.0)
 
-        return Factor(self.columns, at, self.asked)
+        return Factor(self.columns, at, self.asked, self.repeated)
 
     def grid(self, schema: Schema, most: int) -> tuple[Floats, bool]:
         """Every possible value of x, or `most` of them at evenly spaced levels of its columns; and whether they are
@@ -137,7 +139,8 @@ def quantity_of(schema: Schema, expression: exp.Expr) -> Quantity:
 def _numbers(schema: Schema, expression: exp.Expr) -> Numbers:
     names = column_names(schema, expression)
     asked = compared_numbers(schema, expression)
-    numbers = Numbers(names, lambda frame: number(expression, frame), expression.sql().lower(), asked)
+    text, follows = expression.sql("duckdb").lower(), repeated(schema, expression)
+    numbers = Numbers(names, lambda frame: number(expression, frame), text, asked, repeated=follows)
     numbers.at(empty_record(schema, names))  # refuses what has no number
     return replace(numbers, possible=expression_range(schema, expression))
 
@@ -198,4 +201,5 @@ def _untrue(schema: Schema, condition: exp.Expr) -> Factor:
         column_names(schema, condition),
         lambda frame: (~evaluate(condition, frame).true)[None, :].astype(np.float64),
         compared_numbers(schema, condition),
+        repeated(schema, condition),
     )

@@ -10,8 +10,10 @@ import numpy as np
 from sqlglot import exp
 
 from dpsketch.learn.sql import arithmetic
+from dpsketch.learn.sql.dates import date_part
 from dpsketch.learn.sql.expressions import CONDITIONS, branches
 from dpsketch.learn.sql.literals import find_column, literal_number
+from dpsketch.schema.calendar import part_range
 from dpsketch.schema.columns import HIGHEST, LOWEST, Column
 from dpsketch.schema.schema import Schema
 
@@ -31,6 +33,9 @@ def column_range(column: Column) -> Range:
 
 def expression_range(schema: Schema, expression: exp.Expr) -> Range:
     """Between which numbers an expression of columns lies; anything where that is not simple."""
+    part = date_part(expression)
+    if part is not None:
+        return part_range(part.part) or (1.0, 9999.0)
     match expression:
         case exp.Paren() | exp.Cast():
             found = expression_range(schema, expression.this)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from numbers import Real
@@ -14,9 +14,9 @@ import numpy as np
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer, Estimate, same_coordinates, stacked
 from dpsketch.learn.cell_places import continuous
-from dpsketch.learn.factors import Factor
+from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.sql.quantiles import level_influence, norm, quantile_between, quantile_of_levels
-from dpsketch.learn.sql.quantities import Numbers, Quantity, Terms, column_quantity, times
+from dpsketch.learn.sql.quantities import Numbers, Quantity, Terms, column_quantity, empty_record, times
 from dpsketch.maps.tables.cells import Cells
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.columns import HIGHEST, LOWEST, Column, as_moment, microseconds
@@ -52,12 +52,39 @@ class Selection:
     variances and quantiles, as in SQL.
     """
 
-    def __init__(self, estimator: Estimator, rows: Estimate, where: Sequence[Factor], groups: int = 1) -> None:
+    def __init__(
+        self,
+        estimator: Estimator,
+        rows: Estimate,
+        where: Sequence[Factor],
+        groups: int = 1,
+        by: Mapping[str, Factor] | None = None,
+        whole: Sequence[Factor] = (),
+    ) -> None:
         self._estimator, self._rows, self._where, self._groups = estimator, rows, tuple(where), groups
+        self._by, self._whole = dict(by or {}), tuple(whole)
 
     def also(self, where: Sequence[Factor], groups: int | None = None) -> Selection:
         """Those of the records that meet one more condition, perhaps in several groups."""
-        return Selection(self._estimator, self._rows, (*self._where, *where), groups or self._groups)
+        together = (*self._where, *where)
+        return Selection(self._estimator, self._rows, together, groups or self._groups, self._by, self._whole)
+
+    def grouped(self, by: Mapping[str, Factor], groups: int, whole: Sequence[Factor]) -> Selection:
+        """The groups by these keys; `whole` is the condition of all groups together."""
+        together = (*self._where, *by.values())
+        return Selection(self._estimator, self._rows, together, groups, by, whole)
+
+    def overall(self, by: Sequence[str], where: Sequence[Factor] | None) -> Selection:
+        """All records that meet the condition of the whole or another one, in the groups by some of the keys."""
+        for key in by:
+            if key not in self._by:
+                raise QueryError(f"partition by {key}: this is no key of group by", "partition by a key, or by none")
+        together = (*(self._whole if where is None else where), *(self._by[key] for key in by))
+        return Selection(self._estimator, self._rows, together, self._groups if by else 1)
+
+    def repeated(self, estimate: Estimate) -> Estimate:
+        """The same for every group."""
+        return estimate if len(estimate.value) == self._groups else stacked([estimate] * self._groups)
 
     def share(self) -> Estimate:
         """Share of all records."""
@@ -234,6 +261,23 @@ class Selection:
             straight = max(norm(near), norm(far)) <= grid[high] - grid[low]  # else the density is not the same
             influences.append(near if straight else far)
         return Estimate(np.array(values), np.stack(influences), cdf.rough)
+
+
+class Everything:
+    """Expectations of constants, which need no estimator."""
+
+    columns: tuple[str, ...] = ()
+    how = ""
+
+    def __init__(self, schema: Schema) -> None:
+        self._point = empty_record(schema, ())
+
+    def cells_of(self, column: str) -> None:
+        return None
+
+    def expect(self, *products: Sequence[Factor]) -> Estimate:
+        values = np.concatenate([product_at(factors, self._point)[:, 0] for factors in products])
+        return Estimate(values, np.zeros((len(values), 1)))
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ SCHEMA = dps.Schema.from_dict(
         ("x <> 50 or c = 'a'", "x between 49.5 and 50.5"),
         ("x in (0, 7.5)", "x between 7 and 8"),
         ("pay = 20000", "pay between 19750 and 20250"),
-        ("day = '2024-02-03'", "day >= '2024-01-31' and day < '2024-02-01'"),
+        ("day = '2024-02-03 10:00'", "day >= '2024-01-31' and day < '2024-02-01'"),
         ("x = y", "round"),
         ("x + 1 = 51", "round"),
     ],

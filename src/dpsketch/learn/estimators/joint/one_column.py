@@ -56,7 +56,8 @@ class FunctionsOfOne:
         points, pieces = self._points(column)
         models = self._fitted.models
         shares, rows = models[0].marginals[column].shares, max(float(self._noise.rows().value), 1.0)
-        values = points.values_of(factor.at, factor.asked, self._fitted.lumps[column], shares, rows)
+        lumps = self._fitted.lumps[column]
+        values = points.values_of(factor.at, factor.asked, lumps, shares, rows, factor.repeated)
         by_cell = values.by_cell()
         cells = [np.einsum("kci,ci->kc", by_cell, each) for each in pieces] if pieces else [by_cell[:, :, 0]]
         inside = np.stack([cells[i % len(cells)] @ model.inside(column) for i, model in enumerate(models)])
