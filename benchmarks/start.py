@@ -24,7 +24,7 @@ cpu_target.target_context.refresh()
 """
 RELEASE = """
 import sys
-words = "dpsketch release t.csv --schema t.toml --epsilon 1 --ledger l.db -o t.sketch --force"
+words = "dpsketch release t.csv --schema t.toml --epsilon 1 --ledger l.db --create-ledger --dataset t -o t.sketch --force"
 sys.argv = words.split()
 from dpsketch.cli.app import main
 main()

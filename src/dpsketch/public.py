@@ -53,6 +53,7 @@ HOMES = {
     "PCA": "learn.models.pca",
     "Pairs": "maps.tables.pairs",
     "Part": "recipe.recipe",
+    "PrivacyWarning": "errors",
     "Product": "maps.hashed.hashes",
     "Quadratic": "maps.moments.quadratic",
     "QueryError": "errors",

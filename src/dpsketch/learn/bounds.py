@@ -15,12 +15,11 @@ from dpsketch.learn.sql.literals import find_column
 from dpsketch.maps.base import check_columns
 from dpsketch.schema.columns import Column, Datetime, Integer, Number, as_moment
 from dpsketch.schema.parsing import LONGEST_NOTE
-from dpsketch.schema.schema import Schema
+from dpsketch.schema.schema import TIGHTENED, Schema
 
 if TYPE_CHECKING:
     from dpsketch.learn.view import View
 
-NOTE = "Bounds were tightened from an earlier private release of the table, which costs privacy of its own."
 _LEAST = 1 / 64  # of a column's width, one bin: quantiles in the same bin do not show the spread inside it
 
 
@@ -83,8 +82,8 @@ def _scaled(column: Column, value: Any) -> float:
 
 
 def _noted(note: str | None) -> str:
-    if note is None or NOTE in note:
-        return note or NOTE
-    if len(note) + len(NOTE) + 1 > LONGEST_NOTE:
+    if note is None or TIGHTENED in note:
+        return note or TIGHTENED
+    if len(note) + len(TIGHTENED) + 1 > LONGEST_NOTE:
         raise QueryError("the schema's note has no room for where the bounds come from", "shorten privacy.note")
-    return f"{note} {NOTE}"
+    return f"{note} {TIGHTENED}"

@@ -78,4 +78,4 @@ def merged_schema(one: Sketch, two: Sketch, disjoint_units: bool) -> Schema:
             "if no unit does, say so: --disjoint-units (disjoint_units=True); else sketch the tables together",
         )
     both = None if one.schema.rows is None or two.schema.rows is None else one.schema.rows + two.schema.rows
-    return replace(one.schema, rows=both)
+    return replace(one.schema, rows=both, about=one.schema.about.agreed(two.schema.about))

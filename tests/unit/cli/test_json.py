@@ -29,8 +29,8 @@ COMMANDS = {
     "plan": "plan --task clusters:2 --columns 3 --rows 1000 --epsilon 1",
     "accumulate": f"accumulate {TABLE} --epsilon 4 -o new.raw",
     "merge": "merge a.raw b.raw -o both.raw",
-    "graph": "graph edges.parquet --nodes 9 --epsilon 1 --repetitions 2 --ledger l.db -o graph.sketch",
-    "release": f"release {TABLE} --epsilon 4 --ledger l.db --dataset other -o other.sketch",
+    "graph": "graph edges.parquet --nodes 9 --epsilon 1 --repetitions 2 --ledger l.db --create-ledger -o graph.sketch",
+    "release": f"release {TABLE} --epsilon 4 --ledger l.db --create-ledger --dataset other -o other.sketch",
     "show": "show general.sketch",
     "ask": "ask general.sketch 'select avg(a) from sketch'",
     "tighten": "tighten general.sketch -o tight.toml",
@@ -85,7 +85,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     before = [f"accumulate {TABLE} --epsilon 4 -o {name}.raw" for name in "ab"]
     before += [
-        f"release {TABLE} --epsilon 4 {words} --ledger l.db --dataset {name} -o {name}.sketch"
+        f"release {TABLE} --epsilon 4 {words} --ledger l.db --create-ledger --dataset {name} -o {name}.sketch"
         for name, words in purposes.items()
     ]
     for command in before:
@@ -119,7 +119,7 @@ def test_a_raw_sketch_says_how_large_it_is(folder: Path) -> None:
 
 
 def test_a_release_says_what_it_spent(folder: Path) -> None:
-    command = f"release {TABLE} --epsilon 1 --ledger l.db --dataset spent -o spent.sketch --json"
+    command = f"release {TABLE} --epsilon 1 --ledger l.db --create-ledger --dataset spent -o spent.sketch --json"
     facts = json.loads(called(folder, *shlex.split(command)).stdout)
     spent = {"kind": "epsilon", "cap": "1", "spent": "1", "left": "0"}
     assert facts["ledger"] == spent | {"delta_cap": "0", "delta_spent": "0", "delta_left": "0"}

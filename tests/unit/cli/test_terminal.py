@@ -32,7 +32,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pa.table({"a": [True, False] * 250, "b": [True, True, False, False, True] * 100}), folder / "t.parquet"
     )
     (folder / "t.toml").write_text(SCHEMA)
-    words = ["release", "t.parquet", "--schema", "t.toml", "--epsilon", "1", "--ledger", "l.db", "-o", "a.sketch"]
+    words = [
+        "release",
+        "t.parquet",
+        "--schema",
+        "t.toml",
+        "--epsilon",
+        "1",
+        "--ledger",
+        "l.db",
+        "--create-ledger",
+        "-o",
+        "a.sketch",
+    ]
     assert called(folder, *words).returncode == 0
     return folder
 

@@ -9,9 +9,9 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import QueryError
-from dpsketch.learn.bounds import NOTE
 from dpsketch.schema.columns import Datetime, Integer, Number
 from dpsketch.schema.parsing import LONGEST_NOTE
+from dpsketch.schema.schema import TIGHTENED
 from dpsketch.schema.template import schema_text
 
 ROWS = 20_000
@@ -97,9 +97,9 @@ def test_only_named_columns_change(view: dps.View) -> None:
 def test_the_statement_of_a_release_by_them_says_where_they_come_from(view: dps.View) -> None:
     found = dps.tighten(view)
     again = released(found, dps.Recipe.linear(found, target="y", budget=BUDGET))
-    assert NOTE in again.statement["note"]
+    assert TIGHTENED in again.statement["note"]
     bounds = released(found, dps.Recipe.bounds(found))
-    assert dps.tighten(bounds, 0.1).note == NOTE  # said once
+    assert dps.tighten(bounds, 0.1).note == TIGHTENED  # said once
 
 
 def test_a_schema_with_a_note_keeps_it() -> None:
@@ -107,7 +107,7 @@ def test_a_schema_with_a_note_keeps_it() -> None:
         schema = dps.Schema.from_dict(FACTS | {"privacy": {"rows": ROWS, "note": note}})
         noted = released(schema, dps.Recipe.bounds(schema, columns=["pay"]))
         if len(note) < LONGEST_NOTE:
-            assert dps.tighten(noted).note == f"Consent was given. {NOTE}"
+            assert dps.tighten(noted).note == f"Consent was given. {TIGHTENED}"
         else:
             with pytest.raises(QueryError, match="no room"):
                 dps.tighten(noted)

@@ -23,7 +23,19 @@ kind = "integer"
 lower = 0
 upper = 120
 """
-RELEASE = ("release", "t.csv", "--schema", "s.toml", "--epsilon", "1", "--ledger", "l.db", "-o", "t.sketch")
+RELEASE = (
+    "release",
+    "t.csv",
+    "--schema",
+    "s.toml",
+    "--epsilon",
+    "1",
+    "--ledger",
+    "l.db",
+    "--create-ledger",
+    "-o",
+    "t.sketch",
+)
 
 
 def write(folder: Path, table: bytes, csv: str = "") -> None:

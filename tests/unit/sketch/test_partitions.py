@@ -107,7 +107,7 @@ def test_a_recipe_file_may_name_the_snapshot(tmp_path: Path) -> None:
 def test_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "t.toml").write_text(TOML.format(PERSONS))
     (tmp_path / "t.csv").write_text("person,region\na,north\nb,south\n")
-    options = ["--schema", "t.toml", "--epsilon", "1", "--ledger", "l.db"]
+    options = ["--schema", "t.toml", "--epsilon", "1", "--ledger", "l.db", "--create-ledger"]
 
     def release(region: str, *words: str, table: str = "t.csv") -> tuple[int, str]:
         part = ["--only", f"region={region}"] if region else []
