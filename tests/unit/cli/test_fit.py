@@ -16,6 +16,8 @@ from dpsketch.cli.fitted import print_rows
 from planted_clusters import CENTRES, ROWS, planted
 
 SCHEMA = f"""
+[about]
+name = "planted"
 [privacy]
 rows = {ROWS}
 """ + "".join(

@@ -16,7 +16,9 @@ import pytest
 from command_line import called
 
 PROGRAM = str(Path(sys.executable).with_name("dpsketch"))
-SCHEMA = """[privacy]
+SCHEMA = """[about]
+name = "t"
+[privacy]
 rows = 500
 [columns.a]
 kind = "boolean"

@@ -15,6 +15,8 @@ from dpsketch.errors import SchemaError
 from dpsketch.schema.template import schema_text
 
 SCHEMA = """
+[about]
+name = "t"
 [privacy]
 rows = 10
 {csv}
