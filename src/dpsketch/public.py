@@ -80,6 +80,7 @@ HOMES = {
     "fit_embedding": "engines.fit_embedding",
     "fit_loss": "learn.models.losses",
     "fit_sklearn": "learn.models.wrapped",
+    "least_budget": "planning.least_budget",
     "load_model": "learn.saved",
     "minimise": "learn.models.loss_search",
     "mmd": "learn.discrepancy",

@@ -146,43 +146,33 @@ def release(
     as_json: AsJson = False,
 ) -> None:
     """Sketch a table, add noise once, and write the released sketch."""
-    from dpsketch.schema.schema import Schema
-    from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.release import partition, planned
     from dpsketch.sketch.released import ReleasedSketch
 
     check_free(output, force, table, schema, recipe, ledger, groups_from, audit)
     other = None if groups_from is None else ReleasedSketch.load(groups_from)
     budget = Budget(epsilon, delta, rho)
+    described = (schema, recipe, rows, frequencies, purpose, clusters, columns, only, snapshot, important)
     with Output(output, force) as claimed:
-        if table.suffix == ".raw":
-            described = (schema, recipe, rows, frequencies, purpose, clusters, columns, only, snapshot, important)
-            if any(option is not None for option in described):
-                raise FileError(
-                    "a raw sketch brings its own schema and recipe", "leave out the options that describe them"
-                )
-            raw = RawSketch.load(table)
-            name, book = dataset_name(raw.schema, dataset, budget), spending(budget, ledger, not_private, create_ledger)
-            check_delta(raw.schema, raw.recipe, budget, accept_delta)
-            tested = _tested(audit, raw.recipe, raw.schema, mechanism, budget)
-        else:
-            if schema is None:
-                raise FileError("a table needs --schema", "dpsketch init TABLE > schema.toml writes a template")
-            facts = Schema.load(schema)
-            name, book = dataset_name(facts, dataset, budget), spending(budget, ledger, not_private, create_ledger)
+        raw = _loaded(table, any(option is not None for option in described))
+        facts = _schema(schema) if raw is None else raw.schema
+        name, book = dataset_name(facts, dataset, budget), spending(budget, ledger, not_private, create_ledger)
+        if raw is None:
             chosen = chosen_recipe(
                 facts, budget, recipe, rows, frequencies, only, snapshot, other, purpose, clusters, columns, important
             )
-            check_delta(facts, chosen, budget, accept_delta)
-            tested = _tested(audit, chosen, facts, mechanism, budget)
+        else:
+            chosen = raw.recipe
+        check_delta(facts, chosen, budget, accept_delta)
+        tested = _tested(audit, chosen, facts, mechanism, budget)
+        if raw is None:
             event = planned(facts, chosen, budget, mechanism)
             if book is not None and event is not None:
                 book.check(name, facts.accounted, event, partition(facts, chosen), plan)
             raw = _accumulated(table, facts, chosen)
         _release(raw, budget, book, name, claimed, mechanism, plan, other, tested)
-    if table.suffix == ".raw":
-        then = None  # a raw sketch names no task: what its release is good for, `show` says
-    else:
+    then = None  # a raw sketch names no task: what its release is good for, `show` says
+    if table.suffix != ".raw":
         then = next_steps(claimed.path, purpose or (None if clusters is None else f"clusters:{clusters}"))
     _tell_released(claimed.path, budget, book, name, then, as_json)
 
@@ -278,6 +268,25 @@ def merge(
     kind = kinds.pop()
     message = f"{output}: merged from {len(sketches)} {kind} sketches."
     tell_written(as_json, output, message, kind=kind, private=kind == "released", merged=len(sketches))
+
+
+def _loaded(table: Path, described: bool) -> RawSketch | None:
+    """The raw sketch, if that is what the path names."""
+    from dpsketch.sketch.raw import RawSketch
+
+    if table.suffix != ".raw":
+        return None
+    if described:
+        raise FileError("a raw sketch brings its own schema and recipe", "leave out the options that describe them")
+    return RawSketch.load(table)
+
+
+def _schema(path: Path | None) -> Schema:
+    from dpsketch.schema.schema import Schema
+
+    if path is None:
+        raise FileError("a table needs --schema", "dpsketch init TABLE > schema.toml writes a template")
+    return Schema.load(path)
 
 
 def _accumulated(table: Path, facts: Schema, recipe: Recipe) -> RawSketch:
