@@ -43,8 +43,9 @@ def tables(folder: Path) -> None:
             f'hash = {{family = "euclidean", bandwidth = {bandwidth}, scaled = false}}\n'
         )
         words: list[str | Path] = ["release", DATA / f"{name}.parquet", "--schema", schema, "--recipe", f"{name}.toml"]
-        words += ["--epsilon", "1", "--ledger", "ledger.db", "-o", f"{name}.sketch", "--force"]
-        run(folder, "ledger", "grant", "ledger.db", name, "--epsilon", "100")
+        words += ["--epsilon", "1", "--ledger", "ledger.db", "--create-ledger", "-o", f"{name}.sketch", "--force"]
+        words += ["--dataset", name]
+        dps.Ledger(folder / "ledger.db").grant(name, dps.Budget(100.0))
         seconds = min(run(folder, *words)[0] for _ in range(3))
         title = f"{name} d={len(columns)} R={rows} W=1000"
         line(f"{title}: release through the command line", seconds, "s", goal, at_most=True)
@@ -79,7 +80,9 @@ def graphs(folder: Path) -> None:
     line(f"{title}: a single query", 1e6 * min(f[1] for f in results), "µs", 200, at_most=True)
     write_graph(folder / "edges.parquet")
     words = ["graph", "edges.parquet", "--nodes", str(NODES), "--repetitions", "200", "--epsilon", "1"]
-    seconds, peak = run(folder, *words, "--ledger", "ledger.db", "-o", "edges.sketch")
+    seconds, peak = run(
+        folder, *words, "--ledger", "ledger.db", "--create-ledger", "--dataset", "edges", "-o", "edges.sketch"
+    )
     title = f"power-law graph, {NODES / 1e6:g}M nodes, {EDGES / 1e6:g}M edges, R=200"
     line(f"{title}: minutes", seconds / 60, "min", 10, at_most=True)
     line(f"{title}: peak memory", peak, "GiB", 8, at_most=True)

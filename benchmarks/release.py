@@ -45,6 +45,9 @@ def main() -> None:
             "500",
             "--ledger",
             folder / "l.db",
+            "--create-ledger",
+            "--dataset",
+            "t",
         ]
         start = time.perf_counter()
         subprocess.run(

@@ -24,8 +24,8 @@ cpu_target.target_context.refresh()
 """
 RELEASE = """
 import sys
-words = "dpsketch release t.csv --schema t.toml --epsilon 1 --ledger l.db -o t.sketch --force"
-sys.argv = words.split()
+words = "dpsketch release t.csv --schema t.toml --epsilon 1 --ledger l.db --create-ledger --dataset t"
+sys.argv = [*words.split(), "-o", "t.sketch", "--force"]
 from dpsketch.cli.app import main
 main()
 """

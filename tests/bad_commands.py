@@ -17,7 +17,9 @@ from dpsketch.cli.app import main
 from dpsketch.maps import registry
 from dpsketch.privacy.events import Release
 
-GOOD = """[privacy]
+GOOD = """[about]
+name = "t"
+[privacy]
 rows = 100
 [columns.age]
 kind = "integer"
@@ -47,7 +49,7 @@ class Case:
 
 
 def schema(text: str, message: str) -> Case:
-    command = "release t.parquet --schema bad.toml --epsilon 1 --ledger l.db -o new.sketch"
+    command = "release t.parquet --schema bad.toml --epsilon 1 --ledger l.db --dataset t -o new.sketch"
     return Case(command, f"SchemaError: bad.toml: {message}", text)
 
 
@@ -81,6 +83,7 @@ def write_files(path: Path) -> None:
     (path / "twice.csv").write_bytes(b"age,age,sex,joined,member\n1,2,3,4,5\n")
     (path / "empty").mkdir()
     (path / "good.toml").write_text(GOOD)
+    (path / "nameless.toml").write_text(GOOD.replace('name = "t"', 'licence = "CC0"'))
     (path / "rowless.toml").write_text(GOOD.replace("rows = 100", ""))
     facts, budget = dps.Schema.load(path / "good.toml"), dps.Budget(1.0)
     recipe = dps.Recipe.general(facts, budget=budget)

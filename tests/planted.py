@@ -20,7 +20,9 @@ UNIT = 990017003
 ROWS = 10_007
 SECRETS = (CANARY, str(NUMBER), "123457", str(UNIT), str(ROWS), f"{ROWS:,}", f"{ROWS:_}", str(ROWS - 1), str(ROWS + 1))
 PROGRAM = str(Path(sys.executable).with_name("dpsketch"))
-SCHEMA = """[privacy]
+SCHEMA = """[about]
+name = "t"
+[privacy]
 rows = 10000
 unit = "person"
 max_rows_per_unit = 2

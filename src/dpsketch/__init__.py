@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dpsketch.errors import LedgerWarning as LedgerWarning
     from dpsketch.errors import MergeError as MergeError
     from dpsketch.errors import MissingExtraError as MissingExtraError
+    from dpsketch.errors import PrivacyWarning as PrivacyWarning
     from dpsketch.errors import QueryError as QueryError
     from dpsketch.errors import RecipeError as RecipeError
     from dpsketch.errors import RecipeWarning as RecipeWarning
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from dpsketch.maps.tables.totals import Totals as Totals
     from dpsketch.maps.tables.triple_tables import Triples as Triples
     from dpsketch.planning.forecast import plan as plan
+    from dpsketch.planning.least_budget import least_budget as least_budget
     from dpsketch.planning.task_forecast import plan_task as plan_task
     from dpsketch.privacy.budget import Budget as Budget
     from dpsketch.recipe.recipe import Only as Only

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cached_property
 from math import exp, log, sqrt
@@ -31,8 +32,10 @@ from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.columns import HIGHEST, LOWEST, MISSING
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
+from dpsketch.sketch.circumstances import audited_digest
 from dpsketch.sketch.raw import empty_sums
 from dpsketch.sketch.release import noisy_sums
+from dpsketch.sketch.released import library_version
 
 CONFIDENCE = 0.9999
 _CANDIDATES = 64
@@ -57,6 +60,7 @@ class Audit:
     draws: int
     confidence: float = CONFIDENCE
     unsettled: tuple[str, ...] = ()
+    audited: str = ""  # digest of the recipe, the neighbouring relation and the mechanism
 
     @property
     def claimed(self) -> float:
@@ -68,6 +72,9 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         return {
+            "date": datetime.now(UTC).date().isoformat(),
+            "library": library_version(),
+            "audited": self.audited,
             "budget": str(self.budget),
             "lower_bound": self.lower_bound,
             "confidence": self.confidence,
@@ -110,7 +117,8 @@ def audit(recipe: Recipe, schema: Schema, budget: Budget, draws: int = 100_000, 
     with Keystream() as stream:
         first, second = (_scores(world, worlds, event, draws // 2, stream) for world in worlds)
     unsettled = tuple(own.description.name for own in bound.maps if own.adaptive)
-    return Audit(budget, lower_bound(event, first, second), draws, unsettled=unsettled)
+    found = lower_bound(event, first, second)
+    return Audit(budget, found, draws, unsettled=unsettled, audited=audited_digest(recipe, schema, mechanism))
 
 
 @dataclass(frozen=True)

@@ -58,9 +58,12 @@ class BudgetError(DpsketchError):
 
 
 class LedgerError(DpsketchError):
-    """The ledger cannot be used as asked. `lost`: it failed during a transaction, which may have been recorded."""
+    """The ledger cannot be used as asked. `lost`: it failed during a transaction, which may have been recorded;
+    `missing`: there is none.
+    """
 
     lost = False
+    missing = False
 
 
 class FileError(DpsketchError):
@@ -89,3 +92,7 @@ class RecipeWarning(UserWarning):
 
 class LedgerWarning(UserWarning):
     """A release whose spend stands, but which the ledger could not mark as finished."""
+
+
+class PrivacyWarning(UserWarning):
+    """A file, or a release in a ledger, that was made by a version with a known privacy fault."""

@@ -97,9 +97,11 @@ def test_recipe_has_a_method_for_every_task(name: str) -> None:
 
 def test_a_registered_toy_is_a_task_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("x\n0.5\n")
-    (tmp_path / "t.toml").write_text('[privacy]\nrows = 1000\n[columns.x]\nkind = "number"\nlower = 0\nupper = 1\n')
+    (tmp_path / "t.toml").write_text(
+        '[about]\nname = "t"\n[privacy]\nrows = 1000\n[columns.x]\nkind = "number"\nlower = 0\nupper = 1\n'
+    )
     words = ["release", str(tmp_path / "t.csv"), "--schema", str(tmp_path / "t.toml"), "--for", "toy", "--epsilon", "1"]
-    words += ["--ledger", str(tmp_path / "l.db"), "-o", str(tmp_path / "t.sketch")]
+    words += ["--ledger", str(tmp_path / "l.db"), "--create-ledger", "-o", str(tmp_path / "t.sketch")]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert [part.map.description.name for part in dps.open(tmp_path / "t.sketch").released.parts] == ["count"]

@@ -80,7 +80,15 @@ def test_the_schema_of_the_docs_is_valid(tmp_path: Path) -> None:
     text, _ = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "schema.md").read_text(), re.DOTALL)
     (tmp_path / "s.toml").write_text(text)
     schema = dps.Schema.load(tmp_path / "s.toml")
-    assert [column.kind for column in schema.columns] == ["integer", "number", "category", "boolean", "datetime", "set"]
+    assert [column.kind for column in schema.columns] == [
+        "integer",
+        "number",
+        "code",
+        "category",
+        "boolean",
+        "datetime",
+        "set",
+    ]
     assert schema.max_rows_per_unit == 5
 
 

@@ -22,7 +22,7 @@ from planted import PROGRAM, Folders, assert_silent, described, run, without_cha
 
 def commands(table: str) -> list[list[str]]:
     """A working day: sketch, merge, release, show, ask; also what is refused."""
-    released = ["--epsilon", "1", "--ledger", "l.db", "-o"]
+    released = ["--epsilon", "1", "--ledger", "l.db", "--create-ledger", "-o"]
     return [
         ["init", table, "--header"],
         described("accumulate", table, "-o", "one.raw"),
@@ -33,14 +33,46 @@ def commands(table: str) -> list[list[str]]:
         ["merge", "one.raw", "two.raw", "-o", "undeclared.raw"],
         ["release", "both.raw", *released, "both.sketch"],
         ["release", "both.raw", *released, "again.sketch"],  # nothing left
-        described("release", table, "--ledger", "l.db", "-o", "a.sketch", "--dataset", "a"),
+        described("release", table, "--ledger", "l.db", "--create-ledger", "-o", "a.sketch", "--dataset", "a"),
         described(
-            "release", table, "--ledger", "l.db", "-o", "b.sketch", "--dataset", "b", "--groups-from", "a.sketch"
+            "release",
+            table,
+            "--ledger",
+            "l.db",
+            "--create-ledger",
+            "-o",
+            "b.sketch",
+            "--dataset",
+            "b",
+            "--groups-from",
+            "a.sketch",
         ),
         described(
-            "release", table, "--ledger", "l.db", "-o", "d.sketch", "--dataset", "d", "--groups-from", "a.sketch"
+            "release",
+            table,
+            "--ledger",
+            "l.db",
+            "--create-ledger",
+            "-o",
+            "d.sketch",
+            "--dataset",
+            "d",
+            "--groups-from",
+            "a.sketch",
         ),
-        described("release", table, "--ledger", "l.db", "-o", "e.sketch", "--dataset", "e", "--groups-from", "one.raw"),
+        described(
+            "release",
+            table,
+            "--ledger",
+            "l.db",
+            "--create-ledger",
+            "-o",
+            "e.sketch",
+            "--dataset",
+            "e",
+            "--groups-from",
+            "one.raw",
+        ),
         ["merge", "a.sketch", "b.sketch", "-o", "c.sketch", "--disjoint-units"],
         ["show", "both.sketch"],
         ["show", "c.sketch", "--json"],
@@ -108,7 +140,7 @@ def test_every_command_shows_and_stores_the_same_for_any_table(
 @pytest.mark.parametrize("table", ["t.csv", "t.parquet"])
 def test_a_terminal_shows_percents_and_nothing_else(table: str, folders: Folders) -> None:
     ours, theirs = pty.openpty()
-    command = described("release", table, "--ledger", "l.db", "-o", "a.sketch")
+    command = described("release", table, "--ledger", "l.db", "--create-ledger", "-o", "a.sketch")
     environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "200"}
     with subprocess.Popen(
         [PROGRAM, *command], cwd=folders.planted, env=environment, stdin=theirs, stdout=theirs, stderr=theirs

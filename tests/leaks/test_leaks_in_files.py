@@ -64,7 +64,7 @@ def test_temporary_files_are_private_nameless_and_gone(
     monkeypatch.setattr(os, "replace", spy)
     before = set(folders.planted.iterdir())
     assert run(monkeypatch, *described("accumulate", table, "-o", "a.raw")) == 0
-    assert run(monkeypatch, *described("release", table, "--ledger", "l.db", "-o", "a.sketch")) == 0
+    assert run(monkeypatch, *described("release", table, "--ledger", "l.db", "--create-ledger", "-o", "a.sketch")) == 0
     assert seen == [".raw", ".sketch"]
     assert {path.name for path in set(folders.planted.iterdir()) - before} == {"a.raw", "a.sketch", "l.db"}
     assert any(name.endswith(".partial") for name in watched), "the watch works"
@@ -80,9 +80,9 @@ def test_a_crash_while_writing_leaves_no_file(
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device", CANARY)
 
-    options = ["--ledger", "l.db"] if output.endswith("sketch") else []
+    options = ["--ledger", "l.db", "--create-ledger"] if output.endswith("sketch") else []
     if options:
-        assert run(monkeypatch, "ledger", "grant", "l.db", "t", "--epsilon", "1") == 0
+        assert run(monkeypatch, "ledger", "grant", "l.db", "t", "--epsilon", "1", "--force") == 0
     monkeypatch.setattr(os, "fsync", full)
     before = {path.name for path in folders.planted.iterdir()} | {"l.db"}
     assert run(monkeypatch, *described("release" if options else "accumulate", "t.csv", "-o", output, *options)) == 1

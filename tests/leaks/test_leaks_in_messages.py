@@ -52,7 +52,7 @@ def test_unreadable_files_are_told_without_cells(
         file.parent.mkdir(parents=True)
         shutil.copy("t.parquet", file)
     harm(file)
-    assert run(monkeypatch, *described("release", table, "--ledger", "l.db", "-o", "a.sketch")) == 1
+    assert run(monkeypatch, *described("release", table, "--ledger", "l.db", "--create-ledger", "-o", "a.sketch")) == 1
     captured = capfd.readouterr()
     assert "SourceError: " in captured.err
     assert_silent(captured.out + captured.err)
@@ -66,11 +66,11 @@ CRASHES = {
     "units": ("dpsketch.engines.units.UnitSelection.add", described("accumulate", "t.csv", "-o", "x.raw")),
     "map": (
         "dpsketch.maps.tables.one_way.CellCounter.accumulate",
-        described("release", "t.csv", "-o", "x.sketch", "--ledger", "x.db"),
+        described("release", "t.csv", "-o", "x.sketch", "--ledger", "x.db", "--create-ledger"),
     ),
     "noise": (
         "dpsketch.noise.laplace_kernel.fill_digits",
-        ["release", "good.raw", "--epsilon", "1", "-o", "x.sketch", "--ledger", "x.db"],
+        ["release", "good.raw", "--epsilon", "1", "-o", "x.sketch", "--ledger", "x.db", "--create-ledger"],
     ),
     "merge": ("dpsketch.sketch.raw._merged", ["merge", "good.raw", "other.raw", "--disjoint-units", "-o", "x.raw"]),
     "ask": ("dpsketch.learn.view.View.sql", ["ask", "good.sketch", "select count(*) from sketch"]),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from dpsketch.cli.console import AsJson, out, print_json, waiting
+from dpsketch.cli.console import AsJson, out, print_json, waiting, warnings_told
 from dpsketch.displays import shown
 from dpsketch.errors import FileError, visible, visible_lines
 
@@ -21,13 +21,23 @@ if TYPE_CHECKING:
 def show(
     sketch: Annotated[Path, typer.Argument(help="A released sketch, or a model fitted to one.")],
     as_json: AsJson = False,
+    as_html: Annotated[
+        bool, typer.Option("--html", help="Print the statement as one self-contained HTML page, to print and sign.")
+    ] = False,
+    as_record: Annotated[
+        bool, typer.Option("--registry", help="Print a record for OpenDP's registry of deployments (YAML), to fill in.")
+    ] = False,
 ) -> None:
     """Print what a released sketch guarantees, holds and answers well; for a model, the guarantee of its release."""
     from dpsketch.sketch.privacy_statement import statement_text
     from dpsketch.sketch.released import ReleasedSketch
+    from dpsketch.sketch.statement_facts import known_faults
 
+    if as_json + as_html + as_record > 1:
+        raise FileError("--json, --html and --registry print different things", "pass one of them")
     try:
-        released = ReleasedSketch.load(sketch)
+        with warnings_told():
+            released = ReleasedSketch.load(sketch)
     except FileError:
         from dpsketch.learn.saved import is_model, load_model
 
@@ -35,14 +45,24 @@ def show(
             raise
         model = load_model(sketch)
         statement = {"model": type(model).__name__} | model.statement_
-        if not as_json:
+        if not (as_json or as_html or as_record):
             print(f"A {statement['model']}, which follows from a release with this statement:\n")
     else:
         from dpsketch.learn.contents import contents, contents_line
 
         statement = released.statement | {"contents": contents(released)}
     if as_json:
-        print_json(statement)
+        print_json(statement | {"advisories": [each.to_dict() for each in known_faults(statement)]})
+        return
+    if as_html:
+        from dpsketch.sketch.statement_page import statement_page
+
+        print(visible_lines(statement_page(statement, statement.get("contents", {}).get("columns", ()))))
+        return
+    if as_record:
+        from dpsketch.sketch.registry_record import registry_record
+
+        print(visible_lines(registry_record(statement)), end="")
         return
     print(visible_lines(statement_text(statement)))
     if "contents" in statement:
@@ -62,7 +82,8 @@ def ask(
     from dpsketch.learn.contents import asks_for_contents
     from dpsketch.learn.view import open_view
 
-    view = open_view(sketch)
+    with warnings_told():
+        view = open_view(sketch)
     with waiting("answering; the first question about several columns fits a model, which is kept"):
         table = view.sql(question)
     mark = {} if view.released.private else {"not_private": True}  # in every row: a message beside a file gets lost

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
 from rich.segment import Segment
 
-from dpsketch.errors import FileError, FitWarning, LedgerWarning, RecipeWarning, visible_lines
+from dpsketch.errors import FileError, FitWarning, LedgerWarning, PrivacyWarning, RecipeWarning, visible_lines
 from dpsketch.files import outputs
 from dpsketch.files.outputs import same_file
 
@@ -137,7 +137,7 @@ def warnings_told() -> Iterator[None]:
         warnings.simplefilter("always")
         yield
     for each in told:
-        if issubclass(each.category, FitWarning | LedgerWarning | RecipeWarning):
+        if issubclass(each.category, FitWarning | LedgerWarning | PrivacyWarning | RecipeWarning):
             err.print(f"Warning: {each.message}")
 
 

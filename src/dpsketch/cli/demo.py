@@ -29,6 +29,9 @@ from dpsketch.sketch.release import release
 
 ROWS = 100_000
 SCHEMA = """# Public facts about the hospital's table, as its curator would write them down.
+[about]
+name = "hospital"
+
 [privacy]
 rows = 100000
 unit = "row"
@@ -152,7 +155,8 @@ def run_demo(folder: Path, console: Console) -> dict[str, Any]:
     console.print(f"\n4. {plot_path} shows every column's noisy marginal with its error band, and the truth.\n")
     console.print("   Your own table:  dpsketch init TABLE > schema.toml   (fill in the blanks)")
     console.print(
-        "                    dpsketch release TABLE --schema schema.toml --epsilon 1 --ledger ledger.db -o my.sketch"
+        "                    dpsketch release TABLE --schema schema.toml --epsilon 1 "
+        "--ledger ledger.db --create-ledger -o my.sketch"
     )
     console.print('                    dpsketch ask my.sketch "select avg(age) from sketch where smoker"')
     files = (schema_path, table_path, sketch_path, plot_path, ledger_path)

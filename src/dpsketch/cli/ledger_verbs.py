@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,8 @@ import typer
 from rich.table import Table as RichTable
 
 from dpsketch.cli.console import HELP, AsJson, SchemaPath, err, out, print_json
-from dpsketch.errors import BudgetError
+from dpsketch.displays import listed
+from dpsketch.errors import BudgetError, LedgerError
 from dpsketch.privacy.budget import MOST_EPSILON, Budget, decimal_text
 
 if TYPE_CHECKING:
@@ -24,6 +26,24 @@ ledger_app = typer.Typer(
 )
 _MOST_TIMES = 10_000  # repetitions of the releases in a declared plan
 LedgerPlace = Annotated[str, typer.Argument(envvar=LEDGER_VARIABLE, help="Ledger file or postgresql:// URL.")]
+
+
+@ledger_app.command("create")
+def ledger_create(ledger: LedgerPlace, as_json: AsJson = False) -> None:
+    """Create a ledger, without any dataset. Releases and grants use one that exists."""
+    from dpsketch.ledger.ledger import Ledger
+
+    try:
+        book = Ledger(ledger, create=False)
+    except LedgerError as error:
+        if not error.missing:
+            raise
+    else:
+        raise LedgerError(f"there is a ledger already: {book.place}", "use it, or name another one")
+    book = Ledger(ledger)
+    err.print(f"{book.place}: a new ledger. Back it up: it is the only record of what was spent.")
+    if as_json:
+        print_json({"created": True})
 
 
 @ledger_app.command("show")
@@ -55,6 +75,8 @@ def ledger_show(
         epsilon = planned.get(account.dataset, {}).get("epsilon_as_one_plan")
         also = "" if slack is None else f" As one plan: epsilon {epsilon} at delta {as_plan:g}."
         out.print(f"{account.dataset}: {_releases_text(account)}.{also if epsilon else ''}")
+        for text in _faults(account):
+            err.print(text)
         for plan in account.plans:
             out.print(
                 f"Plan '{plan.name}' of '{account.dataset}': {_plan_cost(plan)}; "
@@ -69,6 +91,9 @@ def ledger_grant(
     epsilon: Annotated[float | None, typer.Option(help="Cap on the sum of epsilon.")] = None,
     delta: Annotated[float, typer.Option(help="Cap on the sum of delta.")] = 0.0,
     rho: Annotated[float | None, typer.Option(help="Cap on the sum of rho, instead of epsilon.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Grant to a dataset that is new, or less than it has spent.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Set the cap of a dataset: how much it may spend in total."""
@@ -80,12 +105,34 @@ def ledger_grant(
     if epsilon is not None and not math.isinf(epsilon):
         _check_epsilon("a cap's epsilon", epsilon, "a cap holds for all releases together; choose a smaller one")
     budget = Budget(epsilon, delta, rho)
-    book = Ledger(ledger)
+    book = Ledger(ledger, create=False)
     _say_upgraded(book)
+    if not force and budget.private:
+        _check_grant(book, dataset, budget)
     book.grant(dataset, budget)
     err.print(f"Dataset '{dataset}' may spend {budget} in total.")
     if as_json:
         print_json({"dataset": dataset, "cap": budget_facts(budget)})
+
+
+def _check_grant(book: Ledger, dataset: str, budget: Budget) -> None:
+    """Refuse what is more often a slip than meant: a new name, or a cap below what is spent."""
+    from dpsketch.ledger.account import Cap
+
+    standing = book.standing(dataset)
+    if standing is None:
+        known = [account.dataset for account in book.accounts()]
+        named = f": the ledger has {listed(known)}" if known else ""
+        raise LedgerError(f"there is no dataset '{dataset}'{named}", "check the name; --force grants to a new dataset")
+    cap = Cap.of(budget)
+    if not cap.covers(standing.total):
+        spent = cap.of_kind(standing.total).text(up=True)
+        raise BudgetError(
+            f"dataset '{dataset}' has spent {spent}, more than this cap of {budget}"
+            if spent
+            else f"what dataset '{dataset}' has spent cannot be counted by this cap",
+            "with --force no further release is possible until the cap is raised",
+        )
 
 
 @ledger_app.command("verify", short_help="Compare rows with checksums, and totals with spends.")
@@ -135,7 +182,7 @@ def ledger_declare(
         raise BudgetError(f"times must be from 1 to {_MOST_TIMES:,}, got {times} instead")
     budgets = [_budget(text) for text in releases] * times
     facts = Schema.load(schema)
-    book = Ledger(ledger)
+    book = Ledger(ledger, create=False)
     _say_upgraded(book)
     plan = book.declare(dataset, facts.accounted, name, budgets, delta)
     together = " together" if len(budgets) > 1 else ""
@@ -227,6 +274,15 @@ def _releases_text(account: Account) -> str:
     return text + (f", of {' and '.join(counts)}" if counts else "")
 
 
+def _faults(account: Account) -> list[str]:
+    """Warnings about releases by versions with known privacy faults."""
+    found = Counter(each for spend in account.spends for each in spend.advisories)
+    return [
+        f"Warning: {_count(times, 'release')} of dataset '{account.dataset}' may be affected by {each}"
+        for each, times in found.items()
+    ]
+
+
 def _plan_cost(plan: Plan) -> str:
     from dpsketch.ledger.account import rounded
 
@@ -281,5 +337,7 @@ def _spend_facts(spend: Spend) -> dict[str, Any]:
         facts["partition"] = {spend.partition.column: spend.partition.value}
         if spend.partition.snapshot is not None:
             facts["snapshot"] = spend.partition.snapshot
-    more = {"plan": spend.plan, "event": spend.event}
+    more = {"plan": spend.plan, "event": spend.event, "library": spend.library}
+    if spend.advisories:
+        facts["advisories"] = [each.to_dict() for each in spend.advisories]
     return facts | {name: value for name, value in more.items() if value is not None}

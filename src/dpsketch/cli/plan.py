@@ -31,9 +31,17 @@ from dpsketch.privacy.budget import Budget
 
 if TYPE_CHECKING:
     from dpsketch.planning.forecast import Forecast
+    from dpsketch.planning.least_budget import LeastBudget
 
 
-Epsilons = Annotated[str, typer.Option(help="Comma-separated budgets to try.")]
+Epsilons = Annotated[str | None, typer.Option(help="Comma-separated budgets to try. Default: 0.1,1,10.")]
+Within = Annotated[
+    float | None,
+    typer.Option(
+        help="Find the least epsilon at which every answer has at most this standard error, in its own units (days "
+        "for dates)."
+    ),
+]
 Queries = Annotated[
     list[str] | None,
     typer.Option(help="A select statement on the table `sketch`; repeatable. Default: a few common ones."),
@@ -115,7 +123,8 @@ def audit(
 
 def plan(
     schema: Annotated[Path | None, typer.Option("--schema", help="TOML file with the table's public facts.")] = None,
-    epsilon: Epsilons = "0.1,1,10",
+    epsilon: Epsilons = None,
+    within: Within = None,
     delta: Delta = 0.0,
     query: Queries = None,
     recipe: RecipePath = None,
@@ -136,7 +145,9 @@ def plan(
     """
     if plot is not None:
         check_png(plot, force, schema, recipe)
-    budgets = [Budget(number, delta) for number in _numbers(epsilon)]
+    if within is not None and (epsilon is not None or task is not None or plot is not None):
+        raise BudgetError("--within finds epsilon for queries itself", "leave out --epsilon, --task and --plot")
+    budgets = [Budget(number, delta) for number in _numbers(epsilon or "0.1,1,10")]
     if task is not None:
         from dpsketch.cli.plan_task import print_task_plan
 
@@ -152,6 +163,11 @@ def plan(
     if schema is None:
         raise RecipeError("a plan of answers needs --schema", "dpsketch init TABLE > schema.toml writes a template")
     check_important(important, recipe is None)
+    if within is not None:
+        if not query:
+            raise RecipeError("an accuracy is wanted for a query", 'pass --query "select avg(age) from sketch"')
+        _print_least(_least(schema, query, within, delta, rows, recipe, simulations, seed, like, important), as_json)
+        return
     forecast = _forecast(schema, query, budgets, rows, recipe, simulations, seed, like, important)
     if plot is not None:
         forecast.plot(plot)
@@ -187,9 +203,60 @@ def _forecast(
         return predicted(facts, asked, budgets, rows, chosen, simulations, seed, report, view, groups)
 
 
-def _print_forecast(forecast: Forecast) -> None:
+def _least(
+    schema: Path,
+    query: list[str],
+    within: float,
+    delta: float,
+    rows: int | None,
+    recipe: Path | None,
+    simulations: int | None,
+    seed: int,
+    like: Path | None,
+    important: str | None,
+) -> LeastBudget:
+    with warnings_told(), progress_bar("simulating") as report:
+        from dpsketch.learn.view import open_view
+        from dpsketch.planning.least_budget import least_budget
+        from dpsketch.recipe.recipe import Recipe
+        from dpsketch.schema.schema import Schema
+
+        chosen = None if recipe is None else Recipe.load(recipe)
+        view, groups = None if like is None else open_view(like), important_groups(important)
+        return least_budget(
+            Schema.load(schema), query, within, delta, rows, chosen, simulations, seed, report, view, groups
+        )
+
+
+def _print_least(found: LeastBudget, as_json: bool) -> None:
+    """Print the least epsilon, or that none is enough, which is an exit code of 1."""
+    if as_json:
+        epsilon = None if found.budget is None else found.budget.epsilon
+        print_json({"within": found.within, "epsilon": epsilon, "predictions": found.forecast.to_dicts()})
+    else:
+        _print_forecast(found.forecast, compared=False)
+        tried = found.forecast.predictions[0].budget
+        worst = f"{found.worst:.3g}" if math.isfinite(found.worst) else "unknown"
+        if found.budget is None:
+            out.print(
+                f"Not reached: no epsilon up to {tried.epsilon:g} has a predicted error of at most {found.within:g}; "
+                f"at {tried.epsilon:g} the largest is {worst}. Ask about more records, declare tighter bounds, or "
+                "choose a recipe for this question."
+            )
+        else:
+            out.print(
+                f"Least budget: {found.budget}, with a predicted error of {worst} where at most {found.within:g} is "
+                "wanted. Real tables differ from simulated ones: an earlier release (--like) predicts better, and the "
+                "± of the answer itself decides."
+            )
+    if found.budget is None:
+        raise typer.Exit(1)
+
+
+def _print_forecast(forecast: Forecast, compared: bool = True) -> None:
+    """Print predictions and, where several budgets are compared, from which on an answer is good."""
     out.print(_plan_table(forecast))
-    for label, budget in forecast.enough().items():
+    for label, budget in forecast.enough().items() if compared else ():
         if any(math.isfinite(each.relative) for each in forecast.answers()[label]):
             least = "with none of these budgets" if budget is None else f"from {budget} on"
             out.print(f"Below 10 % of a typical answer {least}: {label}")

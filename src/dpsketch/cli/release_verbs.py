@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +25,7 @@ from dpsketch.cli.console import (
     tell_written,
     warnings_told,
 )
-from dpsketch.cli.ledger_verbs import LEDGER_VARIABLE, spent_text, standing_facts
+from dpsketch.cli.ledger_verbs import spent_text, standing_facts
 from dpsketch.cli.process import check_stopped, ignore_signals
 from dpsketch.cli.recipe_choice import (
     Clusters,
@@ -39,14 +38,24 @@ from dpsketch.cli.recipe_choice import (
     chosen_recipe,
     next_steps,
 )
-from dpsketch.errors import BudgetError, FileError, MergeError
+from dpsketch.cli.spending import (
+    AcceptDelta,
+    CreateLedger,
+    Dataset,
+    LedgerPath,
+    check_delta,
+    dataset_name,
+    spending,
+)
+from dpsketch.errors import FileError, MergeError
 from dpsketch.files.outputs import Output, written
-from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
+from dpsketch.privacy.budget import Budget, spend_stands
 
 if TYPE_CHECKING:
     from dpsketch.ledger.ledger import Ledger
     from dpsketch.recipe.recipe import Recipe
     from dpsketch.schema.schema import Schema
+    from dpsketch.sketch.circumstances import AuditResult
     from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.released import ReleasedSketch
 
@@ -59,11 +68,10 @@ GroupsFrom = Annotated[
         help="Another site's release to merge with later: use its recipe, cells, groups of cells and pairs.",
     ),
 ]
-LedgerPath = Annotated[
-    str | None,
-    typer.Option(envvar=LEDGER_VARIABLE, help="Ledger file, created if absent, or postgresql:// URL."),
+AuditPath = Annotated[
+    Path | None,
+    typer.Option("--audit", help="What `dpsketch audit … --json` printed for this recipe: the statement cites it."),
 ]
-Dataset = Annotated[str | None, typer.Option(help="Name in the ledger. Default: the table's file name.")]
 NotPrivate = Annotated[bool, typer.Option("--not-private", help="For studies: no noise; needs --epsilon inf.")]
 
 
@@ -121,8 +129,11 @@ def release(
     only: OnlyRows = None,
     snapshot: Snapshot = None,
     ledger: LedgerPath = None,
+    create_ledger: CreateLedger = False,
     dataset: Dataset = None,
     plan: Plan = None,
+    accept_delta: AcceptDelta = False,
+    audit: AuditPath = None,
     rows: Rows = None,
     frequencies: Frequencies = None,
     important: Important = None,
@@ -135,38 +146,33 @@ def release(
     as_json: AsJson = False,
 ) -> None:
     """Sketch a table, add noise once, and write the released sketch."""
-    from dpsketch.schema.schema import Schema
-    from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.release import partition, planned
     from dpsketch.sketch.released import ReleasedSketch
 
-    check_free(output, force, table, schema, recipe, ledger, groups_from)
+    check_free(output, force, table, schema, recipe, ledger, groups_from, audit)
     other = None if groups_from is None else ReleasedSketch.load(groups_from)
-    budget, book = _spending(Budget(epsilon, delta, rho), ledger, not_private)
-    name = dataset or table.name.split(".")[0]
+    budget = Budget(epsilon, delta, rho)
+    described = (schema, recipe, rows, frequencies, purpose, clusters, columns, only, snapshot, important)
     with Output(output, force) as claimed:
-        if table.suffix == ".raw":
-            described = (schema, recipe, rows, frequencies, purpose, clusters, columns, only, snapshot, important)
-            if any(option is not None for option in described):
-                raise FileError(
-                    "a raw sketch brings its own schema and recipe", "leave out the options that describe them"
-                )
-            raw = RawSketch.load(table)
-        else:
-            if schema is None:
-                raise FileError("a table needs --schema", "dpsketch init TABLE > schema.toml writes a template")
-            facts = Schema.load(schema)
+        raw = _loaded(table, any(option is not None for option in described))
+        facts = _schema(schema) if raw is None else raw.schema
+        name, book = dataset_name(facts, dataset, budget), spending(budget, ledger, not_private, create_ledger)
+        if raw is None:
             chosen = chosen_recipe(
                 facts, budget, recipe, rows, frequencies, only, snapshot, other, purpose, clusters, columns, important
             )
+        else:
+            chosen = raw.recipe
+        check_delta(facts, chosen, budget, accept_delta)
+        tested = _tested(audit, chosen, facts, mechanism, budget)
+        if raw is None:
             event = planned(facts, chosen, budget, mechanism)
             if book is not None and event is not None:
                 book.check(name, facts.accounted, event, partition(facts, chosen), plan)
             raw = _accumulated(table, facts, chosen)
-        _release(raw, budget, book, name, claimed, mechanism, plan, other)
-    if table.suffix == ".raw":
-        then = None  # a raw sketch names no task: what its release is good for, `show` says
-    else:
+        _release(raw, budget, book, name, claimed, mechanism, plan, other, tested)
+    then = None  # a raw sketch names no task: what its release is good for, `show` says
+    if table.suffix != ".raw":
         then = next_steps(claimed.path, purpose or (None if clusters is None else f"clusters:{clusters}"))
     _tell_released(claimed.path, budget, book, name, then, as_json)
 
@@ -191,8 +197,10 @@ def graph(
     target: Annotated[str, typer.Option(help="Column of the neighbour.")] = "dst",
     undirected: Annotated[bool, typer.Option("--undirected", help="Count every edge in both directions.")] = False,
     ledger: LedgerPath = None,
+    create_ledger: CreateLedger = False,
     dataset: Dataset = None,
     plan: Plan = None,
+    accept_delta: AcceptDelta = False,
     not_private: NotPrivate = False,
     force: Force = False,
     as_json: AsJson = False,
@@ -209,14 +217,15 @@ def graph(
     from dpsketch.sketch.release import planned
 
     check_free(output, force, edges, ledger)
-    budget, book = _spending(Budget(epsilon, delta, rho), ledger, not_private)
-    name = dataset or edges.name.split(".")[0]
+    budget = Budget(epsilon, delta, rho)
     check_nodes(nodes)
     facts = Schema.from_dict(graph_schema(nodes, undirected))
+    name, book = dataset_name(facts, dataset, budget), spending(budget, ledger, not_private, create_ledger)
     if repetitions is None:
         repetitions = graph_rows(facts, nodes, budget)
     counters = Race((COLUMN,), repetitions, width, seed, MinHash())
     recipe = Recipe([Part(*each) for each in with_count(facts, budget, counters)])
+    check_delta(facts, recipe, budget, accept_delta)
     event = planned(facts, recipe, budget, mechanism)
     if book is not None and event is not None:
         book.check(name, facts.accounted, event, None, plan)
@@ -261,6 +270,25 @@ def merge(
     tell_written(as_json, output, message, kind=kind, private=kind == "released", merged=len(sketches))
 
 
+def _loaded(table: Path, described: bool) -> RawSketch | None:
+    """The raw sketch, if that is what the path names."""
+    from dpsketch.sketch.raw import RawSketch
+
+    if table.suffix != ".raw":
+        return None
+    if described:
+        raise FileError("a raw sketch brings its own schema and recipe", "leave out the options that describe them")
+    return RawSketch.load(table)
+
+
+def _schema(path: Path | None) -> Schema:
+    from dpsketch.schema.schema import Schema
+
+    if path is None:
+        raise FileError("a table needs --schema", "dpsketch init TABLE > schema.toml writes a template")
+    return Schema.load(path)
+
+
 def _accumulated(table: Path, facts: Schema, recipe: Recipe) -> RawSketch:
     from dpsketch.engines.engine import accumulate as accumulate_table
     from dpsketch.engines.readers import holds_csv
@@ -274,22 +302,21 @@ def _accumulated(table: Path, facts: Schema, recipe: Recipe) -> RawSketch:
     return raw
 
 
-def _spending(budget: Budget, ledger: str | None, not_private: bool) -> tuple[Budget, Ledger | None]:
-    """The budget and the opened ledger, after checking that a release may use them."""
-    from dpsketch.ledger.ledger import Ledger
+def _tested(path: Path | None, recipe: Recipe, facts: Schema, mechanism: str, budget: Budget) -> AuditResult | None:
+    """The result of an audit of this recipe, from a file."""
+    import json
 
-    if not_private == budget.private:
-        raise BudgetError(
-            "a file without privacy needs both --epsilon inf and --not-private",
-            "pass both, or neither for a private release",
-        )
-    if not budget.private and ledger == os.environ.get(LEDGER_VARIABLE):
-        ledger = None  # the default ledger is for private releases
-    if not budget.private and ledger is not None:
-        raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
-    if budget.private and ledger is None:
-        raise BudgetError("a private release needs a ledger", "pass --ledger ledger.db; it is created if absent")
-    return budget, None if ledger is None else Ledger(ledger)
+    from dpsketch.sketch.circumstances import audited_digest, checked_audit
+
+    if path is None:
+        return None
+    try:
+        found = json.loads(path.read_bytes())
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}", "name a file that audit --json printed") from None
+    except (ValueError, RecursionError):
+        found = None
+    return checked_audit(found, str(path), audited_digest(recipe, facts, mechanism), budget)
 
 
 def _release(
@@ -301,6 +328,7 @@ def _release(
     mechanism: str,
     plan: str | None,
     other: ReleasedSketch | None,
+    audit: AuditResult | None = None,
 ) -> None:
     """Release into a claimed file. Errors after the spend state that it stands."""
     from dpsketch.sketch.release import release as release_raw
@@ -308,7 +336,7 @@ def _release(
     check_stopped()
     output.make_room(raw.most_bytes)
     with warnings_told():
-        released = release_raw(raw, budget, book, name, mechanism, plan, other)
+        released = release_raw(raw, budget, book, name, mechanism, plan, other, audit)
     try:
         released.write(output.file)
         ignore_signals()

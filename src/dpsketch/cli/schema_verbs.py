@@ -44,6 +44,7 @@ def tighten(
 
     Values outside the bounds will be clamped. The first release has cost privacy; the new bounds cost no more.
     """
+    from dpsketch.learn.bounds import cuts
     from dpsketch.learn.bounds import tighten as tightened
     from dpsketch.learn.view import open_view
     from dpsketch.schema.template import schema_text
@@ -51,12 +52,17 @@ def tighten(
     check_free(output, force, sketch)
     view = open_view(sketch)
     schema = tightened(view, share, listed(columns))
-    changed = sum(one != other for one, other in zip(schema.columns, view.schema.columns, strict=True))
+    changed = cuts(view.schema, schema)
     head = f"Bounds at the quantiles {share:g} and {1 - share:g}, from a private release."
     with written(output, force) as file:
         file.write(schema_text(schema, head).encode())
-    message = f"{output}: tighter bounds of {changed} of {len(schema.columns)} columns"
-    tell_written(as_json, output, message, changed=changed, columns=len(schema.columns))
+    message = f"{output}: tighter bounds of {len(changed)} of {len(schema.columns)} columns"
+    facts = {each.column: {"before": each.before, "after": each.after} for each in changed}
+    tell_written(as_json, output, message, changed=len(changed), columns=len(schema.columns), cut=facts)
+    for each in changed:
+        err.print(f"  {each}")
+    if changed:
+        err.print(f"A share of about {share:g} of the records lies beyond each new bound and will be clamped to it.")
     err.print(
         f"Next: dpsketch release TABLE --schema {output} … with the same --ledger and --dataset: the spends add up"
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 from dpsketch.privacy.accounting import ADD_REMOVE, Cost, Partition, samples
-from dpsketch.privacy.budget import Budget
+from dpsketch.privacy.advisories import Advisory, advisories
+from dpsketch.privacy.budget import Budget, rounded_text
 from dpsketch.privacy.composition import composed_spends
 from dpsketch.privacy.events import Release
 
@@ -38,6 +38,12 @@ class Cap:
             return cost.rho <= self.rho
         return cost.epsilon is not None and cost.epsilon <= (self.epsilon or 0) and cost.delta <= self.delta
 
+    def of_kind(self, cost: Cost) -> Cap:
+        """A cost in the same terms as this cap."""
+        if self.rho is not None:
+            return Cap(None, Fraction(0), cost.rho)
+        return Cap(cost.epsilon, cost.delta, None)
+
     def after(self, cost: Cost) -> Cap:
         """The remaining budget after `cost`; negative where the cap was lowered below the amount already spent."""
         if self.rho is not None:
@@ -57,6 +63,13 @@ class Spend:
     event: str | None = None
     created: str = ""
     committed: bool = False
+    library: str | None = None  # the version that made it; earlier versions recorded none
+
+    @property
+    def advisories(self) -> tuple[Advisory, ...]:
+        """Known privacy faults that may affect it: a ledger does not hold the names of maps."""
+        known = [] if self.library is None else [self.library]
+        return advisories(known, None, [noise.mechanism.value for noise in self.release.noises])
 
 
 @dataclass(frozen=True)
@@ -107,12 +120,24 @@ class Standing:
     @property
     def spent(self) -> Cap:
         """The total in the same terms as the cap."""
-        cost = self.total
-        return Cap(None, Fraction(0), cost.rho) if self.cap.rho is not None else Cap(cost.epsilon, cost.delta, None)
+        return self.cap.of_kind(self.total)
 
     @property
     def left(self) -> Cap:
         return self.cap.after(self.total)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A spend in its dataset's account: the `number`-th one, with the totals before and after it, in terms of the cap
+    that held then.
+    """
+
+    dataset: str
+    number: int
+    cap: Cap
+    before: Cap
+    after: Cap
 
 
 @dataclass(frozen=True)
@@ -139,8 +164,7 @@ class Account(Standing):
 
 def rounded(number: Fraction, up: bool) -> str:
     """A number rounded up or down to six significant digits."""
-    context = Context(prec=6, rounding=ROUND_CEILING if up else ROUND_FLOOR)
-    return f"{float(context.divide(Decimal(number.numerator), Decimal(number.denominator))):g}"
+    return rounded_text(number, up)
 
 
 def unit_text(accounted: Accounted) -> str:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from importlib.metadata import version
 from pathlib import Path
 
 from dpsketch.displays import html_table
@@ -19,7 +20,7 @@ from dpsketch.extras import extra
 with extra():
     import sqlalchemy as sa
 
-from dpsketch.ledger.account import Account, Accounted, Cap, Plan, Spend, Standing, rounded, unit_text
+from dpsketch.ledger.account import Account, Accounted, Cap, Plan, Record, Spend, Standing, rounded, unit_text
 from dpsketch.ledger.chain import Entry, Head, as_written, has_checksum
 from dpsketch.ledger.refusals import check_entry, check_plan, check_release, refusal
 from dpsketch.ledger.running_totals import (
@@ -38,6 +39,7 @@ from dpsketch.ledger.stored import (
     RunningTotals,
     read_account,
     read_plans,
+    read_record,
     read_spends,
     read_standing,
     unused_budgets,
@@ -59,11 +61,16 @@ class Ledger:
         self._store = Store(path_or_url, create)
 
     def __repr__(self) -> str:
-        return f"Ledger({self._store.place})"
+        return f"Ledger({self.place})"
 
     def _repr_html_(self) -> str:
         rows = [(each.dataset, each.cap.text(), each.spent.text(up=True), each.left.text()) for each in self.accounts()]
         return html_table(repr(self), ("dataset", "cap", "spent", "left"), rows)
+
+    @property
+    def place(self) -> str:
+        """Where it is kept: its file, or "this database", as addresses may hold passwords."""
+        return self._store.place
 
     @property
     def upgraded(self) -> bool:
@@ -131,7 +138,7 @@ class Ledger:
                 spends,
                 id=spend,
                 dataset=dataset,
-                release=json.dumps(release.to_dict()),
+                release=json.dumps(release.to_dict() | {"library": version("dpsketch")}),
                 lineage=json.dumps(sorted(lineage)),
                 partition_column=column,
                 partition_value=value,
@@ -199,6 +206,11 @@ class Ledger:
         """The cap and the total spent of a dataset; None if it is new to the ledger."""
         with self._store.reading() as connection:
             return read_standing(connection, RunningTotals(connection), dataset)
+
+    def record(self, spend: str) -> Record:
+        """The place of a spend in its dataset's account, with the totals before and after it."""
+        with self._store.reading() as connection:
+            return read_record(connection, spend)
 
     def accounts(self) -> tuple[Account, ...]:
         """Every dataset that was granted a cap or has spent, with all its spends."""

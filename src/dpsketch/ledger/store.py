@@ -277,4 +277,8 @@ def _empty_ledger() -> bytes:
 
 
 def _no_ledger(place: str) -> LedgerError:
-    return LedgerError(f"there is no ledger {place}", "the first release, or dpsketch ledger grant, creates it")
+    error = LedgerError(
+        f"there is no ledger {place}", "create it: dpsketch ledger create LEDGER, or release with --create-ledger"
+    )
+    error.missing = True
+    return error

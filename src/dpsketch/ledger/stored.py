@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dpsketch.ledger.account import Account, Cap, Plan, Spend, Standing
+from dpsketch.ledger.account import Account, Cap, Plan, Record, Spend, Standing
 from dpsketch.ledger.chain import as_written, damaged
 from dpsketch.ledger.running_totals import Totals, cost_of, plan_key, total_key, totals_of, used_of
 from dpsketch.ledger.sql_tables import commits, datasets, grants, plans, spends, totals
@@ -58,8 +58,27 @@ def read_standing(connection: sa.Connection, get: RunningTotals, dataset: str) -
     if (known is None) != (total is None):  # both are written with the first spend
         raise damaged()
     with as_written():
-        cap = Cap(_fraction(grant.epsilon), Fraction(grant.delta), _fraction(grant.rho))
-        return Standing(dataset, accounted, cap, cost_of(total))
+        return Standing(dataset, accounted, _cap(grant), cost_of(total))
+
+
+def read_record(connection: sa.Connection, spend: str) -> Record:
+    """The place of a spend in its dataset's account, with the totals and the cap of that moment."""
+    made = connection.execute(sa.select(spends.c.dataset, spends.c.entry).where(spends.c.id == spend)).one()
+    before, after = (_total_at(connection, made.dataset, entry) for entry in (made.entry - 1, made.entry))
+    earlier = sa.select(sa.func.count()).where(spends.c.dataset == made.dataset, spends.c.entry <= made.entry)
+    granted = sa.select(grants).where(grants.c.dataset == made.dataset, grants.c.entry <= made.entry)
+    grant = connection.execute(granted.order_by(grants.c.entry.desc()).limit(1)).one()
+    with as_written():
+        cap = _cap(grant)
+        number = connection.scalar(earlier) or 0
+        return Record(made.dataset, number, cap, cap.of_kind(cost_of(before)), cap.of_kind(cost_of(after)))
+
+
+def _total_at(connection: sa.Connection, dataset: str, entry: int) -> Any:
+    newest = sa.select(totals.c.value).where(totals.c.key == total_key(dataset), totals.c.entry <= entry)
+    text = connection.scalar(newest.order_by(totals.c.entry.desc()).limit(1))
+    with as_written():
+        return None if text is None else json.loads(text)
 
 
 def read_account(connection: sa.Connection, dataset: str) -> Account:
@@ -103,9 +122,12 @@ def _spend(row: Any) -> Spend:
     partition = None
     if row.partition_column is not None:
         partition = Partition(row.partition_column, row.partition_value, row.partition_snapshot)
-    release = Release.from_dict(json.loads(row.release))
-    lineage = _ids(row.lineage)
-    return Spend(row.id, release, lineage, partition, row.plan, row.event, row.created, row.committed is not None)
+    facts = json.loads(row.release)
+    library = facts.get("library")
+    if library is not None and not isinstance(library, str):
+        raise ValueError("library")
+    release, lineage, committed = Release.from_dict(facts), _ids(row.lineage), row.committed is not None
+    return Spend(row.id, release, lineage, partition, row.plan, row.event, row.created, committed, library)
 
 
 def _ids(text: str) -> frozenset[str]:
@@ -132,6 +154,10 @@ def _unused(text: str, used: Counter[Budget]) -> Counter[Budget]:
     if not unused or min(unused.values()) < 0:
         raise ValueError("budgets")
     return unused
+
+
+def _cap(grant: Any) -> Cap:
+    return Cap(_fraction(grant.epsilon), Fraction(grant.delta), _fraction(grant.rho))
 
 
 def _fraction(text: str | None) -> Fraction | None:

@@ -6,22 +6,43 @@ from math import exp, sqrt
 from statistics import NormalDist
 
 from dpsketch.privacy.events import Release
+from dpsketch.privacy.group_privacy import group_loss
 
 FALSE_POSITIVES = 0.01
+_LARGEST = 700.0  # an ε whose exponential is still a double
 
 
 def attack_power(release: Release, false_positives: float = FALSE_POSITIVES) -> float:
     """The largest true positive rate of any membership attack with this false positive rate.
 
-    Guarantee: by (ε, δ), the rate is at most min(e^ε·α + δ, 1 − e^(−ε)·(1 − δ − α)); Gaussian noise on all parts with
-    ratio μ allows at most Φ(Φ⁻¹(α) + μ) (Dong, Roth and Su 2022). Source: docs/proofs/release.md.
+    Guarantee: by (ε, δ), at δ = 10^-6 for a budget of ρ, the rate is at most min(e^ε·α + δ, 1 − e^(−ε)·(1 − δ − α));
+    Gaussian noise on all parts with ratio μ allows at most Φ(Φ⁻¹(α) + μ) (Dong, Roth and Su 2022). Source:
+    docs/proofs/release.md.
     """
-    alpha, budget = false_positives, release.budget
-    bounds = [1.0]
-    if budget.epsilon is not None:
-        factor = exp(budget.epsilon)
-        bounds += [factor * alpha + budget.delta, 1 - (1 - budget.delta - alpha) / factor]
-    if all(noise.epsilon in (None, 0) for noise in release.noises):
+    alpha, (epsilon, delta) = false_positives, map(float, group_loss(release, 1))
+    factor = exp(min(epsilon, _LARGEST))
+    bounds = [1.0, factor * alpha + delta, 1 - (1 - delta - alpha) / factor]
+    if _all_gaussian(release):
         normal = NormalDist()
         bounds.append(normal.cdf(normal.inv_cdf(alpha) + sqrt(2 * release.rho)))
     return min(bounds)
+
+
+def half_certain(release: Release) -> float:
+    """The largest probability of being right for someone who is 50 % certain beforehand that a person is in the table.
+
+    Guarantee: by (ε, δ) it is at most (e^ε + δ)/(e^ε + 1), because a test has an advantage of at most
+    (e^ε − 1 + 2δ)/(e^ε + 1); by Gaussian noise on all parts with ratio μ, Φ(μ/2). Without δ no reader can become more
+    certain than that, whatever the file holds. Source: Kairouz, Oh and Viswanath 2015; Dong, Roth and Su 2022;
+    docs/proofs/accounting.md.
+    """
+    epsilon, delta = map(float, group_loss(release, 1))
+    odds = exp(min(epsilon, _LARGEST))
+    bounds = [1.0, (odds + delta) / (odds + 1)]
+    if _all_gaussian(release):
+        bounds.append(NormalDist().cdf(sqrt(2 * release.rho) / 2))
+    return min(bounds)
+
+
+def _all_gaussian(release: Release) -> bool:
+    return all(noise.epsilon in (None, 0) for noise in release.noises)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from numbers import Real
 
@@ -112,6 +113,12 @@ def decimal_text(fraction: Fraction) -> str:
     digits = str(abs(int(fraction * 10**places))).rjust(places + 1, "0")
     whole, part = (digits[:-places], "." + digits[-places:]) if places else (digits, "")
     return ("-" if fraction < 0 else "") + whole + part
+
+
+def rounded_text(number: Fraction, up: bool = True) -> str:
+    """A number rounded up or down to six significant digits."""
+    context = Context(prec=6, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+    return f"{float(context.divide(Decimal(number.numerator), Decimal(number.denominator))):g}"
 
 
 def spend_stands(dataset: str, budget: Budget) -> PublicNote:

@@ -174,6 +174,15 @@ class Integer(Column):
 
 
 @dataclass(frozen=True)
+class Code(Integer):
+    """A whole number that names something, such as a postal code: it has an order, but neither sums nor a mean."""
+
+    kind: ClassVar[str] = "code"
+    arithmetic: ClassVar[bool] = False
+    averaged: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
 class Datetime(Column):
     """A moment in [lower, upper]; values are microseconds since 1970 in UTC."""
 

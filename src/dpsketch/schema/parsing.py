@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dpsketch.errors import SchemaError, visible
@@ -11,6 +11,7 @@ from dpsketch.schema.columns import (
     TRANSFORMS,
     Boolean,
     Category,
+    Code,
     Column,
     Datetime,
     IdSet,
@@ -20,6 +21,15 @@ from dpsketch.schema.columns import (
 )
 
 LONGEST_NOTE = 300
+_MOST_NAMED = 30  # blank keys in one message
+_NEEDED = {  # keys without which a column of a kind has no codes
+    "number": ("lower", "upper"),
+    "integer": ("lower", "upper"),
+    "code": ("lower", "upper"),
+    "datetime": ("lower", "upper"),
+    "category": ("values",),
+    "set": ("universe",),
+}
 
 
 def table_of(facts: Mapping[str, Any], key: str, path: str = "", optional: bool = False) -> Mapping[str, Any]:
@@ -45,12 +55,11 @@ def check_visible(key: str, name: str) -> None:
         raise SchemaError(f"{key}: '{name}' has a character that cannot be seen", "write it without")
 
 
-def words_of(privacy: Mapping[str, Any], key: str) -> str | None:
-    value = privacy.get(key)
-    if value is not None and (
-        not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= LONGEST_NOTE
-    ):
-        raise SchemaError(f"privacy.{key} must be one line of up to {LONGEST_NOTE} characters")
+def line_of(facts: Mapping[str, Any], path: str, key: str, longest: int) -> str | None:
+    """One line of printable text, or None."""
+    value = facts.get(key)
+    if value is not None and (not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= longest):
+        raise SchemaError(f"{path}.{key} must be one line of up to {longest} characters")
     return value
 
 
@@ -65,10 +74,34 @@ def constant_columns(names: object, columns: Mapping[str, Any]) -> tuple[str, ..
 
 def check_filled(value: object, full: str) -> None:
     if value is None or value == "":
-        raise SchemaError(
-            f"{full} is still blank",
-            "fill it in from public knowledge, not from the data: bounds taken from data leak it",
-        )
+        raise _blank([full])
+
+
+def _blank(keys: list[str]) -> SchemaError:
+    named = keys if len(keys) <= _MOST_NAMED + 1 else [*keys[:_MOST_NAMED], f"{len(keys) - _MOST_NAMED} more"]
+    if len(keys) == 1:
+        fact, what = f"{keys[0]} is still blank", "it"
+    else:
+        fact, what = f"{', '.join(named[:-1])} and {named[-1]} are still blank", "them"
+    return SchemaError(fact, f"fill {what} in from public knowledge, not from the data: bounds taken from data leak it")
+
+
+def check_no_blanks(facts: Mapping[str, Any]) -> None:
+    """Refuse what `init` left for a person to fill in, all of it in one message, and bounds that are not there."""
+    sections = {key: facts.get(key) for key in ("about", "privacy")}
+    columns = facts.get("columns")
+    if isinstance(columns, Mapping):
+        sections |= {f"columns.{name}": section for name, section in columns.items()}
+    blanks = []
+    for path, section in sections.items():
+        if isinstance(section, Mapping):
+            kind = section.get("kind")
+            needed = _NEEDED.get(kind, ()) if path.startswith("columns.") and isinstance(kind, str) else ()
+            keys = [key for key, value in section.items() if value == ""]
+            keys += [key for key in needed if key not in section]
+            blanks += [f"{path}.{key}" for key in keys]
+    if blanks:
+        raise _blank(blanks)
 
 
 def whole_of(facts: Mapping[str, Any], path: str, key: str, low: int, high: int) -> int:
@@ -105,13 +138,23 @@ def _number(name: str, path: str, facts: Mapping[str, Any]) -> Number:
     return Number(name, lower, upper, transform, missing)
 
 
-def _integer(name: str, path: str, facts: Mapping[str, Any]) -> Integer:
+def _integer(name: str, path: str, facts: Mapping[str, Any], kind: type[Integer] = Integer) -> Integer:
     check_keys(facts, path, ("kind", "lower", "upper", "missing"))
     low, high = -(2**53), 2**53
     lower, upper = whole_of(facts, path, "lower", low, high), whole_of(facts, path, "upper", low, high)
     _ordered(path, lower, upper)
     missing = whole_of(facts, path, "missing", low, high) if "missing" in facts else None
-    return Integer(name, lower, upper, missing)
+    return kind(name, lower, upper, missing)
+
+
+def _code(name: str, path: str, facts: Mapping[str, Any]) -> Integer:
+    code = _integer(name, path, facts, Code)
+    if code.upper - code.lower > SPAN:
+        raise SchemaError(
+            f"{path} has {code.upper - code.lower + 1} codes, more than {SPAN + 1}: rounded codes mean nothing",
+            'narrow its bounds, list the common ones (kind = "category"), or leave the column out',
+        )
+    return code
 
 
 def _datetime(name: str, path: str, facts: Mapping[str, Any]) -> Datetime:
@@ -167,9 +210,10 @@ def _id_set(name: str, path: str, facts: Mapping[str, Any]) -> IdSet:
     return IdSet(name, whole_of(facts, path, "universe", 1, 2**31 - 2))
 
 
-_KINDS = {
+_KINDS: Mapping[str, Callable[[str, str, Mapping[str, Any]], Column]] = {
     "number": _number,
     "integer": _integer,
+    "code": _code,
     "category": _category,
     "boolean": _boolean,
     "datetime": _datetime,

@@ -16,15 +16,26 @@ from typing import Any
 from dpsketch.displays import counted, html_table, listed
 from dpsketch.errors import SchemaError
 from dpsketch.files.toml_file import read_toml
+from dpsketch.schema.about import About
 from dpsketch.schema.columns import Column, IdSet
 from dpsketch.schema.derived import Derived
 from dpsketch.schema.derived_parsing import declared_columns
-from dpsketch.schema.parsing import check_keys, check_visible, constant_columns, table_of, whole_of, words_of
+from dpsketch.schema.parsing import (
+    LONGEST_NOTE,
+    check_keys,
+    check_no_blanks,
+    check_visible,
+    constant_columns,
+    line_of,
+    table_of,
+    whole_of,
+)
 from dpsketch.schema.relation import Relation
 
 ROW_UNIT = "row"
 UNIT_KINDS = ("text", "integer")
 MOST_COLUMNS = 10_000
+TIGHTENED = "Bounds were tightened from an earlier private release of the table, which costs privacy of its own."
 
 Workload = tuple[tuple[str, ...], ...]  # groups of columns that questions will be about
 
@@ -79,6 +90,8 @@ class Schema:
     csv: Csv = Csv()
     # A public hint to the general recipe. Whatever it says, sketches merge.
     workload: Workload = field(default=(), compare=False)
+    # Texts for the privacy statement. Whatever they say, sketches merge.
+    about: About = field(default=About(), compare=False)
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -135,6 +148,11 @@ class Schema:
         return None if self.unit_column is None else self.max_rows_per_unit
 
     @property
+    def tightened(self) -> bool:
+        """Whether bounds came from an earlier release of the table: `tighten` says so in the note."""
+        return self.note is not None and TIGHTENED in self.note
+
+    @property
     def accounted(self) -> tuple[str, int, str]:
         """The unit, its maximum number of rows (0 where a row is its own unit) and the relation, fixed for a dataset in
         the ledger.
@@ -182,15 +200,24 @@ class Schema:
             privacy["relation"] = self.relation.value
         if self.constant_per_unit:
             privacy["constant_per_unit"] = list(self.constant_per_unit)
-        sections = {"csv": self.csv.to_dict()} if self.csv != Csv() else {}
+        about = self.about.to_dict()
+        sections: dict[str, Any] = {"csv": self.csv.to_dict()} if self.csv != Csv() else {}
         if self.workload:
             sections["workload"] = {"important": [list(group) for group in self.workload]}
-        return {"privacy": privacy, **sections, "columns": {column.name: column.to_dict() for column in self.columns}}
+        first = {"about": about} if about else {}
+        return {
+            **first,
+            "privacy": privacy,
+            **sections,
+            "columns": {column.name: column.to_dict() for column in self.columns},
+        }
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Schema:
         """Build and check a schema; errors name the key."""
-        check_keys(facts, "", ("privacy", "csv", "workload", "columns"))
+        check_keys(facts, "", ("about", "privacy", "csv", "workload", "columns"))
+        check_no_blanks(facts)
+        about = About.from_dict(table_of(facts, "about", optional=True))
         privacy = table_of(facts, "privacy", optional=True)
         known = ("rows", "unit", "unit_kind", "max_rows_per_unit", "constant_per_unit", "relation", "record", "note")
         check_keys(privacy, "privacy", known)
@@ -222,7 +249,7 @@ class Schema:
                 f"remove [columns.{unit}]: ids of people are never sketched",
             )
         columns = declared_columns(sections, unit)
-        record, note = (words_of(privacy, key) for key in ("record", "note"))
+        record, note = (line_of(privacy, "privacy", key, LONGEST_NOTE) for key in ("record", "note"))
         relation = privacy.get("relation", Relation.ADD_REMOVE.value)
         if relation not in list(Relation):
             raise SchemaError(
@@ -238,9 +265,8 @@ class Schema:
         constant = constant_columns(privacy.get("constant_per_unit", []), sections)
         csv = Csv.from_dict(table_of(facts, "csv", optional=True))
         workload = _workload(facts, columns)
-        return cls(
-            columns, rows, unit, most, record or ROW_UNIT, note, Relation(relation), constant, unit_kind, csv, workload
-        )
+        who = (unit, most, record or ROW_UNIT, note, Relation(relation), constant, unit_kind)
+        return cls(columns, rows, *who, csv, workload, about)
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:

@@ -13,6 +13,9 @@ from dpsketch.schema.schema import Csv, Schema
 
 _HEAD = """# Public facts about the table, filled in by a person. Blanks ("") are refused.
 # Take bounds from public knowledge, never from the data: bounds taken from the data leak it.
+[about]                            # for the privacy statement; also curator, contact, purpose, licence, justification
+name = ""                          # of the data; the ledger counts the budget of its people under this name
+
 [privacy]
 rows = ""                          # public order of magnitude of the number of rows
 unit = "row"                       # or a column that identifies a person: unit = "patient_id", max_rows_per_unit = 5
@@ -21,6 +24,8 @@ unit = "row"                       # or a column that identifies a person: unit 
 _UNNAMED = """
 [csv]                              # the file has no header line: rename its columns here and below
 """
+# Names of columns whose whole numbers name something: no sums, no mean, and no tighter bounds.
+_CODE = re.compile(r"(^|[^a-z])(id|ids|zip|zipcode|code|codes|postcode|plz|fips|icd|naics)$")
 _LISTS = (
     pa.types.is_list,
     pa.types.is_large_list,
@@ -33,14 +38,16 @@ _LISTS = (
 def schema_template(columns: list[tuple[str, pa.DataType]], layout: Csv) -> str:
     """TOML with one section per column. Text columns offer the choices that name and type cannot settle."""
     names = "" if layout.columns is None else _UNNAMED + "\n".join(_facts(layout.to_dict())) + "\n"
-    return _HEAD + names + "".join(_section(name, [*_lines(kind), *_parts(name, kind)]) for name, kind in columns)
+    return _HEAD + names + "".join(_section(name, [*_lines(name, kind), *_parts(name, kind)]) for name, kind in columns)
 
 
 def schema_text(schema: Schema, head: str) -> str:
     """A whole schema below a line that states its origin."""
     facts = schema.to_dict()
     general = "\n".join(
-        "\n".join([f"[{key}]", *_facts(facts[key])]) + "\n" for key in ("privacy", "csv", "workload") if key in facts
+        "\n".join([f"[{key}]", *_facts(facts[key])]) + "\n"
+        for key in ("about", "privacy", "csv", "workload")
+        if key in facts
     )
     return f"# {head}\n{general}" + "".join(_section(name, _facts(column)) for name, column in facts["columns"].items())
 
@@ -75,13 +82,15 @@ def _parts(name: str, kind: pa.DataType) -> list[str]:
     ]
 
 
-def _lines(kind: pa.DataType) -> list[str]:
+def _lines(name: str, kind: pa.DataType) -> list[str]:
     while pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         kind = kind.value_type
     if pa.types.is_boolean(kind):
         return ['kind = "boolean"']
     if pa.types.is_integer(kind):
-        return ['kind = "integer"', 'lower = ""', 'upper = ""']
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()  # zipCode is zip_code
+        names_something = _CODE.search(words) is not None
+        return ['kind = "code"' if names_something else 'kind = "integer"', 'lower = ""', 'upper = ""']
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return ['kind = "number"', 'lower = ""', 'upper = ""', '# transform = "asinh"   # or "log"']
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):

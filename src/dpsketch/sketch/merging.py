@@ -80,7 +80,9 @@ def merged_bound(one: Sketch, two: Sketch, disjoint_units: bool) -> BoundRecipe:
             "if no unit does, say so: --disjoint-units (disjoint_units=True); else sketch the tables together",
         )
     rows = None if one.schema.rows is None or two.schema.rows is None else one.schema.rows + two.schema.rows
-    return BoundRecipe(replace(one.schema, rows=rows), one.recipe.settled(maps), maps)
+    return BoundRecipe(
+        replace(one.schema, rows=rows, about=one.schema.about.agreed(two.schema.about)), one.recipe.settled(maps), maps
+    )
 
 
 def _merged_maps(one: Sketch, two: Sketch) -> tuple[BoundMap, ...] | None:

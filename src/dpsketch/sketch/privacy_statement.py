@@ -1,27 +1,17 @@
-"""The privacy statement: plain facts, and a text for the curator who signs and for the engineer who checks."""
+"""The privacy statement as a text, for the curator who signs and for the engineer who checks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import ceil, exp
+from math import exp
 from typing import Any
 
-from dpsketch.privacy.attack_risk import FALSE_POSITIVES, attack_power
-from dpsketch.privacy.budget import Budget, decimal_text
-from dpsketch.privacy.events import Release
+from dpsketch.privacy.budget import rounded_text
 from dpsketch.privacy.mechanisms import MECHANISMS, Mechanism
-from dpsketch.recipe.recipe import Recipe, RowSampling
 from dpsketch.schema.relation import Relation
-from dpsketch.schema.schema import Schema
+from dpsketch.sketch.statement_facts import IMPLEMENTATION, known_faults, rounded_up
 
-NOT_PROTECTED = (
-    "the schema: column names, bounds, listed values, the declared number of rows",
-    "the recipe and its public seeds",
-    "that the table exists and was released",
-    "how long the release took",
-    "facts about groups and the population, which the release is meant to show",
-)
 _ONLY_RELEASE = (
     "The numbers above hold if nothing else was released from the same random sample of the rows. Several releases of "
     "one sample reveal more than the sum of their budgets; the curator's ledger counts them together."
@@ -38,156 +28,176 @@ _SNAPSHOT = (
     "every part released under the snapshot name '{}' was read from the whole of the same, unchanged table, as the "
     "curator asserts. Then releases of different parts do not add up for anyone."
 )
+_SMALL = Fraction(1, 1000)  # smaller numbers are written as 1e-06
 _LABEL = 19  # width of the labels' column
+_ABOUT = {
+    "name": "Name",
+    "curator": "Curator",
+    "contact": "Contact",
+    "purpose": "Purpose",
+    "licence": "Licence",
+    "justification": "Justification",
+}
+_IMPLEMENTED = {"floating_point": "Arithmetic", "timing": "Timing", "randomness": "Randomness"}
 
 
-def statement_facts(
-    schema: Schema, recipe: Recipe, releases: Sequence[Release], inputs: int, created: str, library: str
-) -> dict[str, Any]:
-    """All promises of a file, as plain values. `inputs` is the number of tables that were merged."""
-    public = [_public_number(schema)] if schema.relation is Relation.REPLACE_ONE else []
-    facts: dict[str, Any] = {
-        "private": bool(releases),
-        "relation": schema.relation.value,
-        "unit": schema.unit,
-        "max_rows_per_unit": schema.max_rows_per_unit,
-        "record": schema.record,
-        "merged_inputs": inputs,
-        "note": schema.note,
-        "not_protected": [*public, *NOT_PROTECTED],
-        "created": created,
-        "library": library,
-    }
-    if schema.csv.multiline:
-        facts["csv_multiline"] = True
-    if recipe.sampling is not None:
-        facts["sampling"] = _sampling_facts(recipe.sampling, releases)
-    if recipe.only is not None:
-        facts["only"] = recipe.only.to_dict()
-    if not releases:
-        return facts | {"epsilon": "infinity", "warning": "NOT PRIVATE: the sums are exact"}
-    facts["budgets"] = [_budget_facts(release.budget) for release in releases]
-    facts |= _weakest(facts["budgets"])
-    facts["attack"] = {
-        "false_positives": FALSE_POSITIVES,
-        "most_true_positives": _rounded_up(max(attack_power(release) for release in releases), 6),
-    }
-    facts["parts"] = [
-        part.map.summary() | {"noise": [_noise_facts(release, index) for release in releases]}
-        for index, part in enumerate(recipe.parts)
-    ]
-    return facts
-
-
-def _budget_facts(budget: Budget) -> dict[str, str]:
-    if budget.rho is not None:
-        return {"rho": decimal_text(budget.exact_rho)}
-    return {"epsilon": decimal_text(budget.exact_epsilon), "delta": decimal_text(budget.exact_delta)}
-
-
-def _public_number(schema: Schema) -> str:
-    return f"the exact number of {'rows' if schema.unit_column is None else f'units in column {schema.unit!r}'}"
-
-
-def _rounded_up(share: float, digits: int) -> float:
-    return min(1.0, float(ceil(share * 10**digits) / 10**digits))
-
-
-def _weakest(budgets: Sequence[dict[str, str]]) -> dict[str, str]:
-    """The guarantee for a record of any one of the merged tables: the largest budget, if all are of one kind."""
-    if len({frozenset(budget) for budget in budgets}) > 1:
-        return {}
-    return {key: max((budget[key] for budget in budgets), key=Fraction) for key in budgets[0]}
-
-
-def _noise_facts(release: Release, index: int) -> dict[str, Any]:
-    noise = release.noises[index]
-    if noise.sensitivity == 0:
-        return {"mechanism": "none: neighbouring tables have the same sums"}
-    facts: dict[str, Any] = {
-        "mechanism": noise.mechanism.value,
-        "sensitivity": noise.sensitivity,
-        "norm": MECHANISMS[noise.mechanism].norm.value,
-        "scale": str(noise.scale),
-    }
-    if noise.masks is not None:
-        facts["masks"] = {"largest": noise.masks.largest, "rate": str(noise.masks.rate)}
-    if noise.epsilon is not None:
-        shown = noise.epsilon if noise.masks is None else Fraction(ceil(noise.epsilon * 10**12), 10**12)
-        return facts | {"epsilon": decimal_text(shown)}
-    return facts | {"rho": float(noise.rho)}
-
-
-def _sampling_facts(sampling: RowSampling, releases: Sequence[Release]) -> dict[str, Any]:
-    exact = {} if sampling.count is not None else {"exact_rate": str(sampling.exact_rate)}
-    claimed = any(release.rate is not None and release.budget.rho is None for release in releases)
-    return sampling.to_dict() | exact | {"amplification": "claimed" if claimed else "none claimed"}
+Lines = list[tuple[str, str]]  # labels, empty where a line goes on with the one above, and texts
 
 
 def statement_text(facts: dict[str, Any]) -> str:
     """Lay out the facts of `statement_facts`."""
     if not facts["private"]:
-        return (
-            "NOT PRIVATE\n"
-            "This file holds exact sums, made for a study. It protects nobody. Keep it as secret as the table itself.\n"
-            f"Made on {facts['created']} with dpsketch {facts['library']}."
-        )
+        return "\n".join(not_private(facts))
+    blocks = [
+        "\n".join([title, *(label.ljust(_LABEL) + _indented(text) for label, text in lines)])
+        for title, lines in statement_sections(facts)
+    ]
+    return "\n\n".join(blocks)
+
+
+def not_private(facts: dict[str, Any]) -> list[str]:
+    """The lines about a file without privacy."""
+    return [
+        "NOT PRIVATE",
+        "This file holds exact sums, made for a study. It protects nobody. Keep it as secret as the table itself.",
+        f"Made on {facts['created']} with dpsketch {facts['library']}.",
+    ]
+
+
+def statement_sections(facts: dict[str, Any]) -> list[tuple[str, Lines]]:
+    """Titles and labelled lines, for a text or a page. Models of earlier versions hold fewer facts."""
     who, change = _unit(facts)
     lines = [
-        "PRIVACY STATEMENT",
-        _line("Who is protected", f"{who}."),
-        _line(
+        *(("KNOWN FAULT", f"{each}") for each in known_faults(facts)),
+        *((label, facts["about"][key]) for key, label in _ABOUT.items() if key in facts.get("about", {})),
+        ("Who is protected", f"{who}."),
+        (
             "Against what",
             f"Anyone who reads this file, whatever else they know, learns almost the same as if {change}.",
         ),
         *_how_much(facts),
-        _line("How long", "Permanently. Any number of questions to this file costs no more privacy."),
+        *_groups(facts),
+        ("How long", "Permanently. Any number of questions to this file costs no more privacy."),
+        *(("Ledger" if index == 0 else "", _account(each)) for index, each in enumerate(facts.get("ledger", []))),
+        *_premises(facts),
+        ("Not protected", ";\n".join(facts["not_protected"]) + "."),
     ]
+    return [("PRIVACY STATEMENT", lines), ("FOR THE ENGINEER", _details(facts))]
+
+
+def _premises(facts: dict[str, Any]) -> Lines:
+    """Who is trusted, and what must be true for the numbers to hold."""
+    lines = []
     if len(facts["budgets"]) > 1:
         each = "; ".join(_budget_text(budget) for budget in facts["budgets"])
         several = "A record that is in several of the merged tables is protected by the sum of their budgets."
-        lines.append(_line("Merged from", f"{len(facts['budgets'])} releases ({each}). {several}"))
+        lines.append(("Merged from", f"{len(facts['budgets'])} releases ({each}). {several}"))
+    if "trust" in facts:
+        lines += [("Trusted", facts["trust"]["curator"]), ("Who saw what", facts["trust"]["readers"])]
+    if "bounds" in facts:
+        lines.append(("Bounds", f"{facts['bounds'].capitalize()}."))
     if facts["merged_inputs"] > 1 and facts["unit"] != "row":
-        lines.append(_line("Provided that", "nobody has rows in two of the merged tables, as their merger declared."))
+        lines.append(("Provided that", "nobody has rows in two of the merged tables, as their merger declared."))
     if facts.get("csv_multiline"):
-        lines.append(_line("Provided that", _CLOSED_QUOTES))
+        lines.append(("Provided that", _CLOSED_QUOTES))
     if facts.get("sampling", {}).get("amplification") == "claimed":
-        lines.append(_line("Only release", _ONLY_RELEASE))
+        lines.append(("Only release", _ONLY_RELEASE))
     if any("masks" in noise for part in facts["parts"] for noise in part["noise"]):
-        lines.append(_line("Only release", _ONLY_RELEASE_OF_MASKS))
+        lines.append(("Only release", _ONLY_RELEASE_OF_MASKS))
     if "only" in facts:
         only = facts["only"]
-        lines.append(_line("Rows used", f"only those with '{only['value']}' in column '{only['column']}'."))
+        lines.append(("Rows used", f"only those with '{only['value']}' in column '{only['column']}'."))
         if "snapshot" in only:
-            lines.append(_line("Assumes that", _SNAPSHOT.format(only["snapshot"])))
+            lines.append(("Assumes that", _SNAPSHOT.format(only["snapshot"])))
     if facts["note"] is not None:
-        lines.append(_line("Note", facts["note"]))
-    lines.append(_line("Not protected", (";\n" + " " * _LABEL).join(facts["not_protected"]) + "."))
-    lines += ["", "FOR THE ENGINEER", _line("Relation", f"{facts['relation']}, {_kind(facts)}")]
+        lines.append(("Note", facts["note"]))
+    return lines
+
+
+def _details(facts: dict[str, Any]) -> Lines:
+    lines = [("Relation", f"{facts['relation']}, {_kind(facts)}")]
     if "sampling" in facts:
-        lines.append(_line("Rows sampled", _sampling(facts["sampling"])))
+        lines.append(("Rows sampled", _sampling(facts["sampling"])))
     for part in facts["parts"]:
         parameters = ", ".join(
             f"{key}={value}"
             for key, value in part.items()
             if key not in ("version", "map", "noise") and value is not None
         )
-        lines.append(_line("Part", f"{part['map']} v{part['version']}" + (f" ({parameters})" if parameters else "")))
-        lines += [_line("", _noise(noise)) for noise in part["noise"]]
-    lines.append(_line("Randomness", "AES-256-CTR keyed by the operating system: the guarantee is computational"))
-    lines.append(_line("Made", f"{facts['created']} with dpsketch {facts['library']}"))
-    return "\n".join(lines)
+        lines.append(("Part", f"{part['map']} v{part['version']}" + (f" ({parameters})" if parameters else "")))
+        lines += [("", _noise(noise)) for noise in part["noise"]]
+    how = facts.get("implementation", {"randomness": IMPLEMENTATION["randomness"]})
+    lines += [(label, how[key]) for key, label in _IMPLEMENTED.items() if key in how]
+    lines += [("Audit", _audit(each)) for each in facts.get("audits", [])]
+    lines.append(("Made", f"{facts['created']} with dpsketch {facts['library']}"))
+    return lines
 
 
-def _line(label: str, text: str) -> str:
-    return label.ljust(_LABEL) + text
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n" + " " * _LABEL)
 
 
-def _how_much(facts: dict[str, Any]) -> list[str]:
+def _groups(facts: dict[str, Any]) -> Lines:
+    """What holds for several people together."""
+    groups = facts.get("groups", [])
+    if not groups:
+        return []
+    several = [each for each in groups if each["people"] > 1]
+    numbers = _listed([_short(each["epsilon"]) for each in several])
+    shared = " of one of the merged tables" if len(facts["budgets"]) > 1 else ""
+    people = f"{facts['record']}s" if facts["unit"] == "row" else "people"
+    text = f"For {_listed([str(each['people']) for each in several])} {people}{shared} together: epsilon {numbers}"
+    deltas = [each["delta"] for each in several]
+    if set(deltas) == {"0"}:
+        return [("Groups", text + ".")]
+    shown = _short(deltas[0]) if len(set(deltas)) == 1 else _listed([_short(delta) for delta in deltas])
+    return [("Groups", f"{text} at delta {shown}.")]
+
+
+def _account(account: dict[str, Any]) -> str:
+    before, after, cap = (
+        " and ".join(
+            f"{kind} {_short(account[name][kind])}"
+            for kind in account["cap"]
+            if kind != "delta" or any(account[each].get(kind) != "0" for each in ("cap", "after"))
+            if kind in account[name]
+        )
+        for name in ("before", "after", "cap")
+    )
+    return (
+        f"Release {account['number']} of dataset '{account['dataset']}', which had spent {before} before it and has "
+        f"spent {after} with it, of {cap}."
+    )
+
+
+def _audit(audit: dict[str, Any]) -> str:
+    return (
+        f"{audit['date']}: an attack on {audit['draws']:,} simulated releases of this recipe proved a loss of at least "
+        f"{audit['lower_bound']:.3g}, with confidence {audit['confidence']:.2%} (dpsketch {audit['library']})"
+    )
+
+
+def _short(number: str) -> str:
+    """A number to six digits, rounded up; exact if it is short."""
+    exact = Fraction(number)
+    plain = len(number) <= 8 and "/" not in number and (exact == 0 or exact >= _SMALL)
+    return number if plain else rounded_text(exact)
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+def _how_much(facts: dict[str, Any]) -> Lines:
     lines = [_promise(facts)] if {"epsilon", "rho"} & set(facts) else []
     if not lines:  # merged from releases with budgets of both kinds
         lines = [f"In one of the merged tables: {_promise(budget)}" for budget in facts["budgets"]]
-    return [_line("How much", lines[0]), *(_line("", line) for line in lines[1:]), _line("Attack risk", _attack(facts))]
+    single = next((each for each in facts.get("groups", []) if each["people"] == 1), None)
+    if single is not None and "epsilon" not in facts:
+        at = f" at delta {_short(single['delta'])}" if single["delta"] != "0" else ""
+        lines.append(f"In terms of epsilon and delta: epsilon {_short(single['epsilon'])}{at}.")
+    half = [("", _half_certain(facts))] if "half_certain" in facts["attack"] else []
+    return [("How much", lines[0]), *(("", line) for line in lines[1:]), ("Attack risk", _attack(facts)), *half]
 
 
 def _promise(budget: dict[str, Any]) -> str:
@@ -202,7 +212,7 @@ def _promise(budget: dict[str, Any]) -> str:
 def _attack(facts: dict[str, Any]) -> str:
     share, most = facts["attack"]["false_positives"], facts["attack"]["most_true_positives"]
     records = f"{facts['record']}s" if facts["unit"] == "row" else "people"
-    most_text = f"at most {_rounded_up(most, 3):.1%}"
+    most_text = f"at most {rounded_up(most, 3):.1%}"
     if facts["relation"] == Relation.REPLACE_ONE.value:
         return (
             f"An attacker who must decide which of two given {records} is in the table, and accepts errors on "
@@ -211,6 +221,20 @@ def _attack(facts: dict[str, Any]) -> str:
     return (
         f"An attacker who accepts {share:.0%} false accusations can correctly identify {most_text} of the "
         f"{records} in the table ({share:.0%} by guessing alone)."
+    )
+
+
+def _half_certain(facts: dict[str, Any]) -> str:
+    likely = f"{rounded_up(facts['attack']['half_certain'], 3):.1%}"
+    record = facts["record"] if facts["unit"] == "row" else "person"
+    what = f"a given {record} is in the table"
+    if facts["relation"] == Relation.REPLACE_ONE.value:
+        what = f"a given {record} is in the table in the place of another"
+    if "epsilon" in facts and Fraction(facts["delta"]) == 0:
+        return f"Someone who is 50% certain beforehand that {what} is at most {likely} certain afterwards."
+    return (
+        f"Someone who is 50% certain beforehand that {what}, and then decides whether it is, is right with a "
+        f"probability of at most {likely}."
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from dpsketch.errors import (
     PublicNote,
     RecipeError,
 )
+from dpsketch.ledger.account import Cap, Record
 from dpsketch.ledger.ledger import Ledger
 from dpsketch.maps.base import LARGE, BoundMap, NoisyPart, Sums
 from dpsketch.noise import keystream
@@ -38,6 +40,7 @@ from dpsketch.schema.schema import Schema
 from dpsketch.sketch import counters
 from dpsketch.sketch.adaptive import noisy_in_stages
 from dpsketch.sketch.agreement import agreed_maps
+from dpsketch.sketch.circumstances import Account, AuditResult, Circumstances
 from dpsketch.sketch.raw import RawSketch, sums_dtype
 from dpsketch.sketch.released import ReleasedSketch, fits, library_version
 
@@ -53,6 +56,7 @@ def release(
     mechanism: str = "auto",
     plan: str | None = None,
     groups_from: ReleasedSketch | None = None,
+    audit: AuditResult | None = None,
 ) -> ReleasedSketch:
     """Reserve the spend, add noise, commit. A crash can cost budget, never privacy; a rerun is a new spend.
 
@@ -61,7 +65,8 @@ def release(
 
     `mechanism` is "auto", "laplace" or "gaussian". `plan` names a plan declared in the ledger, of which this release
     is one entry. With `groups_from`, another site's release, adaptive parts get its cells, groups and pairs instead
-    of choosing their own, so that the two releases merge.
+    of choosing their own, so that the two releases merge. `audit` is the result of an audit of this recipe
+    (`sketch.circumstances.checked_audit`), for the privacy statement.
 
     Guarantee: the budget's differential privacy for one unit (a row, or all rows of one value of the unit column),
     under the schema's neighbouring relation.
@@ -87,7 +92,7 @@ def release(
     if not keeps_budget(event) or not replace(bound, maps=noised).promised(event):
         raise RuntimeError("a bug: the noise does not keep the budget")
     _try_noises(event)
-    with _spent(ledger, dataset, raw, event, plan):
+    with _spent(ledger, dataset, raw, event, plan) as record:
         with Keystream() as stream:
 
             def add_noise(place: int, own: BoundMap, sums: Sums) -> Sums:
@@ -96,11 +101,11 @@ def release(
             parts = noisy_in_stages(bound, exact, event, add_noise, agreed)
         if not bound.settled([part.map for part in parts]).promised(event):
             raise RuntimeError("a bug: the noise is not that of what would be released")
-    return released_sketch(raw, (event,), parts)
+    return released_sketch(raw, (event,), parts, (Circumstances(library_version(), _account(record), audit),))
 
 
 @contextmanager
-def _spent(ledger: Ledger, dataset: str, raw: RawSketch, event: Release, plan: str | None) -> Iterator[None]:
+def _spent(ledger: Ledger, dataset: str, raw: RawSketch, event: Release, plan: str | None) -> Iterator[Record]:
     """Reserve the spend before the block, commit it after. Errors state whether the spend stands."""
     try:
         spend = ledger.reserve(
@@ -113,11 +118,22 @@ def _spent(ledger: Ledger, dataset: str, raw: RawSketch, event: Release, plan: s
             )
         raise
     try:
-        yield
+        yield ledger.record(spend)
         _commit(ledger, spend)
     except BaseException as error:
         error.add_note(spend_stands(dataset, event.budget))
         raise
+
+
+def _account(record: Record) -> Account:
+    """A spend's place in its account, as the file states it."""
+
+    def numbers(total: Cap) -> dict[str, Fraction]:
+        kinds = {"rho": total.rho} if record.cap.rho is not None else {"epsilon": total.epsilon, "delta": total.delta}
+        return {kind: much for kind, much in kinds.items() if much is not None}
+
+    totals = (numbers(each) for each in (record.cap, record.before, record.after))
+    return Account(record.dataset, record.number, *totals)
 
 
 def _commit(ledger: Ledger, spend: str) -> None:
@@ -235,7 +251,12 @@ def _exact(sums: Sums) -> Sums:
     return view
 
 
-def released_sketch(raw: RawSketch, releases: tuple[Release, ...], parts: Sequence[NoisyPart]) -> ReleasedSketch:
+def released_sketch(
+    raw: RawSketch,
+    releases: tuple[Release, ...],
+    parts: Sequence[NoisyPart],
+    circumstances: tuple[Circumstances, ...] = (),
+) -> ReleasedSketch:
     """The noisy parts as a sketch that can be saved and viewed."""
     maps = tuple(part.map for part in parts)
     return ReleasedSketch(
@@ -247,4 +268,5 @@ def released_sketch(raw: RawSketch, releases: tuple[Release, ...], parts: Sequen
         raw.lineage,
         datetime.now(UTC).date().isoformat(),
         library_version(),
+        circumstances,
     )

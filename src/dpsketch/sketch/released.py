@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -15,10 +16,11 @@ import numpy as np
 
 from dpsketch.calibration import noise_reach, noise_variance, noise_variances
 from dpsketch.displays import brief, counted, html_table, listed
-from dpsketch.errors import DpsketchError, FileError, MergeError, visible
+from dpsketch.errors import DpsketchError, FileError, MergeError, PrivacyWarning, visible
 from dpsketch.files.outputs import written
 from dpsketch.maps.base import LARGE, BoundMap, Sums
 from dpsketch.numerics.arrays import Floats
+from dpsketch.privacy.advisories import Advisory, advisories
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Noise, Release, exact_number
 from dpsketch.privacy.mechanisms import Mechanism
@@ -26,9 +28,10 @@ from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import container, counters, file
+from dpsketch.sketch.circumstances import Circumstances
 from dpsketch.sketch.container import ASK
 from dpsketch.sketch.merging import checked_lineage, merged_bound
-from dpsketch.sketch.privacy_statement import statement_facts
+from dpsketch.sketch.statement_facts import map_names, statement_facts
 
 M = TypeVar("M", bound=BoundMap)
 MOST_MERGED = 1000
@@ -74,6 +77,7 @@ class ReleasedSketch:
     lineage: frozenset[str]
     created: str
     library: str
+    circumstances: tuple[Circumstances, ...] = ()  # one for each release, or none
 
     def __repr__(self) -> str:
         maps = ", ".join(feature_map.description.name for feature_map in self.maps)
@@ -116,9 +120,17 @@ class ReleasedSketch:
                 yield part, core
 
     @property
+    def advisories(self) -> tuple[Advisory, ...]:
+        """Known privacy faults of the versions that made this file."""
+        mechanisms = [noise.mechanism.value for release in self.releases for noise in release.noises]
+        libraries = {self.library, *(each.library for each in self.circumstances)}
+        return advisories(libraries, map_names(self.recipe.to_dict()), mechanisms)
+
+    @property
     def statement(self) -> dict[str, Any]:
         """The privacy statement, derived from what the file holds."""
-        return statement_facts(self.schema, self.recipe, self.releases, len(self.lineage), self.created, self.library)
+        made = self.created, self.library
+        return statement_facts(self.schema, self.recipe, self.releases, len(self.lineage), *made, self.circumstances)
 
     def merge(self, other: ReleasedSketch, disjoint_units: bool = False) -> ReleasedSketch:
         """The sum of two releases; their noises add up. `disjoint_units` as in `RawSketch.merge`."""
@@ -139,7 +151,12 @@ class ReleasedSketch:
             self.lineage | other.lineage,
             max(self.created, other.created),
             library_version(),
+            self._each_circumstances() + other._each_circumstances(),
         )
+
+    def _each_circumstances(self) -> tuple[Circumstances, ...]:
+        """Those of every release; empty ones for files of earlier versions."""
+        return self.circumstances or (Circumstances(self.library),) * len(self.releases)
 
     def save(self, path: str | Path, force: bool = False) -> None:
         with written(path, force) as target:
@@ -152,6 +169,8 @@ class ReleasedSketch:
             "created": self.created,
             "library": self.library,
         }
+        if self.circumstances:
+            release["circumstances"] = [each.to_dict() for each in self.circumstances]
         extra = {"release": release, "statement": self.statement}
         bound = BoundRecipe(self.schema, self.recipe, self.maps)
         stored = tuple(_stored(part, self.schema) for part in self.parts)
@@ -159,6 +178,7 @@ class ReleasedSketch:
 
     @classmethod
     def load(cls, path: str | Path) -> ReleasedSketch:
+        """Read a released sketch. Warns of known privacy faults of the version that made it."""
         contents = file.read(path, "released")
         contents = replace(contents, sums=tuple(map(_widened, contents.sums)))
         facts = contents.extra.get("release")
@@ -168,13 +188,19 @@ class ReleasedSketch:
         try:
             releases = _releases(facts, contents.bound)
             _check_sums(path, contents, releases)
+            circumstances = _circumstances(facts, len(releases))
             created, library = date.fromisoformat(facts["created"]).isoformat(), visible(str(facts["library"])[:40])
         except FileError:
             raise
         except (DpsketchError, *container.INVALID):
             raise FileError(f"{path}: the header is not valid: release", ASK) from None
         bound = contents.bound
-        return cls(bound.schema, bound.recipe, bound.maps, contents.sums, releases, lineage, created, library)
+        found = cls(
+            bound.schema, bound.recipe, bound.maps, contents.sums, releases, lineage, created, library, circumstances
+        )
+        for each in found.advisories:
+            warnings.warn(f"{path} may be affected by {each}", PrivacyWarning, stacklevel=2)
+        return found
 
 
 def _check_sums(path: str | Path, contents: file.Contents, releases: Sequence[Release]) -> None:
@@ -239,6 +265,13 @@ def _releases(facts: dict[str, Any], bound: BoundRecipe) -> tuple[Release, ...]:
     if not all(bound.promised(release) for release in releases):
         raise ValueError("noises")
     return releases
+
+
+def _circumstances(facts: dict[str, Any], releases: int) -> tuple[Circumstances, ...]:
+    entries = facts.get("circumstances", [])
+    if not isinstance(entries, list) or len(entries) not in (0, releases):
+        raise ValueError("circumstances")
+    return tuple(map(Circumstances.from_dict, entries))
 
 
 def _format_1(text: object, bound: BoundRecipe) -> Release:

@@ -51,7 +51,20 @@ def test_two_sites_merge_raw_sketches_and_release_once(folder: Path) -> None:
         pq.write_table(part, folder / f"{name}.parquet")
         run(folder, "accumulate", f"{name}.parquet", "--schema", "hospital.toml", "--epsilon", "1", "-o", f"{name}.raw")
     run(folder, "merge", "north.raw", "south.raw", "-o", "both.raw")
-    process(folder, "release", "both.raw", "--epsilon", "1", "--ledger", "l.db", "-o", "both.sketch")
+    process(
+        folder,
+        "release",
+        "both.raw",
+        "--epsilon",
+        "1",
+        "--ledger",
+        "l.db",
+        "--create-ledger",
+        "--dataset",
+        "both",
+        "-o",
+        "both.sketch",
+    )
     (row,) = json.loads(run(folder, "ask", "both.sketch", "select count(*) from sketch", "--json"))
     assert row["count(*)"] == pytest.approx(3000, abs=600)
     (account,) = json.loads(run(folder, "ledger", "show", "l.db", "--json"))
@@ -60,7 +73,17 @@ def test_two_sites_merge_raw_sketches_and_release_once(folder: Path) -> None:
 
 def test_released_sketches_merge_and_show_both(folder: Path) -> None:
     for name in ("a", "b"):
-        options = ["--schema", "hospital.toml", "--ledger", "l.db", "--dataset", name, "-o", f"{name}.sketch"]
+        options = [
+            "--schema",
+            "hospital.toml",
+            "--ledger",
+            "l.db",
+            "--create-ledger",
+            "--dataset",
+            name,
+            "-o",
+            f"{name}.sketch",
+        ]
         agreed = ["--groups-from", "a.sketch"] if name == "b" else []
         run(folder, "release", "hospital.parquet", "--epsilon", "0.5", *options, *agreed)
     run(folder, "merge", "a.sketch", "b.sketch", "-o", "both.sketch")
@@ -88,7 +111,7 @@ most = 6
 def test_released_pairs_merge_in_the_groups_of_the_first_site(folder: Path, raw: bool) -> None:
     (folder / "pooled.toml").write_text(POOLED)
     described, recipe = ["--schema", "hospital.toml"], ["--recipe", "pooled.toml"]
-    spend = ["--epsilon", "2", "--ledger", "l.db", "--dataset"]
+    spend = ["--epsilon", "2", "--ledger", "l.db", "--create-ledger", "--dataset"]
     run(folder, "release", "hospital.parquet", *described, *recipe, *spend, "a", "-o", "a.sketch")
     much = ["--epsilon", "50", *spend[2:]]  # for other groups
     run(folder, "release", "hospital.parquet", *described, *recipe, *much, "b", "-o", "b.sketch")
@@ -109,7 +132,7 @@ def test_released_pairs_merge_in_the_groups_of_the_first_site(folder: Path, raw:
 
 def test_groups_of_a_site_with_another_schema_are_refused_as_such(folder: Path) -> None:
     """Not as groups that do not fit: the next step is one schema file."""
-    spend = ["--epsilon", "2", "--ledger", "l.db", "--dataset"]
+    spend = ["--epsilon", "2", "--ledger", "l.db", "--create-ledger", "--dataset"]
     run(folder, "release", "hospital.parquet", "--schema", "hospital.toml", *spend, "a", "-o", "a.sketch")
     other = SCHEMA.replace('"maternity", ', "")
     assert other != SCHEMA
@@ -123,10 +146,21 @@ def test_groups_of_a_site_with_another_schema_are_refused_as_such(folder: Path) 
 
 def test_a_schema_from_init_needs_a_person(folder: Path) -> None:
     (folder / "draft.toml").write_text(run(folder, "init", "hospital.parquet"))
-    command = ["release", "hospital.parquet", "--schema", "draft.toml", "--epsilon", "1", "--ledger", "l.db"]
+    command = [
+        "release",
+        "hospital.parquet",
+        "--schema",
+        "draft.toml",
+        "--epsilon",
+        "1",
+        "--ledger",
+        "l.db",
+        "--create-ledger",
+    ]
     done = called(folder, *command, "-o", "x.sketch")
     assert done.returncode == 1
-    assert "privacy.rows is still blank" in done.stderr
+    assert "SchemaError: draft.toml: about.name, privacy.rows, columns.age.lower, columns.age.upper, " in done.stderr
+    assert "columns.admitted.lower and columns.admitted.upper are still blank" in done.stderr
 
 
 def test_init_of_a_csv_reads_the_header_only(tmp_path: Path) -> None:
@@ -146,7 +180,7 @@ def test_an_interrupt_releases_nothing_and_spends_nothing(number: signal.Signals
     words = [PROGRAM, "release", "many", "--schema", "hospital.toml", "--epsilon", "1", "--frequencies", "4000"]
     core = {min(os.sched_getaffinity(0))}
     process = subprocess.Popen(
-        [*words, "--ledger", "l.db", "-o", "x.sketch"],
+        [*words, "--ledger", "l.db", "--create-ledger", "-o", "x.sketch"],
         cwd=folder,
         stderr=subprocess.PIPE,
         text=True,
@@ -173,11 +207,25 @@ def test_wrong_usage_shows_the_usage(tmp_path: Path) -> None:
 
 def test_people_with_several_rows(tmp_path: Path) -> None:
     (tmp_path / "t.toml").write_text(
-        '[privacy]\nrows = 1000\nunit = "person"\nmax_rows_per_unit = 2\n[columns.x]\nkind = "boolean"\n'
+        '[about]\nname = "t"\n[privacy]\nrows = 1000\nunit = "person"\nmax_rows_per_unit = 2\n'
+        '[columns.x]\nkind = "boolean"\n'
     )
     lines = ["person,x"] + [f"p{i % 500},{i % 2 == 0}" for i in range(5000)]
     (tmp_path / "t.csv").write_text("\n".join(lines))
-    run(tmp_path, "release", "t.csv", "--schema", "t.toml", "--epsilon", "1", "--ledger", "l.db", "-o", "t.sketch")
+    run(
+        tmp_path,
+        "release",
+        "t.csv",
+        "--schema",
+        "t.toml",
+        "--epsilon",
+        "1",
+        "--ledger",
+        "l.db",
+        "--create-ledger",
+        "-o",
+        "t.sketch",
+    )
     (row,) = json.loads(run(tmp_path, "ask", "t.sketch", "select count(*) from sketch", "--json"))
     assert row["count(*)"] == pytest.approx(1000, abs=800)
     assert "everyone identified by column 'person', with all their rows (at most 2 are used)" in run(
@@ -187,12 +235,13 @@ def test_people_with_several_rows(tmp_path: Path) -> None:
 
 
 def test_a_curator_grants_declares_and_looks(folder: Path) -> None:
-    run(folder, "ledger", "grant", "l.db", "hospital", "--epsilon", "5", "--delta", "1e-5")
+    run(folder, "ledger", "create", "l.db")
+    run(folder, "ledger", "grant", "l.db", "hospital", "--epsilon", "5", "--delta", "1e-5", "--force")
     words = ["--release", "epsilon=0.1", "--release", "epsilon=0.05,delta=1e-8", "--times", "50", "--delta", "1e-6"]
     run(folder, "ledger", "declare", "l.db", "hospital", "year", "--schema", "hospital.toml", *words)
-    options = ["--schema", "hospital.toml", "--ledger", "l.db", "-o", "a.sketch"]
+    options = ["--schema", "hospital.toml", "--ledger", "l.db", "--create-ledger", "-o", "a.sketch"]
     run(folder, "release", "hospital.parquet", "--epsilon", "0.5", *options)
-    run(folder, "ledger", "grant", "l.db", "other", "--rho", "0.5")
+    run(folder, "ledger", "grant", "l.db", "other", "--rho", "0.5", "--force")
     shown = process(folder, "ledger", "show", "l.db", "--as-plan", "1e-6")
     lines = shown.splitlines()
     cells = [line.split() for line in lines]
@@ -246,6 +295,7 @@ def said(folder: Path, *words: str) -> str:
 
 
 def test_declare_says_what_a_plan_costs(folder: Path) -> None:
+    run(folder, "ledger", "create", "l.db")
     declare = ["ledger", "declare", "l.db"]
     rest = ["--schema", "hospital.toml", "--delta"]
     assert said(folder, *declare, "a", "p", *rest, "0", "--release", "epsilon=0.1") == (
@@ -257,7 +307,9 @@ def test_declare_says_what_a_plan_costs(folder: Path) -> None:
     assert words.endswith(" and delta 1e-06 together.\n")
 
 
-@pytest.mark.parametrize("command", ["show l.db", "grant l.db a --epsilon 2", "declare l.db b p --schema s.toml"])
+@pytest.mark.parametrize(
+    "command", ["show l.db", "grant l.db a --epsilon 2 --force", "declare l.db b p --schema s.toml"]
+)
 def test_an_upgrade_is_told_once(command: str, tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text('[privacy]\nrows = 1000\n[columns.x]\nkind = "boolean"\n')
     with closing(sqlite3.connect(tmp_path / "l.db")) as connection:
@@ -330,7 +382,7 @@ def test_help_loads_neither_arrays_nor_what_verbs_need(words: tuple[str, ...], t
 
 
 def test_show_loads_no_more_than_reading_a_release_needs(folder: Path) -> None:
-    spend = ["--epsilon", "1", "--ledger", "l.db"]
+    spend = ["--epsilon", "1", "--ledger", "l.db", "--create-ledger"]
     run(folder, "release", "hospital.parquet", "--schema", "hospital.toml", *spend, "-o", "s")
     found = loaded(folder, "show", "s")
     assert "dpsketch.sketch.released" in found

@@ -119,7 +119,8 @@ CASES = [
     ),
     Case(
         RELEASE.replace(" --ledger l.db", ""),
-        "BudgetError: a private release needs a ledger\nHint: pass --ledger ledger.db; it is created if absent",
+        "BudgetError: a private release needs a ledger\n"
+        "Hint: pass --ledger ledger.db, the first time with --create-ledger",
     ),
     Case(
         RELEASE.replace("--epsilon 1", "--epsilon 0.5 --dataset spent"),
@@ -127,7 +128,7 @@ CASES = [
         "Hint: pass --epsilon 0.125 or less, or ask the owner to raise the cap: dpsketch ledger grant …",
     ),
     Case(
-        RELEASE.replace("l.db", "no/folder/l.db"),
+        RELEASE.replace("l.db", "no/folder/l.db --create-ledger"),
         "LedgerError: the ledger cannot be made: No such file or directory\nHint: check the path and its permissions",
     ),
     Case(
@@ -135,8 +136,60 @@ CASES = [
         "LedgerError: t.parquet is not a ledger\nHint: check the path and its permissions",
     ),
     Case(
+        RELEASE.replace("l.db", "none.db"),
+        "LedgerError: there is no ledger none.db\n"
+        "Hint: create it: dpsketch ledger create LEDGER, or release with --create-ledger",
+    ),
+    Case(
+        "ledger declare none.db a p --schema good.toml --release epsilon=1 --delta 0",
+        "LedgerError: there is no ledger none.db\n"
+        "Hint: create it: dpsketch ledger create LEDGER, or release with --create-ledger",
+    ),
+    Case("ledger create l.db", "LedgerError: there is a ledger already: l.db\nHint: use it, or name another one"),
+    Case(
+        "ledger create empty.db",
+        "LedgerError: empty.db exists but is not a ledger\n"
+        "Hint: restore it from a backup if it was one; remove it if the ledger is meant to be new",
+    ),
+    Case(
+        "ledger grant l.db spend --epsilon 1",
+        "LedgerError: there is no dataset 'spend': the ledger has spent\n"
+        "Hint: check the name; --force grants to a new dataset",
+    ),
+    Case(
+        "ledger grant l.db spent --epsilon 0.5",
+        "BudgetError: dataset 'spent' has spent epsilon 0.875, more than this cap of epsilon 0.5\n"
+        "Hint: with --force no further release is possible until the cap is raised",
+    ),
+    Case(
+        "ledger grant l.db spent --rho 0.1",
+        "BudgetError: dataset 'spent' has spent rho 0.382813, more than this cap of rho 0.1\n"
+        "Hint: with --force no further release is possible until the cap is raised",
+    ),
+    Case(
+        RELEASE.replace("good.toml", "nameless.toml"),
+        "LedgerError: a release needs the name under which its people's budget is counted\n"
+        'Hint: pass --dataset NAME, or write [about] and name = "…" in the schema; '
+        "files about the same people share it",
+    ),
+    Case(
+        RELEASE + " --delta 0.01 --rows 101",
+        "BudgetError: delta 0.01 is above one over the 101 declared rows: it would allow some people's records to be "
+        "published as they are\nHint: pass a delta far below 0.01, or --accept-delta",
+    ),
+    Case(
+        RELEASE + " --audit t.parquet",
+        "FileError: t.parquet is not an audit's result\n"
+        "Hint: write one: dpsketch audit RECIPE --schema SCHEMA --epsilon … --json > audit.json",
+    ),
+    Case(
+        RELEASE + " --audit none.json",
+        "FileError: none.json: cannot be read: No such file or directory\nHint: name a file that audit --json printed",
+    ),
+    Case(
         "ledger show none.db",
-        "LedgerError: there is no ledger none.db\nHint: the first release, or dpsketch ledger grant, creates it",
+        "LedgerError: there is no ledger none.db\n"
+        "Hint: create it: dpsketch ledger create LEDGER, or release with --create-ledger",
     ),
     Case(
         "ledger show mysql://host/db",
@@ -186,11 +239,11 @@ CASES = [
         "Hint: a cap holds for all releases together; choose a smaller one",
     ),
     Case(
-        "ledger grant l.db a\tb --epsilon 1",
+        "ledger grant l.db a\tb --epsilon 1 --force",
         "LedgerError: a dataset's name must have 1 to 200 printable characters\nHint: pass another DATASET",
     ),
     Case(
-        "ledger grant l.db  --epsilon 1",  # an empty name
+        "ledger grant l.db  --epsilon 1 --force",  # an empty name
         "LedgerError: a dataset's name must have 1 to 200 printable characters\nHint: pass another DATASET",
     ),
     Case(

@@ -70,15 +70,15 @@ CASES = [
     ),
     # graphs
     Case(
-        "graph t.parquet --nodes 0 --epsilon 1 --ledger l.db -o new.sketch",
+        "graph t.parquet --nodes 0 --epsilon 1 --ledger l.db --dataset g -o new.sketch",
         "SourceError: nodes must be a whole number from 1 to 2147483646, got 0 instead",
     ),
     Case(
-        "graph t.parquet --nodes 5 --epsilon 1 --ledger l.db -o new.sketch",
+        "graph t.parquet --nodes 5 --epsilon 1 --ledger l.db --dataset g -o new.sketch",
         "SourceError: t.parquet has no column 'src'\nHint: the columns are age, sex, joined, member",
     ),
     Case(
-        "graph t.parquet --nodes 5 --epsilon 0.000001 --repetitions 200 --ledger l.db -o new.sketch",
+        "graph t.parquet --nodes 5 --epsilon 0.000001 --repetitions 200 --ledger l.db --dataset g -o new.sketch",
         "RecipeError: map race: 5 declared rows and the noise do not fit 31 bits\n"
         "Hint: raise epsilon or the part's share, or use fewer repetitions",
     ),

@@ -32,7 +32,7 @@ CASES = [
     ),
     schema("", "columns must be a section\nHint: write [columns] and its keys below it"),
     schema("[columns]\n", "columns: at least one column must be declared\nHint: add a [columns.NAME] section"),
-    schema("rows = 5\n", "rows is not a known key\nHint: the keys here are privacy, csv, workload, columns"),
+    schema("rows = 5\n", "rows is not a known key\nHint: the keys here are about, privacy, csv, workload, columns"),
     schema(
         '[workload]\nasked = [["x", "y"]]\n[columns.x]\nkind = "boolean"\n',
         "workload.asked is not a known key\nHint: the keys here are important",
@@ -64,7 +64,7 @@ CASES = [
     ),
     column(
         'kind = "text"',
-        "columns.x.kind must be one of number, integer, category, boolean, datetime, set, got 'text' instead",
+        "columns.x.kind must be one of number, integer, code, category, boolean, datetime, set, got 'text' instead",
     ),
     column(
         'kind = "integer"\nlower = ""\nupper = 5',

@@ -16,6 +16,8 @@ from dpsketch.cli.fitted import print_rows
 from planted_clusters import CENTRES, ROWS, planted
 
 SCHEMA = f"""
+[about]
+name = "planted"
 [privacy]
 rows = {ROWS}
 """ + "".join(
@@ -29,7 +31,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fit")
     pq.write_table(pa.table(planted()), folder / "planted.parquet")
     (folder / "planted.toml").write_text(SCHEMA)
-    words = ["--schema", "planted.toml", "--clusters", "2", "--columns", "a, c", "--epsilon", "1", "--ledger", "l.db"]
+    words = [
+        "--schema",
+        "planted.toml",
+        "--clusters",
+        "2",
+        "--columns",
+        "a, c",
+        "--epsilon",
+        "1",
+        "--ledger",
+        "l.db",
+        "--create-ledger",
+    ]
     done = called(folder, "release", "planted.parquet", *words, "-o", "planted.sketch")
     assert done.returncode == 0, done.stderr
     return folder
@@ -67,7 +81,7 @@ def test_a_table_says_how_good_the_fit_is(folder: Path) -> None:
 
 def test_the_next_step_fits_the_clusters(folder: Path) -> None:
     """As printed, it runs; a raw sketch names no task, so its release promises no more than `show`."""
-    spend = ["--epsilon", "1", "--ledger", "n.db"]
+    spend = ["--epsilon", "1", "--ledger", "n.db", "--create-ledger"]
     facts = ["--schema", "planted.toml", "--clusters", "2", "--columns", "a,b,c"]
     told = called(folder, "release", "planted.parquet", *facts, *spend, "-o", "next.sketch").stderr
     assert "Next: dpsketch show next.sketch, dpsketch fit kmeans next.sketch --k 2\n" in told
@@ -101,7 +115,18 @@ def test_wrong_options_are_refused(folder: Path) -> None:
     assert "--format must be one of table, csv, json, got 'xml' instead" in wrong.stderr
     wrong = called(folder, "fit", "kmeans", "planted.sketch", "--k", "2", "--plot", "a.jpg")
     assert "a.jpg does not end in .png" in wrong.stderr
-    options = ["planted.parquet", "--schema", "planted.toml", "--epsilon", "1", "--ledger", "l.db", "-o", "b.sketch"]
+    options = [
+        "planted.parquet",
+        "--schema",
+        "planted.toml",
+        "--epsilon",
+        "1",
+        "--ledger",
+        "l.db",
+        "--create-ledger",
+        "-o",
+        "b.sketch",
+    ]
     assert "--columns is for a task" in called(folder, "release", *options, "--columns", "a").stderr
     both = called(folder, "release", *options, "--clusters", "2", "--frequencies", "9").stderr
     assert "--clusters is a recipe of its own" in both

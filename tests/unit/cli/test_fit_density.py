@@ -59,8 +59,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "planted.toml").write_text(SCHEMA)
     for name, words in PURPOSES.items():
         out = folder / f"{name}.sketch"
-        spend = ["--epsilon", "2", "--ledger", folder / "l.db", "--dataset", name, "-o", out]
-        done("ledger", "grant", folder / "l.db", name, "--epsilon", "2")
+        spend = ["--epsilon", "2", "--ledger", folder / "l.db", "--create-ledger", "--dataset", name, "-o", out]
+        dps.Ledger(folder / "l.db").grant(name, dps.Budget(2.0))
         done("release", folder / "planted.parquet", "--schema", folder / "planted.toml", *words, *spend)
     return folder
 
@@ -177,8 +177,18 @@ def test_bounds_are_tightened_for_a_second_release(folder: Path) -> None:
     low, high = (float(np.quantile(planted()["a"], each)) for each in (0.05, 0.95))
     assert new.column("a").to_dict()["lower"] == pytest.approx(low, abs=0.5)
     assert new.column("a").to_dict()["upper"] == pytest.approx(high, abs=0.5)
-    done("ledger", "grant", folder / "l.db", "bounds", "--epsilon", "3")
-    spend = ["--epsilon", "1", "--ledger", folder / "l.db", "--dataset", "bounds", "-o", folder / "tight.sketch"]
+    dps.Ledger(folder / "l.db").grant("bounds", dps.Budget(3.0))
+    spend = [
+        "--epsilon",
+        "1",
+        "--ledger",
+        folder / "l.db",
+        "--create-ledger",
+        "--dataset",
+        "bounds",
+        "-o",
+        folder / "tight.sketch",
+    ]
     done("release", folder / "planted.parquet", "--schema", tight, "--for", "linear:c", *spend)
     assert "Bounds were tightened" in done("show", folder / "tight.sketch").stdout
     again = invoke("tighten", folder / "bounds.sketch", "-o", tight)
@@ -311,7 +321,17 @@ def test_nodes_of_an_edge_list_get_jaccard_densities(folder: Path) -> None:
     target = np.where(source < 50, 0, 10) + np.tile(np.arange(4), 200)
     pq.write_table(pa.table({"from": source, "to": target}), folder / "edges.parquet")
     words = ["--nodes", "200", "--source", "from", "--target", "to", "--width", "500", "--repetitions", "50"]
-    spend = ["--epsilon", "100", "--ledger", folder / "l.db", "-o", folder / "graph.sketch"]
+    spend = [
+        "--epsilon",
+        "100",
+        "--ledger",
+        folder / "l.db",
+        "--create-ledger",
+        "--dataset",
+        "g",
+        "-o",
+        folder / "graph.sketch",
+    ]
     done("graph", folder / "edges.parquet", *words, *spend)
     assert "A person who is in many lists is not protected" in done("show", folder / "graph.sketch").stdout
     assert (
@@ -339,7 +359,17 @@ def test_lists_are_released_for_graphs(folder: Path) -> None:
     lists = [[place % 5, place % 7] for place in range(100)]
     pq.write_table(pa.table({"friends": lists}), folder / "friends.parquet")
     (folder / "friends.toml").write_text('[privacy]\nrows = 100\n[columns.friends]\nkind = "set"\nuniverse = 7\n')
-    spend = ["--epsilon", "1", "--ledger", folder / "l.db", "-o", folder / "friends.sketch"]
+    spend = [
+        "--epsilon",
+        "1",
+        "--ledger",
+        folder / "l.db",
+        "--create-ledger",
+        "--dataset",
+        "friends",
+        "-o",
+        folder / "friends.sketch",
+    ]
     done("release", folder / "friends.parquet", "--schema", folder / "friends.toml", "--for", "graph", *spend)
     assert "MinHash" in done("fit", "density", folder / "friends.sketch").stdout
 
@@ -363,7 +393,17 @@ def test_lists_are_released_for_graphs(folder: Path) -> None:
     ],
 )
 def test_wrong_purposes_are_refused_before_any_spend(folder: Path, words: list[str], message: str) -> None:
-    spend = ["--epsilon", "1", "--ledger", folder / "wrong.db", "-o", folder / "wrong.sketch"]
+    spend = [
+        "--epsilon",
+        "1",
+        "--ledger",
+        folder / "wrong.db",
+        "--create-ledger",
+        "--dataset",
+        "w",
+        "-o",
+        folder / "wrong.sketch",
+    ]
     found = invoke("release", folder / "planted.parquet", "--schema", folder / "planted.toml", *words, *spend)
     assert isinstance(found.exception, RecipeError)
     assert message in str(found.exception)

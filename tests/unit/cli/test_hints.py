@@ -15,7 +15,17 @@ from dpsketch.cli.demo import SCHEMA, make_table
 
 HINT = "age,cost; smoker,ward"
 PAIRS = (("age", "cost"), ("ward", "smoker"))
-RELEASE = ("release", "hospital.parquet", "--schema", "hospital.toml", "--epsilon", "1", "--ledger", "l.db")
+RELEASE = (
+    "release",
+    "hospital.parquet",
+    "--schema",
+    "hospital.toml",
+    "--epsilon",
+    "1",
+    "--ledger",
+    "l.db",
+    "--create-ledger",
+)
 HINTED = "select count(*) from sketch where age > 50 and cost > 3000"
 OTHER = "select count(*) from sketch where sex = 'male' and pressure > 130"
 
@@ -96,7 +106,10 @@ def test_a_hint_without_effect_is_told(folder: Path) -> None:
         ((*RELEASE, "--recipe", "r.toml"), "--important is for the general recipe"),
         (("plan", "--schema", "hospital.toml", "--recipe", "r.toml"), "--important is for the general recipe"),
         (("plan", "--schema", "hospital.toml", "--task", "synthetic"), "a task brings its own recipe"),
-        (("release", "a.raw", "--epsilon", "1", "--ledger", "l.db"), "a raw sketch brings its own schema and recipe"),
+        (
+            ("release", "a.raw", "--epsilon", "1", "--ledger", "l.db", "--create-ledger"),
+            "a raw sketch brings its own schema and recipe",
+        ),
     ],
 )
 def test_only_the_general_recipe_takes_hints(words: tuple[str, ...], message: str, folder: Path) -> None:

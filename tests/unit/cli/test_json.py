@@ -17,7 +17,7 @@ from command_line import called
 from dpsketch.cli.app import app
 from planted_clusters import COLUMNS, planted
 
-SCHEMA = "[privacy]\nrows = 2000\n" + "".join(
+SCHEMA = "[about]\nname = 't'\n[privacy]\nrows = 2000\n" + "".join(
     f"[columns.{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in facts.items())
     for name, facts in COLUMNS.items()
 )
@@ -29,8 +29,8 @@ COMMANDS = {
     "plan": "plan --task clusters:2 --columns 3 --rows 1000 --epsilon 1",
     "accumulate": f"accumulate {TABLE} --epsilon 4 -o new.raw",
     "merge": "merge a.raw b.raw -o both.raw",
-    "graph": "graph edges.parquet --nodes 9 --epsilon 1 --repetitions 2 --ledger l.db -o graph.sketch",
-    "release": f"release {TABLE} --epsilon 4 --ledger l.db --dataset other -o other.sketch",
+    "graph": "graph edges.parquet --nodes 9 --epsilon 1 --repetitions 2 --ledger l.db --dataset g -o graph.sketch",
+    "release": f"release {TABLE} --epsilon 4 --ledger l.db --create-ledger --dataset other -o other.sketch",
     "show": "show general.sketch",
     "ask": "ask general.sketch 'select avg(a) from sketch'",
     "tighten": "tighten general.sketch -o tight.toml",
@@ -48,7 +48,11 @@ COMMANDS = {
     "fit kmeans": "fit kmeans clusters.sketch --k 2",
     "fit gmm": "fit gmm clusters.sketch --k 2",
     "fit pca": "fit pca general.sketch --k 1",
-    "ledger grant": "ledger grant l.db plan --epsilon 9 --delta 1e-5",
+    "keygen": "keygen me.key --name Ada",
+    "sign": "sign general.sketch --key me.key",
+    "verify": "verify general.sketch --signers signers",
+    "ledger create": "ledger create new.db",
+    "ledger grant": "ledger grant l.db plan --epsilon 9 --delta 1e-5 --force",
     "ledger declare": "ledger declare l.db plan p --schema t.toml --release epsilon=0.1 --times 2 --delta 1e-6",
     "ledger show": "ledger show l.db",
     "ledger verify": "ledger verify l.db",
@@ -86,7 +90,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     before = [f"accumulate {TABLE} --epsilon 4 -o {name}.raw" for name in "ab"]
     before += [
-        f"release {TABLE} --epsilon 4 {words} --ledger l.db --dataset {name} -o {name}.sketch"
+        f"release {TABLE} --epsilon 4 {words} --ledger l.db --create-ledger --dataset {name} -o {name}.sketch"
         for name, words in purposes.items()
     ]
     for command in before:
@@ -107,6 +111,8 @@ def test_every_verb_prints_one_document(folder: Path) -> None:
         assert done.returncode == 0, (name, done.stderr)
         facts = json.loads(done.stdout)
         assert facts, name
+        if name == "keygen":
+            (folder / "signers").write_text(facts["signer"])
         if name in WRITING:
             assert (folder / facts["output"]).exists(), name
 
@@ -120,7 +126,7 @@ def test_a_raw_sketch_says_how_large_it_is(folder: Path) -> None:
 
 
 def test_a_release_says_what_it_spent(folder: Path) -> None:
-    command = f"release {TABLE} --epsilon 1 --ledger l.db --dataset spent -o spent.sketch --json"
+    command = f"release {TABLE} --epsilon 1 --ledger l.db --create-ledger --dataset spent -o spent.sketch --json"
     facts = json.loads(called(folder, *shlex.split(command)).stdout)
     spent = {"kind": "epsilon", "cap": "1", "spent": "1", "left": "0"}
     assert facts["ledger"] == spent | {"delta_cap": "0", "delta_spent": "0", "delta_left": "0"}

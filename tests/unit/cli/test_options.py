@@ -22,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("options")
     pq.write_table(pa.table(make_table(1000)), path / "hospital.parquet")
     (path / "hospital.toml").write_text(SCHEMA)
-    done = called(path, *RELEASE, "--ledger", "l.db", "-o", "a.sketch")
+    done = called(path, *RELEASE, "--ledger", "l.db", "--create-ledger", "-o", "a.sketch")
     assert done.returncode == 0, done.stderr
     return path
 
@@ -50,7 +50,7 @@ def test_quiet_prints_results_and_errors_only(folder: Path, after: bool) -> None
     def quietly(*words: str) -> subprocess.CompletedProcess[str]:
         return called(folder, *words, "-q") if after else called(folder, "--quiet", *words)
 
-    release = [*RELEASE, "--ledger", "l.db", "--dataset", f"quiet {after}"]
+    release = [*RELEASE, "--ledger", "l.db", "--create-ledger", "--dataset", f"quiet {after}"]
     done = quietly(*release, "-o", f"quiet {after}.sketch")
     assert (done.returncode, done.stderr) == (0, "")
     refused = quietly(*release, "-o", "again.sketch")

@@ -49,7 +49,7 @@ def signals() -> Iterator[None]:
 
 def release(folder: Path, output: str = "x.sketch", ledger: str = "l.db", *more: str) -> Said:
     words = ["release", "hospital.parquet", "--schema", "hospital.toml", "--epsilon", "1"]
-    return called(folder, *words, "--ledger", ledger, "-o", output, *more)
+    return called(folder, *words, "--ledger", ledger, "--create-ledger", "-o", output, *more)
 
 
 def spends(folder: Path) -> list[bool]:
@@ -75,7 +75,7 @@ def test_a_full_disk_costs_nothing(folder: Path) -> None:
     """A limit on the size of files stands for a full disk: room is set aside before the spend."""
     words = ["release", "hospital.parquet", "--schema", "hospital.toml", "--epsilon", "1"]
     done = subprocess.run(
-        [PROGRAM, *words, "--ledger", "l.db", "-o", "x.sketch"],
+        [PROGRAM, *words, "--ledger", "l.db", "--create-ledger", "-o", "x.sketch"],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -102,7 +102,7 @@ def test_an_output_never_replaces_the_ledger(ledger: str, output: str, folder: P
 
 
 def test_an_output_never_replaces_a_file_of_an_input_folder(folder: Path) -> None:
-    words = ["release", ".", "--schema", "hospital.toml", "--epsilon", "1", "--ledger", "l.db"]
+    words = ["release", ".", "--schema", "hospital.toml", "--epsilon", "1", "--ledger", "l.db", "--create-ledger"]
     done = called(folder, *words, "-o", "hospital.parquet", "--force")
     assert "hospital.parquet lies in ., an input of this command" in done.stderr
     assert len(pq.read_table(folder / "hospital.parquet")) == 1000
@@ -226,7 +226,17 @@ def test_a_spend_is_committed_once(folder: Path) -> None:
 
 def test_closed_streams_do_not_fail_a_release(folder: Path) -> None:
     """Nor does the ledger get the number of standard error, and messages with it."""
-    words = ["release", "hospital.parquet", "--schema", "hospital.toml", "--epsilon", "1", "--ledger", "l.db"]
+    words = [
+        "release",
+        "hospital.parquet",
+        "--schema",
+        "hospital.toml",
+        "--epsilon",
+        "1",
+        "--ledger",
+        "l.db",
+        "--create-ledger",
+    ]
     closed = subprocess.run(
         [PROGRAM, *words, "-o", "x.sketch"], cwd=folder, check=False, preexec_fn=lambda: os.closerange(0, 3)
     )

@@ -16,7 +16,9 @@ import pytest
 from command_line import called
 
 PROGRAM = str(Path(sys.executable).with_name("dpsketch"))
-SCHEMA = """[privacy]
+SCHEMA = """[about]
+name = "t"
+[privacy]
 rows = 500
 [columns.a]
 kind = "boolean"
@@ -32,7 +34,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pa.table({"a": [True, False] * 250, "b": [True, True, False, False, True] * 100}), folder / "t.parquet"
     )
     (folder / "t.toml").write_text(SCHEMA)
-    words = ["release", "t.parquet", "--schema", "t.toml", "--epsilon", "1", "--ledger", "l.db", "-o", "a.sketch"]
+    words = [
+        "release",
+        "t.parquet",
+        "--schema",
+        "t.toml",
+        "--epsilon",
+        "1",
+        "--ledger",
+        "l.db",
+        "--create-ledger",
+        "-o",
+        "a.sketch",
+    ]
     assert called(folder, *words).returncode == 0
     return folder
 

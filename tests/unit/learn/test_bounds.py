@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,9 +10,10 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import QueryError
-from dpsketch.learn.bounds import NOTE
-from dpsketch.schema.columns import Datetime, Integer, Number
+from dpsketch.learn.bounds import _outwards, cuts
+from dpsketch.schema.columns import Code, Datetime, Integer, Number
 from dpsketch.schema.parsing import LONGEST_NOTE
+from dpsketch.schema.schema import TIGHTENED
 from dpsketch.schema.template import schema_text
 
 ROWS = 20_000
@@ -97,9 +99,9 @@ def test_only_named_columns_change(view: dps.View) -> None:
 def test_the_statement_of_a_release_by_them_says_where_they_come_from(view: dps.View) -> None:
     found = dps.tighten(view)
     again = released(found, dps.Recipe.linear(found, target="y", budget=BUDGET))
-    assert NOTE in again.statement["note"]
+    assert TIGHTENED in again.statement["note"]
     bounds = released(found, dps.Recipe.bounds(found))
-    assert dps.tighten(bounds, 0.1).note == NOTE  # said once
+    assert dps.tighten(bounds, 0.1).note == TIGHTENED  # said once
 
 
 def test_a_schema_with_a_note_keeps_it() -> None:
@@ -107,7 +109,7 @@ def test_a_schema_with_a_note_keeps_it() -> None:
         schema = dps.Schema.from_dict(FACTS | {"privacy": {"rows": ROWS, "note": note}})
         noted = released(schema, dps.Recipe.bounds(schema, columns=["pay"]))
         if len(note) < LONGEST_NOTE:
-            assert dps.tighten(noted).note == f"Consent was given. {NOTE}"
+            assert dps.tighten(noted).note == f"Consent was given. {TIGHTENED}"
         else:
             with pytest.raises(QueryError, match="no room"):
                 dps.tighten(noted)
@@ -172,3 +174,62 @@ def test_a_schema_as_text_is_the_same_schema(tmp_path: Path) -> None:
     path.write_text(schema_text(schema, "by hand"))
     assert dps.Schema.load(path) == schema
     assert path.read_text().startswith("# by hand\n[privacy]\n")
+
+
+def day(text: str) -> dt.datetime:
+    return dt.datetime.fromisoformat(text).replace(tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize(
+    ("column", "found", "rounded"),
+    [
+        (Number("x", 0.0, 1e6), (10_321.7, 98_764.3), (10_000, 99_000)),
+        (Number("x", 0.0, 1.0), (0.1234, 0.8766), (0.12, 0.88)),
+        (Number("x", -9.0, 9.0), (-3.21, 4.37), (-3.3, 4.4)),
+        (Number("x", 1e-3, 1e6, "log"), (2.345, 98_761.0), (2.3, 99_000)),
+        (Number("x", -1e6, 1e6, "asinh"), (-2_345.0, 0.0), (-2_400, 0)),
+        (Integer("x", 0, 120), (18.3, 77.2), (18, 78)),
+        (Integer("x", 0, 10**6), (1_234.0, 76_543.0), (1_000, 77_000)),
+        (
+            Datetime("x"),
+            (day("2020-03-05T14:31:07"), day("2024-01-07T01:02:03")),
+            (day("2020-03-05"), day("2024-01-08")),
+        ),
+        (
+            Datetime("x"),
+            (day("2020-03-05T14:31:07"), day("2020-03-05T20:02:03")),
+            (day("2020-03-05T14:31:00"), day("2020-03-05T20:03:00")),
+        ),
+    ],
+)
+def test_bounds_are_rounded_outwards(
+    column: Number | Integer | Datetime, found: tuple[Any, Any], rounded: tuple[Any, Any]
+) -> None:
+    lower, upper = _outwards(column, *found)
+    assert (lower, upper) == rounded
+    assert lower <= found[0] < found[1] <= upper
+
+
+def test_what_was_cut_is_said(view: dps.View) -> None:
+    found = dps.tighten(view, columns=["age", "day"])
+    age, days = cuts(SCHEMA, found)
+    column = found.column("age")
+    assert str(age) == f"age: -1000 to 1000 became {column.to_dict()['lower']} to {column.to_dict()['upper']}"
+    assert days.before == ("1900-01-01T00:00:00+00:00", "2100-01-01T00:00:00+00:00")
+    assert days.after[0].endswith("T00:00:00+00:00")
+
+
+def test_codes_keep_their_bounds() -> None:
+    facts = {"privacy": {"rows": ROWS}, "columns": {"zip": {"kind": "code", "lower": 1000, "upper": 9999}}}
+    facts["columns"]["age"] = {"kind": "integer", "lower": -1000, "upper": 1000}
+    schema = dps.Schema.from_dict(facts)
+    assert isinstance(schema.column("zip"), Code)
+    table = pd.DataFrame({"zip": [8001, 8002] * 5000, "age": [30, 50] * 5000})
+    raw = dps.accumulate(table, schema, dps.Recipe.bounds(schema))
+    codes = dps.View(dps.release(raw, BUDGET, dps.Ledger("sqlite://"), "codes"))
+    assert [each.column for each in cuts(schema, dps.tighten(codes))] == ["age"]
+    with pytest.raises(QueryError, match="column 'zip' holds codes: clamping would turn one into another"):
+        dps.tighten(codes, columns=["zip"])
+    with pytest.raises(QueryError):
+        codes.mean("zip")
+    assert codes.count("zip >= 7500").value == pytest.approx(10_000, abs=500)

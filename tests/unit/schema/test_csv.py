@@ -15,6 +15,8 @@ from dpsketch.errors import SchemaError
 from dpsketch.schema.template import schema_text
 
 SCHEMA = """
+[about]
+name = "t"
 [privacy]
 rows = 10
 {csv}
@@ -23,7 +25,19 @@ kind = "integer"
 lower = 0
 upper = 120
 """
-RELEASE = ("release", "t.csv", "--schema", "s.toml", "--epsilon", "1", "--ledger", "l.db", "-o", "t.sketch")
+RELEASE = (
+    "release",
+    "t.csv",
+    "--schema",
+    "s.toml",
+    "--epsilon",
+    "1",
+    "--ledger",
+    "l.db",
+    "--create-ledger",
+    "-o",
+    "t.sketch",
+)
 
 
 def write(folder: Path, table: bytes, csv: str = "") -> None:

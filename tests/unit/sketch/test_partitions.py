@@ -107,7 +107,7 @@ def test_a_recipe_file_may_name_the_snapshot(tmp_path: Path) -> None:
 def test_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "t.toml").write_text(TOML.format(PERSONS))
     (tmp_path / "t.csv").write_text("person,region\na,north\nb,south\n")
-    options = ["--schema", "t.toml", "--epsilon", "1", "--ledger", "l.db"]
+    options = ["--schema", "t.toml", "--epsilon", "1", "--ledger", "l.db", "--create-ledger", "--dataset", "t"]
 
     def release(region: str, *words: str, table: str = "t.csv") -> tuple[int, str]:
         part = ["--only", f"region={region}"] if region else []
@@ -125,7 +125,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert called(tmp_path, "accumulate", "t.csv", *words, "-o", "t.raw").returncode == 0
     assert dps.RawSketch.load(tmp_path / "t.raw").recipe.only == dps.Only("region", "north", "2026-11")
     # Groups are taken from another sketch, its snapshot is not.
-    done = called(tmp_path, "ledger", "grant", "l.db", "t", "--epsilon", "9")
+    done = called(tmp_path, "ledger", "grant", "l.db", "t", "--epsilon", "9", "--force")
     assert done.returncode == 0
     assert release("", "--groups-from", "2north.sketch")[0] == 0
     (account,) = json.loads(called(tmp_path, "ledger", "show", "l.db", "--json").stdout)

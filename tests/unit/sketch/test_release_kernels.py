@@ -69,7 +69,7 @@ def _damaged_files(folder: Path) -> None:
 
 def _release(folder: Path, output: str) -> subprocess.CompletedProcess[str]:
     """The installed command, as a service account without a home folder runs it."""
-    words = f"release t.raw --dataset t --epsilon 1 --ledger l.db -o {output}"
+    words = f"release t.raw --dataset t --epsilon 1 --ledger l.db --create-ledger -o {output}"
     return subprocess.run(
         [sys.executable, "-c", "from dpsketch.cli.app import run; run()", *words.split()],
         cwd=folder,
