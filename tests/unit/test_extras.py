@@ -20,9 +20,11 @@ PINNED = ROOT / "tests" / "pinned"
 BLOCK = """
 import sys
 
+absent = {"numba", "llvmlite", "sqlalchemy", "alembic", "dp_accounting", "matplotlib", "mcp", "cairosvg"}
+
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"numba", "llvmlite", "sqlalchemy", "alembic", "dp_accounting", "matplotlib", "mcp"}:
+        if name.partition(".")[0] in absent:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Absent())

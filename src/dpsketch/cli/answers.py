@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from dpsketch.cli.console import AsJson, out, print_json, waiting
+from dpsketch.cli.console import AsJson, Force, Plot, check_picture, err, out, print_json, waiting
 from dpsketch.displays import shown
-from dpsketch.errors import FileError, visible, visible_lines
+from dpsketch.errors import FileError, QueryError, visible, visible_lines
 
 if TYPE_CHECKING:
     from dpsketch.learn.queries import Table
@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 
 def show(
     sketch: Annotated[Path, typer.Argument(help="A released sketch, or a model fitted to one.")],
+    plot: Plot = None,
     as_json: AsJson = False,
+    force: Force = False,
 ) -> None:
     """Print what a released sketch guarantees, holds and answers well; for a model, the guarantee of its release."""
     from dpsketch.sketch.privacy_statement import statement_text
     from dpsketch.sketch.released import ReleasedSketch
 
+    if plot is not None:
+        check_picture(plot, force, sketch)
     try:
         released = ReleasedSketch.load(sketch)
     except FileError:
@@ -33,6 +37,8 @@ def show(
 
         if not is_model(sketch):
             raise
+        if plot is not None:
+            raise QueryError("only the columns of a sketch are drawn", "leave out --plot") from None
         model = load_model(sketch)
         statement = {"model": type(model).__name__} | model.statement_
         if not as_json:
@@ -40,6 +46,8 @@ def show(
     else:
         from dpsketch.learn.contents import contents, contents_line
 
+        if plot is not None:
+            _draw_columns(sketch, plot)
         statement = released.statement | {"contents": contents(released)}
     if as_json:
         print_json(statement)
@@ -57,14 +65,21 @@ def ask(
     ],
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    plot: Plot = None,
+    force: Force = False,
 ) -> None:
     """Answer a question; every number carries its standard error. `describe sketch` lists the columns."""
     from dpsketch.learn.contents import asks_for_contents
     from dpsketch.learn.view import open_view
 
+    if plot is not None:
+        check_picture(plot, force, sketch)
     view = open_view(sketch)
     with waiting("answering; the first question about several columns fits a model, which is kept"):
         table = view.sql(question)
+    if plot is not None:
+        table.plot().save(plot)
+        err.print(f"{plot}: answers with 95 % intervals")
     mark = {} if view.released.private else {"not_private": True}  # in every row: a message beside a file gets lost
     rows = [row | mark for row in table.to_dicts()]
     if as_json:
@@ -81,6 +96,14 @@ def ask(
         out.print(_rich_table(table))
         for note in table.notes:
             out.print(visible(note))
+
+
+def _draw_columns(sketch: Path, plot: Path) -> None:
+    from dpsketch.learn.view import open_view
+
+    with waiting("drawing the columns"):
+        open_view(sketch).plot().save(plot)
+    err.print(f"{plot}: records by each column, with 95 % intervals")
 
 
 def _print_contents(line: str, facts: dict[str, Any]) -> None:

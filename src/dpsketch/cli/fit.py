@@ -25,7 +25,7 @@ fit_app = typer.Typer(
 
 Sketch = Annotated[Path, typer.Argument(help="A release made with --clusters, or a general one.")]
 Count = Annotated[int, typer.Option("--k", "-k", help="Number of clusters or components.")]
-Plot = Annotated[Path | None, typer.Option(help="PNG file to write: centres over the fitted density.")]
+Plot = Annotated[Path | None, typer.Option(help="SVG or PNG file to write: centres over the fitted density.")]
 
 for _verb, _short in (
     (density, "Fit a kernel density and print how it is estimated."),
@@ -110,7 +110,9 @@ def pca(
     ] = "covariance",
     format_: Format = "table",
     as_json: AsJson = False,
-    plot: Annotated[Path | None, typer.Option(help="PNG file to write: explained variance of each component.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="SVG or PNG file to write: explained variance of each component.")
+    ] = None,
     save: Save = None,
     force: Force = False,
 ) -> None:

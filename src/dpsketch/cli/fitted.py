@@ -12,7 +12,7 @@ import typer
 from rich.measure import Measurement
 from rich.table import Table as RichTable
 
-from dpsketch.cli.console import check_free, check_png, err, out, print_json, warnings_told
+from dpsketch.cli.console import check_free, check_picture, err, out, print_json, warnings_told
 from dpsketch.displays import plain_number
 from dpsketch.errors import QueryError
 
@@ -63,7 +63,7 @@ def chosen_format(format_: str, as_json: bool) -> str:
 
 def check(sketch: Path, plot: Path | None, save: Path | None, force: bool) -> None:
     if plot is not None:
-        check_png(plot, force, sketch, save)
+        check_picture(plot, force, sketch, save)
     if save is not None:
         check_free(save, force, sketch)
 

@@ -18,7 +18,7 @@ from dpsketch.cli.console import (
     RecipePath,
     Rho,
     Rows,
-    check_png,
+    check_picture,
     err,
     out,
     print_json,
@@ -66,7 +66,7 @@ TaskColumns = Annotated[
 ]
 Plot = Annotated[
     Path | None,
-    typer.Option(help="PNG file to write: relative error against epsilon; for a task, where it can succeed."),
+    typer.Option(help="SVG or PNG file to write: relative error against epsilon; for a task, where it can succeed."),
 ]
 
 
@@ -135,7 +135,7 @@ def plan(
     nothing is spent.
     """
     if plot is not None:
-        check_png(plot, force, schema, recipe)
+        check_picture(plot, force, schema, recipe)
     budgets = [Budget(number, delta) for number in _numbers(epsilon)]
     if task is not None:
         from dpsketch.cli.plan_task import print_task_plan

@@ -12,6 +12,8 @@ import numpy as np
 from dpsketch.displays import html_table, listed, text_table
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
+from dpsketch.learn.answer_pictures import table_pictures
+from dpsketch.plots.drawing import Drawing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +49,18 @@ class Table:
         return "\n".join([text_table(self.columns, self.rows), *self.notes])
 
     def _repr_html_(self) -> str:
-        return html_table("", self.columns, self.rows)
+        shown = html_table("", self.columns, self.rows)
+        pictures = table_pictures(self.columns, self.kinds, self.rows)
+        return shown + Drawing(tuple(pictures)).svg if pictures else shown
+
+    def plot(self) -> Drawing:
+        """A picture for each aggregate over one or two columns of labels."""
+        pictures = table_pictures(self.columns, self.kinds, self.rows)
+        if not pictures:
+            raise QueryError(
+                "there is no picture of this table", "ask for numbers by one or two columns: group by city"
+            )
+        return Drawing(tuple(pictures))
 
     def __len__(self) -> int:
         return len(self.rows)

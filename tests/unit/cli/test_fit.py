@@ -100,7 +100,7 @@ def test_wrong_options_are_refused(folder: Path) -> None:
     wrong = called(folder, "fit", "kmeans", "planted.sketch", "--k", "2", "--format", "xml")
     assert "--format must be one of table, csv, json, got 'xml' instead" in wrong.stderr
     wrong = called(folder, "fit", "kmeans", "planted.sketch", "--k", "2", "--plot", "a.jpg")
-    assert "a.jpg does not end in .png" in wrong.stderr
+    assert "a.jpg does not end in .svg or .png" in wrong.stderr
     options = ["planted.parquet", "--schema", "planted.toml", "--epsilon", "1", "--ledger", "l.db", "-o", "b.sketch"]
     assert "--columns is for a task" in called(folder, "release", *options, "--columns", "a").stderr
     both = called(folder, "release", *options, "--clusters", "2", "--frequencies", "9").stderr

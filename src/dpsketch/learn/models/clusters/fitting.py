@@ -110,7 +110,7 @@ class SketchModel(Model):
             _warn(f"{name}: no two searches agree on the best fit.", "try another random_state, or fewer clusters")
 
     def plot(self, path: str | Path) -> None:
-        """Plot centres over the density of the fit, in the two columns in which they differ most, to a PNG file."""
+        """Plot centres over the density of the fit, in the two columns in which they differ most: SVG or PNG."""
         self._check_fitted()
         from dpsketch.learn.models.clusters.plot import plot_clusters
 
