@@ -70,15 +70,24 @@ def check(sketch: Path, plot: Path | None, save: Path | None, force: bool) -> No
 
 def print_rows(rows: list[dict[str, Any]], facts: dict[str, Any], format_: str) -> None:
     if format_ == "json":
-        known = [{key: None if value != value else value for key, value in row.items()} for row in rows]  # nan: null
+        known = [{key: None if value != value else _dated(value) for key, value in row.items()} for row in rows]
         print_json(facts | {"rows": known})
     elif format_ == "csv":
         writer = csv.DictWriter(sys.stdout, list(rows[0]))
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows([{key: _dated(value) for key, value in row.items()} for row in rows])
     else:
         for shown in _tables(rows):
             out.print(shown)
+
+
+def _dated(value: Any) -> Any:
+    """A cell of JSON or CSV: dates as texts, spans of time in seconds."""
+    from numpy import datetime64, timedelta64
+
+    from dpsketch.learn.answer_table import plain
+
+    return plain(value) if isinstance(value, datetime64 | timedelta64) else value
 
 
 def _tables(rows: list[dict[str, Any]]) -> Iterator[RichTable]:

@@ -104,7 +104,7 @@ class Table:
         """
         fields = self._fields(raw)
         names = [name for name, _, _ in fields]
-        cells = [[cell if kind == "text" else _plain(cell) for cell in column] for _, kind, column in fields]
+        cells = [[plain(cell) for cell in column] for _, _, column in fields]
         return [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
 
     def to_arrow(self, raw: bool = False) -> pa.Table:
@@ -184,15 +184,17 @@ def kind_of(cells: Sequence[Any]) -> str:
     return "text"
 
 
-def _plain(value: Any) -> Any:
-    """A cell as JSON can hold it."""
+def plain(value: Any) -> Any:
+    """A cell as JSON can hold it: dates as texts, spans of time in seconds, None for not-a-number."""
+    if value is None or isinstance(value, str):
+        return value
     if isinstance(value, np.datetime64):
         return None if np.isnat(value) else str(value)
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, np.timedelta64):
         value = float(value / np.timedelta64(1, "s"))
-    return value if value is not None and np.isfinite(value) else None
+    return value if np.isfinite(value) else None
 
 
 def _typed(kind: str, cell: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -105,3 +106,13 @@ def test_wrong_options_are_refused(folder: Path) -> None:
     assert "--columns is for a task" in called(folder, "release", *options, "--columns", "a").stderr
     both = called(folder, "release", *options, "--clusters", "2", "--frequencies", "9").stderr
     assert "--clusters is a recipe of its own" in both
+
+
+def test_dates_of_centres_are_dates(tmp_path: Path) -> None:
+    sketch = str(Path(__file__).parents[2] / "pinned" / "mixed-general-delta.sketch")
+    words = ("fit", "kmeans", sketch, "--k", "2", "--columns", "age,joined")
+    [first, _] = json.loads(called(tmp_path, *words, "--json").stdout)["rows"]
+    assert first["joined"][:2] == "20"
+    assert 3600 < first["joined_stderr"] < 1e9  # seconds
+    printed = called(tmp_path, *words).stdout
+    assert re.search(r"20\d\d-\d\d-\d\d \d\d:\d\d ± \S+ days", printed)
