@@ -15,6 +15,7 @@ _NEEDED = {
     "alembic": ("upgrading a ledger needs Alembic", "curate"),
     "dp_accounting": ("the cost of several releases together needs dp-accounting", "curate"),
     "mcp": ("serving sketches to language models needs the MCP library", "agents"),
+    "cairosvg": ("drawing a PNG needs CairoSVG", "plot"),
     "matplotlib": ("drawing a figure needs Matplotlib", "plot"),
 }
 

@@ -20,9 +20,10 @@ PINNED = ROOT / "tests" / "pinned"
 BLOCK = """
 import sys
 
+absent = {"numba", "llvmlite", "sqlalchemy", "alembic", "dp_accounting", "matplotlib", "mcp", "cairosvg"}
+
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        absent = {"numba", "llvmlite", "sqlalchemy", "alembic", "dp_accounting", "matplotlib", "mcp"}
         if name.partition(".")[0] in absent:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 

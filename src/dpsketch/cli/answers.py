@@ -10,9 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from dpsketch.cli.console import AsJson, out, print_json, waiting, warnings_told
+from dpsketch.cli.console import (
+    AsJson,
+    Force,
+    Plot,
+    check_picture,
+    err,
+    out,
+    print_json,
+    waiting,
+    warnings_told,
+)
 from dpsketch.displays import shown
-from dpsketch.errors import FileError, visible, visible_lines
+from dpsketch.errors import FileError, QueryError, visible, visible_lines
 
 if TYPE_CHECKING:
     from dpsketch.learn.queries import Table
@@ -20,6 +30,7 @@ if TYPE_CHECKING:
 
 def show(
     sketch: Annotated[Path, typer.Argument(help="A released sketch, or a model fitted to one.")],
+    plot: Plot = None,
     as_json: AsJson = False,
     as_html: Annotated[
         bool, typer.Option("--html", help="Print the statement as one self-contained HTML page, to print and sign.")
@@ -27,6 +38,7 @@ def show(
     as_record: Annotated[
         bool, typer.Option("--registry", help="Print a record for OpenDP's registry of deployments (YAML), to fill in.")
     ] = False,
+    force: Force = False,
 ) -> None:
     """Print what a released sketch guarantees, holds and answers well; for a model, the guarantee of its release."""
     from dpsketch.sketch.privacy_statement import statement_text
@@ -35,6 +47,8 @@ def show(
 
     if as_json + as_html + as_record > 1:
         raise FileError("--json, --html and --registry print different things", "pass one of them")
+    if plot is not None:
+        check_picture(plot, force, sketch)
     try:
         with warnings_told():
             released = ReleasedSketch.load(sketch)
@@ -43,6 +57,8 @@ def show(
 
         if not is_model(sketch):
             raise
+        if plot is not None:
+            raise QueryError("only the columns of a sketch are drawn", "leave out --plot") from None
         model = load_model(sketch)
         statement = {"model": type(model).__name__} | model.statement_
         if not (as_json or as_html or as_record):
@@ -50,6 +66,8 @@ def show(
     else:
         from dpsketch.learn.contents import contents, contents_line
 
+        if plot is not None:
+            _draw_columns(sketch, plot)
         statement = released.statement | {"contents": contents(released)}
     if as_json:
         print_json(statement | {"advisories": [each.to_dict() for each in known_faults(statement)]})
@@ -77,15 +95,22 @@ def ask(
     ],
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    plot: Plot = None,
+    force: Force = False,
 ) -> None:
     """Answer a question; every number carries its standard error. `describe sketch` lists the columns."""
     from dpsketch.learn.contents import asks_for_contents
     from dpsketch.learn.view import open_view
 
+    if plot is not None:
+        check_picture(plot, force, sketch)
     with warnings_told():
         view = open_view(sketch)
     with waiting("answering; the first question about several columns fits a model, which is kept"):
         table = view.sql(question)
+    if plot is not None:
+        table.plot().save(plot)
+        err.print(f"{plot}: answers with 95 % intervals")
     mark = {} if view.released.private else {"not_private": True}  # in every row: a message beside a file gets lost
     rows = [row | mark for row in table.to_dicts()]
     if as_json:
@@ -102,6 +127,14 @@ def ask(
         out.print(_rich_table(table))
         for note in table.notes:
             out.print(visible(note))
+
+
+def _draw_columns(sketch: Path, plot: Path) -> None:
+    from dpsketch.learn.view import open_view
+
+    with waiting("drawing the columns"):
+        open_view(sketch).plot().save(plot)
+    err.print(f"{plot}: records by each column, with 95 % intervals")
 
 
 def _print_contents(line: str, facts: dict[str, Any]) -> None:

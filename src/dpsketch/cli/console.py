@@ -73,6 +73,7 @@ OutputPath = Annotated[Path, typer.Option("-o", "--output", help="File to write.
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
 SchemaPath = Annotated[Path, typer.Option("--schema", help="TOML file with the table's public facts.")]
+Plot = Annotated[Path | None, typer.Option(help="SVG or PNG file to write a picture to.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 Rows = Annotated[
     int | None, typer.Option(help="Public order of magnitude of the number of rows. Default: the schema's.")
@@ -153,9 +154,9 @@ def check_free(path: Path, force: bool, *others: Path | str | None) -> None:
     outputs.check_free(path, force)
 
 
-def check_png(path: Path, force: bool, *others: Path | str | None) -> None:
-    if path.suffix != ".png":
-        raise FileError(f"{path} does not end in .png", "choose this ending")
+def check_picture(path: Path, force: bool, *others: Path | str | None) -> None:
+    if path.suffix not in (".svg", ".png"):
+        raise FileError(f"{path} does not end in .svg or .png", "choose one of these endings")
     check_free(path, force, *others)
 
 

@@ -25,7 +25,7 @@ fit_app = typer.Typer(
 
 Sketch = Annotated[Path, typer.Argument(help="A release made with --clusters, or a general one.")]
 Count = Annotated[int, typer.Option("--k", "-k", help="Number of clusters or components.")]
-Plot = Annotated[Path | None, typer.Option(help="PNG file to write: centres over the fitted density.")]
+Plot = Annotated[Path | None, typer.Option(help="SVG or PNG file to write: centres over the fitted density.")]
 
 for _verb, _short in (
     (density, "Fit a kernel density and print how it is estimated."),
@@ -59,11 +59,10 @@ def kmeans(
     model = KMeans(k, method, seed, n_init, listed(columns))
     format_ = chosen_format(format_, as_json)
     _fit(model, sketch, plot, save, force)
-    names = [str(name) for name in model.feature_names_in_]
     rows = []
     for index, share in enumerate(model.weights_.tolist()):
         row = {"cluster": index, "weight": share}
-        rows.append(row | _located(names, model.cluster_centers_[index], model.cluster_centers_stderr_[index]))
+        rows.append(row | _located(model, model.cluster_centers_[index], model.cluster_centers_stderr_[index]))
     _print_clusters(rows, model, format_)
 
 
@@ -90,7 +89,7 @@ def gmm(
     rows = []
     for index, weight in enumerate(model.weights_.tolist()):
         row = {"component": index, "weight": weight, "weight_stderr": float(model.weights_stderr_[index])}
-        row |= _located(names, model.means_[index], model.means_stderr_[index])
+        row |= _located(model, model.means_[index], model.means_stderr_[index])
         rows.append(row | _variances(model.covariances_[index], names))
     _print_clusters(rows, model, format_)
 
@@ -110,7 +109,9 @@ def pca(
     ] = "covariance",
     format_: Format = "table",
     as_json: AsJson = False,
-    plot: Annotated[Path | None, typer.Option(help="PNG file to write: explained variance of each component.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="SVG or PNG file to write: explained variance of each component.")
+    ] = None,
     save: Save = None,
     force: Force = False,
 ) -> None:
@@ -128,10 +129,16 @@ def pca(
         out.print(f"{model.how_}; ± is one standard error.")
 
 
-def _located(names: list[str], values: Any, errors: Any) -> dict[str, float]:
-    """The coordinates of a point, each followed by its standard error."""
-    pairs = zip(names, values.tolist(), errors.tolist(), strict=True)
-    return {key: number for name, *both in pairs for key, number in zip((name, f"{name}_stderr"), both, strict=True)}
+def _located(model: KMeans | GaussianMixture, values: Any, errors: Any) -> dict[str, Any]:
+    """The coordinates of a point, each followed by its standard error; dates as dates."""
+    from dpsketch.learn.sql.selection import answer_in_units
+
+    found: dict[str, Any] = {}
+    for name, value, error in zip(map(str, model.feature_names_in_), values.tolist(), errors.tolist(), strict=True):
+        column = model.schema_.column(name)
+        answer = answer_in_units(value * column.unit, error * column.unit, column)
+        found |= {name: answer.value, f"{name}_stderr": answer.stderr}
+    return found
 
 
 def _variances(covariance: Any, names: list[str]) -> dict[str, float]:

@@ -48,7 +48,9 @@ def density(
     heavy: Annotated[int | None, typer.Option(min=1, help="Number of cells that a heap keeps. Default: 5000.")] = None,
     format_: Format = "table",
     as_json: AsJson = False,
-    plot: Annotated[Path | None, typer.Option(help="PNG file to write: the density over one or two columns.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="SVG or PNG file to write: the density over one or two columns.")
+    ] = None,
     save: Save = None,
     force: Force = False,
 ) -> None:

@@ -12,7 +12,7 @@ import typer
 from rich.measure import Measurement
 from rich.table import Table as RichTable
 
-from dpsketch.cli.console import check_free, check_png, err, out, print_json, warnings_told
+from dpsketch.cli.console import check_free, check_picture, err, out, print_json, warnings_told
 from dpsketch.displays import plain_number
 from dpsketch.errors import QueryError
 
@@ -63,22 +63,31 @@ def chosen_format(format_: str, as_json: bool) -> str:
 
 def check(sketch: Path, plot: Path | None, save: Path | None, force: bool) -> None:
     if plot is not None:
-        check_png(plot, force, sketch, save)
+        check_picture(plot, force, sketch, save)
     if save is not None:
         check_free(save, force, sketch)
 
 
 def print_rows(rows: list[dict[str, Any]], facts: dict[str, Any], format_: str) -> None:
     if format_ == "json":
-        known = [{key: None if value != value else value for key, value in row.items()} for row in rows]  # nan: null
+        known = [{key: None if value != value else _dated(value) for key, value in row.items()} for row in rows]
         print_json(facts | {"rows": known})
     elif format_ == "csv":
         writer = csv.DictWriter(sys.stdout, list(rows[0]))
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows([{key: _dated(value) for key, value in row.items()} for row in rows])
     else:
         for shown in _tables(rows):
             out.print(shown)
+
+
+def _dated(value: Any) -> Any:
+    """A cell of JSON or CSV: dates as texts, spans of time in seconds."""
+    from numpy import datetime64, timedelta64
+
+    from dpsketch.learn.answer_table import plain
+
+    return plain(value) if isinstance(value, datetime64 | timedelta64) else value
 
 
 def _tables(rows: list[dict[str, Any]]) -> Iterator[RichTable]:

@@ -18,7 +18,7 @@ from dpsketch.cli.console import (
     RecipePath,
     Rho,
     Rows,
-    check_png,
+    check_picture,
     err,
     out,
     print_json,
@@ -74,7 +74,7 @@ TaskColumns = Annotated[
 ]
 Plot = Annotated[
     Path | None,
-    typer.Option(help="PNG file to write: relative error against epsilon; for a task, where it can succeed."),
+    typer.Option(help="SVG or PNG file to write: relative error against epsilon; for a task, where it can succeed."),
 ]
 
 
@@ -144,7 +144,7 @@ def plan(
     nothing is spent.
     """
     if plot is not None:
-        check_png(plot, force, schema, recipe)
+        check_picture(plot, force, schema, recipe)
     if within is not None and (epsilon is not None or task is not None or plot is not None):
         raise BudgetError("--within finds epsilon for queries itself", "leave out --epsilon, --task and --plot")
     budgets = [Budget(number, delta) for number in _numbers(epsilon or "0.1,1,10")]

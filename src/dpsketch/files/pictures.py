@@ -1,4 +1,4 @@
-"""Pictures as PNG files, drawn without touching the state of a user's own plots."""
+"""Pictures of models as PNG or SVG files, by Matplotlib, drawn without touching the state of a user's own plots."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def picture(
     yield figure, figure.subplots(rows, columns)
     figure.tight_layout()
     with written(path, force=True) as file:
-        figure.savefig(file, dpi=110, format="png")
+        drawn = Path(path).suffix == ".svg"
+        figure.savefig(file, dpi=110, format="svg" if drawn else "png", metadata={"Date": None} if drawn else None)
 
 
 def plain_ticks(*lines: Any) -> None:

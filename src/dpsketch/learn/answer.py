@@ -13,8 +13,10 @@ import numpy as np
 from dpsketch.displays import html_table, listed, plain_number
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer_arithmetic import TOO_CLOSE, Arithmetic, widened
+from dpsketch.learn.answer_pictures import Binned, answer_picture
 from dpsketch.learn.error_shape import error_quantiles
 from dpsketch.numerics.arrays import Floats
+from dpsketch.plots.drawing import Drawing
 
 __all__ = ["TOO_CLOSE", "Answer", "Estimate", "error_text", "number_text", "stacked", "widened"]
 _MOMENTS = (np.datetime64, np.timedelta64)
@@ -50,6 +52,7 @@ class Answer(Arithmetic):
     laplace: bool = False  # one number with Laplace noise dominates the error, or its size is only roughly known
     notes: tuple[str, ...] = ()  # what `explain` says beside the estimates, such as which labels were pooled
     derived: bool = False  # computed from other answers
+    binned: Binned | None = field(default=None, repr=False, compare=False)  # what a histogram is drawn over
 
     def __post_init__(self) -> None:
         if self.raw is None:
@@ -110,6 +113,19 @@ class Answer(Arithmetic):
         """A row for each entry; a matrix has a column for each entry as well."""
         if np.ndim(self.value) == 0:
             return html_table(self.how, ("value ± standard error",), [(str(self),)])
+        picture = answer_picture(self, self.binned)
+        return self._html_rows() if picture is None else self._html_rows() + Drawing((picture,)).svg
+
+    def plot(self) -> Drawing:
+        """A picture of a histogram or of a matrix."""
+        picture = answer_picture(self, self.binned)
+        if picture is None:
+            raise QueryError(
+                "there is no picture of this answer", "histograms and matrices of up to 40 columns have one"
+            )
+        return Drawing((picture,))
+
+    def _html_rows(self) -> str:
         labels = self.labels or tuple(map(str, range(len(self.value))))
         matrix = np.ndim(self.value) == 2
         header = labels if matrix else ("value ± standard error",)

@@ -12,6 +12,8 @@ import numpy as np
 from dpsketch.displays import html_table, listed, text_table
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
+from dpsketch.learn.answer_pictures import table_pictures
+from dpsketch.plots.drawing import Drawing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +49,18 @@ class Table:
         return "\n".join([text_table(self.columns, self.rows), *self.notes])
 
     def _repr_html_(self) -> str:
-        return html_table("", self.columns, self.rows)
+        shown = html_table("", self.columns, self.rows)
+        pictures = table_pictures(self.columns, self.kinds, self.rows)
+        return shown + Drawing(tuple(pictures)).svg if pictures else shown
+
+    def plot(self) -> Drawing:
+        """A picture for each aggregate over one or two columns of labels."""
+        pictures = table_pictures(self.columns, self.kinds, self.rows)
+        if not pictures:
+            raise QueryError(
+                "there is no picture of this table", "ask for numbers by one or two columns: group by city"
+            )
+        return Drawing(tuple(pictures))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -91,7 +104,7 @@ class Table:
         """
         fields = self._fields(raw)
         names = [name for name, _, _ in fields]
-        cells = [[cell if kind == "text" else _plain(cell) for cell in column] for _, kind, column in fields]
+        cells = [[plain(cell) for cell in column] for _, _, column in fields]
         return [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
 
     def to_arrow(self, raw: bool = False) -> pa.Table:
@@ -171,15 +184,17 @@ def kind_of(cells: Sequence[Any]) -> str:
     return "text"
 
 
-def _plain(value: Any) -> Any:
-    """A cell as JSON can hold it."""
+def plain(value: Any) -> Any:
+    """A cell as JSON can hold it: dates as texts, spans of time in seconds, None for not-a-number."""
+    if value is None or isinstance(value, str):
+        return value
     if isinstance(value, np.datetime64):
         return None if np.isnat(value) else str(value)
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, np.timedelta64):
         value = float(value / np.timedelta64(1, "s"))
-    return value if value is not None and np.isfinite(value) else None
+    return value if np.isfinite(value) else None
 
 
 def _typed(kind: str, cell: Any) -> Any:

@@ -15,6 +15,7 @@ from sqlglot import exp
 from dpsketch.displays import counted, html_table, text_table
 from dpsketch.encoding.frames import read_column
 from dpsketch.errors import QueryError
+from dpsketch.learn import histograms
 from dpsketch.learn import queries as sql
 from dpsketch.learn.answer import Answer, Estimate, stacked
 from dpsketch.learn.choice import Chosen, Sources, least_error
@@ -23,7 +24,6 @@ from dpsketch.learn.covariances import Block, mean_of, pairwise_covariances, shi
 from dpsketch.learn.estimators.kernel_sums import KernelSums
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, columns_of
-from dpsketch.learn.histogram_bins import bins_of
 from dpsketch.learn.noise_shape import LaplaceCoordinates
 from dpsketch.learn.shared import Memo
 from dpsketch.learn.sql import ranges
@@ -68,7 +68,7 @@ class View:
         return f"{self._title}\n{text_table(COLUMNS, column_rows(self.schema))}"
 
     def _repr_html_(self) -> str:
-        return html_table(self._title, COLUMNS, column_rows(self.schema))
+        return html_table(self._title, COLUMNS, column_rows(self.schema)) + histograms.in_notebook(self)
 
     @property
     def _title(self) -> str:
@@ -102,7 +102,7 @@ class View:
             if isinstance(order, int)
             else ranges.ANYTHING
         )
-        found_moment = self._about((column,), where, lambda chosen: chosen.moment(found, order, central), possible)
+        found_moment = self.about((column,), where, lambda chosen: chosen.moment(found, order, central), possible)
         return found_moment.answers()[0]
 
     def quantile(self, column: str, q: float, where: str | None = None) -> Answer:
@@ -113,7 +113,7 @@ class View:
         declared = find_column(self.schema, column)
         several = isinstance(at, list | tuple | np.ndarray)
         points = np.array([column_number(declared, point) for point in (at if several else [at])])
-        shares = self._about((column,), where, lambda chosen: chosen.cdf(declared, points)[0], ranges.SHARE)
+        shares = self.about((column,), where, lambda chosen: chosen.cdf(declared, points)[0], ranges.SHARE)
         return shares.array() if several else shares.answers()[0]
 
     def count(self, where: str | None = None) -> Answer:
@@ -122,11 +122,11 @@ class View:
             rows = self.rows()
             every = Estimate(rows.value.reshape(1), rows.influence.reshape(1, -1))
             return self._judged(every, self.rows_how, (), ranges.NOT_NEGATIVE, True).answers()[0]
-        return self._about((), where, Selection.count, ranges.NOT_NEGATIVE, in_rows=True).answers()[0]
+        return self.about((), where, Selection.count, ranges.NOT_NEGATIVE, in_rows=True).answers()[0]
 
     def fraction(self, where: str) -> Answer:
         """Share of the records that meet a condition."""
-        return self._about((), where, Selection.share, ranges.SHARE).answers()[0]
+        return self.about((), where, Selection.share, ranges.SHARE).answers()[0]
 
     def expect(
         self, function: Callable[[dict[str, Any]], Any], columns: Sequence[str], where: str | None = None
@@ -135,17 +135,11 @@ class View:
         row; docs/answers.md describes the arrays.
         """
         factor = function_factor(self.schema, function, columns)
-        mean = self._about(factor.columns, where, lambda chosen: chosen.expectation(factor) / chosen.share())
+        mean = self.about(factor.columns, where, lambda chosen: chosen.expectation(factor) / chosen.share())
         return mean.answers()[0]
 
-    def histogram(self, column: str, bins: int = 20, edges: Sequence[Any] | None = None) -> Answer:
-        """Number of records in equal bins of a number or between `edges`, or of each label; missing cells last."""
-        bin_of, labels = bins_of(find_column(self.schema, column), bins, edges)
-        chosen = self.best((bin_of,), Selection.count, groups=len(labels))
-        counts = self._judged(
-            chosen.estimate, self.with_rows(chosen.how), chosen.considered, ranges.NOT_NEGATIVE, in_rows=True
-        )
-        return counts.array(labels)
+    histogram = histograms.histogram
+    plot = histograms.plot
 
     def cov(self, columns: Sequence[str] | None = None) -> Answer:
         """Population covariance matrix of numeric columns, over records where both are present."""
@@ -291,7 +285,7 @@ class View:
         """Which entries have errors of the shape of Laplace noise."""
         return self._laplace.dominates(estimate) | estimate.rough
 
-    def _about(
+    def about(
         self,
         columns: Sequence[str],
         where: str | None,
@@ -299,16 +293,18 @@ class View:
         possible: ranges.Range = ranges.ANYTHING,
         in_rows: bool = False,
         dates: Column | None = None,
+        groups: Sequence[Factor] = (),
+        number: int = 1,
     ) -> Finding:
-        """What is known of a statistic of the records that meet a condition; where that asks for records beyond a
-        bound, whatever lies between none and all of those at it.
+        """What is known of a statistic of the records that meet a condition, perhaps of each of a number of groups of
+        them; where it asks for records beyond a bound, whatever lies between none and all of those at it.
         """
         schema = self.schema
         condition = None if where is None else parse_condition(where, schema, self.tells)
 
         def found(condition: exp.Expr | None) -> Finding:
             factors = condition_factors(schema, condition)
-            chosen = self.best(factors, statistic, columns=columns, possible=possible)
+            chosen = self.best((*factors, *groups), statistic, number, columns, possible)
             how = self.with_rows(chosen.how) if in_rows else chosen.how
             judged = self._judged(chosen.estimate, how, chosen.considered, possible, in_rows)
             return replace(judged, dates=dates, notes=chosen.pooled(factors))
@@ -339,7 +335,7 @@ class View:
         """An aggregate of one column, the same as in a statement."""
         asked = Aggregate(KINDS[kind], (column_quantity(find_column(self.schema, column)),), parameters)
         statistic = partial(value_of, asked)
-        return self._about((column,), where, statistic, asked.possible, asked.in_rows, asked.dates)
+        return self.about((column,), where, statistic, asked.possible, asked.in_rows, asked.dates)
 
     def _arithmetic(self, columns: Sequence[str] | None) -> list[Column]:
         if isinstance(columns, str):

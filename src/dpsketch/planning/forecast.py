@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from dpsketch.engines.engine import accumulate
 from dpsketch.errors import BudgetError, QueryError, RecipeError
-from dpsketch.files.pictures import picture
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.queries import Table
 from dpsketch.learn.sql.statement import parse_select
@@ -20,6 +19,7 @@ from dpsketch.learn.view import View
 from dpsketch.maps.base import check_whole
 from dpsketch.numerics.arrays import Floats
 from dpsketch.planning.compared import Compared, compared_levels
+from dpsketch.planning.forecast_picture import drawn, html
 from dpsketch.planning.simulated_release import (
     SimulatedView,
     affordable_simulations,
@@ -27,6 +27,7 @@ from dpsketch.planning.simulated_release import (
     planned_release,
 )
 from dpsketch.planning.simulation import SimulatedTable, drawn_table, simulated_table
+from dpsketch.plots.drawing import Drawing
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.recipe import Only, Recipe, declared_rows
 from dpsketch.schema.schema import Schema
@@ -124,16 +125,17 @@ class Forecast:
             for label, predictions in self.answers().items()
         }
 
+    @property
+    def drawing(self) -> Drawing:
+        """Relative error against the budget, one line an answer."""
+        return drawn(self.answers(), GOOD)
+
     def plot(self, path: str | Path) -> None:
-        """Plot relative error against the budget to a PNG file, one line an answer. Dates have no relative error."""
-        with picture(path, 7, 4.5) as (_, axis):
-            for label, predictions in self.answers().items():
-                relative = [each.relative if each.relative > 0 else np.nan for each in predictions]
-                axis.plot([each.budget.strength for each in predictions], relative, "o-", label=_shortened(label))
-            axis.axhline(GOOD, color="grey", linestyle=":", linewidth=1)
-            axis.set(xscale="log", yscale="log", ylabel="predicted error / typical answer")
-            axis.set_xlabel("epsilon" if all(each.budget.rho is None for each in self.predictions) else "about epsilon")
-            axis.legend(fontsize=7)
+        """Draw it to an SVG or PNG file."""
+        self.drawing.save(path)
+
+    def _repr_html_(self) -> str:
+        return html(self.answers()) + self.drawing.svg
 
 
 def plan(
@@ -392,7 +394,3 @@ def _differ(one: Prediction, other: Prediction) -> bool:
 
 def _plain(number: float) -> float | None:
     return number if np.isfinite(number) else None
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 70 else text[:69] + "…"

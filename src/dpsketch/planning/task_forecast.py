@@ -45,7 +45,7 @@ def plan_task(
 
 
 def plot_region(plan: RatioPrediction, path: str | Path) -> None:
-    """Plot rows against ε to a PNG file: the region where the task can succeed, and the plan."""
+    """Plot rows against ε to an SVG or PNG file: the region where the task can succeed, and the plan."""
     epsilons = np.geomspace(1e-3, 10, 25).tolist()
     needed = np.array([np.nan if rows is None else float(rows) for rows in acceptable_rows(plan, epsilons)])
     with picture(path, 6.5, 4.5) as (_, axis):

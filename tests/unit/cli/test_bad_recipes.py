@@ -101,7 +101,8 @@ CASES = [
         "BudgetError: a plan is for private releases\nHint: pass finite numbers",
     ),
     Case(
-        "plan --schema good.toml --plot plan.jpg", "FileError: plan.jpg does not end in .png\nHint: choose this ending"
+        "plan --schema good.toml --plot plan.jpg",
+        "FileError: plan.jpg does not end in .svg or .png\nHint: choose one of these endings",
     ),
     Case(
         "plan --schema rowless.toml",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -114,19 +115,19 @@ def test_wrong_options_are_refused(folder: Path) -> None:
     wrong = called(folder, "fit", "kmeans", "planted.sketch", "--k", "2", "--format", "xml")
     assert "--format must be one of table, csv, json, got 'xml' instead" in wrong.stderr
     wrong = called(folder, "fit", "kmeans", "planted.sketch", "--k", "2", "--plot", "a.jpg")
-    assert "a.jpg does not end in .png" in wrong.stderr
-    options = [
-        "planted.parquet",
-        "--schema",
-        "planted.toml",
-        "--epsilon",
-        "1",
-        "--ledger",
-        "l.db",
-        "--create-ledger",
-        "-o",
-        "b.sketch",
-    ]
+    assert "a.jpg does not end in .svg or .png" in wrong.stderr
+    words = "planted.parquet --schema planted.toml --epsilon 1 --ledger l.db --create-ledger -o b.sketch"
+    options = words.split()
     assert "--columns is for a task" in called(folder, "release", *options, "--columns", "a").stderr
     both = called(folder, "release", *options, "--clusters", "2", "--frequencies", "9").stderr
     assert "--clusters is a recipe of its own" in both
+
+
+def test_dates_of_centres_are_dates(tmp_path: Path) -> None:
+    sketch = str(Path(__file__).parents[2] / "pinned" / "mixed-general-delta.sketch")
+    words = ("fit", "kmeans", sketch, "--k", "2", "--columns", "age,joined")
+    [first, _] = json.loads(called(tmp_path, *words, "--json").stdout)["rows"]
+    assert first["joined"][:2] == "20"
+    assert 3600 < first["joined_stderr"] < 1e9  # seconds
+    printed = called(tmp_path, *words).stdout
+    assert re.search(r"20\d\d-\d\d-\d\d \d\d:\d\d ± \S+ days", printed)

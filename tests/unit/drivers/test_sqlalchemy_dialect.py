@@ -17,7 +17,7 @@ from dpsketch.drivers.sqlalchemy_dialect import Dialect
 ROOT = Path(__file__).parents[3]
 # Statements of other programs with the names of their tables and columns replaced by ours, and the rows they return.
 SENT = {
-    # Superset, superset/db_engine_specs/base.py and tests/unit_tests/db_engine_specs/test_base.py
+    # Superset, tests/unit_tests/db_engine_specs/test_base.py::test_cte_query_parsing
     "SELECT 1 as cnt": 1,
     # tests/integration_tests/sqla_models_tests.py: a metric and a filter of time
     "SELECT count(*) AS count\nFROM sketch\nWHERE since >= '2010-01-01 00:00:00.000000'\n  AND since < '2011-01-01'": 1,
@@ -25,7 +25,7 @@ SENT = {
     "SELECT city AS city, count(*) AS count\nFROM sketch\nWHERE age IN (20, 30) GROUP BY city": 2,
     # superset-frontend/src/SqlLab/fixtures.ts: a limit around the statement of a user
     "SELECT * \nFROM (SELECT city, avg(age) AS m FROM sketch GROUP BY city) AS inner_qry \n LIMIT 1000": 2,
-    # docs of virtual datasets: columns of a statement that was saved
+    # superset/models/helpers.py, VIRTUAL_TABLE_ALIAS: columns of a saved statement
     "SELECT city AS city, m AS m\nFROM\n  (SELECT city, avg(age) AS m FROM sketch GROUP BY city) AS virtual_table\n"
     "ORDER BY m DESC\nLIMIT 1": 1,
     # Metabase, test/metabase/driver/sql/query_processor_test.clj: default-select-test

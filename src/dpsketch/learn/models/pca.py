@@ -175,7 +175,7 @@ class PCA(Model):
         return model
 
     def plot(self, path: str | Path) -> None:
-        """Plot the share of variance along each component, with two standard errors, to a PNG file."""
+        """Plot the share of variance along each component, with two standard errors, to an SVG or PNG file."""
         self._check_fitted()
         with picture(path, 6, 4) as (_, axis):
             places = np.arange(1, self.n_components + 1)

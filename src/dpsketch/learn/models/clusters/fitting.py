@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import numpy as np
 
 from dpsketch.errors import FitWarning, QueryError
+from dpsketch.learn.answer_table import Table
 from dpsketch.learn.estimators.fourier_sums import FourierSums, fourier_sums, holds_sums
 from dpsketch.learn.models.clusters.atoms import Atoms
 from dpsketch.learn.models.clusters.decoder import Decoded
@@ -18,6 +19,7 @@ from dpsketch.learn.models.clusters.table import released_table, table_sums
 from dpsketch.learn.models.model import Model
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
 from dpsketch.learn.sql.literals import find_column
+from dpsketch.learn.sql.selection import answer_in_units
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.schema import Schema
@@ -109,8 +111,40 @@ class SketchModel(Model):
         elif not converged:
             _warn(f"{name}: no two searches agree on the best fit.", "try another random_state, or fewer clusters")
 
+    @property
+    def schema_(self) -> Schema:
+        """The schema of the table that the release is of."""
+        self._check_fitted()
+        return self._places.schema
+
+    def to_table(self) -> Table:
+        """The clusters as a table of answers in the units of the columns: dates as dates, and columns with a transform
+        as the value at the centre's logarithm or asinh. `to_table().to_pandas()` is a frame.
+        """
+        self._check_fitted()
+        places, errors = self._places, self._errors_of_centres()
+        found = places.units(self._centres), errors * places.unit_slopes(self._centres)
+        answers = [
+            [
+                answer_in_units(float(value) * column.unit, float(error) * column.unit, column)
+                for column, value, error in zip(map(places.schema.column, places.columns), *numbers, strict=True)
+            ]
+            for numbers in zip(*found, strict=True)
+        ]
+        rows = tuple((index, *self._weight(index), *each) for index, each in enumerate(answers))
+        how = (f"{type(self).__name__}; ± is one standard error",)
+        return Table(("cluster", "weight", *places.columns), rows, how)
+
+    def _errors_of_centres(self) -> Floats:
+        """Standard errors of `_centres`."""
+        raise NotImplementedError
+
+    def _weight(self, index: int) -> tuple[Any]:
+        """The share of the records in a cluster, with its error where that is known."""
+        raise NotImplementedError
+
     def plot(self, path: str | Path) -> None:
-        """Plot centres over the density of the fit, in the two columns in which they differ most, to a PNG file."""
+        """Plot centres over the density of the fit, in the two columns in which they differ most: SVG or PNG."""
         self._check_fitted()
         from dpsketch.learn.models.clusters.plot import plot_clusters
 

@@ -46,8 +46,9 @@ class KMeans(SketchModel):
     """k-means of the records of a release with clusters, or of any with a joint distribution: `fit(view)`.
 
     Distances are in widths of the declared bounds, so every column counts by its width. `cluster_centers_` and
-    `cluster_centers_stderr_` are in the user's units (dates: days since 1970); `weights_` are shares of the records,
-    the largest first. `goodness_of_fit_` is χ² over its degrees of freedom, about 1 or less for a good fit.
+    `cluster_centers_stderr_` are in the user's units (dates: days since 1970; `to_table` has them as dates);
+    `weights_` are shares of the records, the largest first. `goodness_of_fit_` is χ² over its degrees of freedom, about
+    1 or less for a good fit.
 
     "gaussian" fits a mixture of Gaussian atoms to Fourier sums, with more atoms than clusters where needed, and runs
     Lloyd's algorithm on it. For a release without Fourier sums, Lloyd's algorithm runs on the cells of a table of up to
@@ -136,6 +137,12 @@ class KMeans(SketchModel):
         self.cluster_centers_stderr_ = errors * self._places.unit_slopes(centres)
         self.weights_ = self._sizes = weights
         self._set_features(self._places.schema, self._places.columns)
+
+    def _errors_of_centres(self) -> Floats:
+        return self._errors
+
+    def _weight(self, index: int) -> tuple[float]:
+        return (float(self.weights_[index]),)
 
     def to_saved(self) -> Saved:
         self._check_fitted()

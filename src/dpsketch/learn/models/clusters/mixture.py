@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.errors import FitWarning, QueryError
+from dpsketch.learn.answer import Answer
 from dpsketch.learn.estimators.fourier_sums import holds_sums
 from dpsketch.learn.models.clusters.atoms import SHAPES, Atoms
 from dpsketch.learn.models.clusters.clouds import population_cloud
@@ -31,7 +32,8 @@ class GaussianMixture(SketchModel):
     """A Gaussian mixture of the records of a release with clusters, or of any with a joint distribution: `fit(view)`.
 
     `means_` (one row per component), `covariances_`, `weights_` and the standard errors of means and weights are in the
-    user's units: logarithms or asinh where the schema transforms a column, days since 1970 for dates. With
+    user's units: logarithms or asinh where the schema transforms a column, days since 1970 for dates (`to_table` has
+    neither). With
     `covariance_type` "spherical" a component is spherical in widths of the declared bounds; `covariances_` then has the
     variance of every column, as with "diag". With "full" it has one matrix per component. Components are ordered by
     weight. `goodness_of_fit_` is χ² over its degrees of freedom, about 1 or less for a good fit.
@@ -110,6 +112,12 @@ class GaussianMixture(SketchModel):
         self.weights_ = atoms.weights
         self.kernel_width_ = float(np.sqrt(atoms.weights @ atoms.variances * atoms.dimension))
         self._set_features(self._places.schema, self._places.columns)
+
+    def _errors_of_centres(self) -> Floats:
+        return np.asarray(self.means_stderr_ / self._places.widths)
+
+    def _weight(self, index: int) -> tuple[Answer]:
+        return (Answer(float(self.weights_[index]), float(self.weights_stderr_[index]), possible=(0.0, 1.0)),)
 
     def to_saved(self) -> Saved:
         self._check_fitted()

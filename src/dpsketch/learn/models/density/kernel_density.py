@@ -226,7 +226,7 @@ class KernelDensity(Model):
         }
 
     def plot(self, path: str | Path) -> None:
-        """Plot the density over one or two columns of numbers to a PNG file."""
+        """Plot the density over one or two columns of numbers to an SVG or PNG file."""
         from dpsketch.learn.models.density.density_plot import plot_density
 
         self._check_fitted()

@@ -251,6 +251,16 @@ def test_transformed_columns_and_dates_come_back_in_their_units() -> None:
     mixture = dps.GaussianMixture(2, "diag").fit(view)
     assert mixture.means_[:, 0] == pytest.approx([2.0, 6.0], abs=0.1)
     assert np.sqrt(mixture.covariances_) == pytest.approx(np.array([[0.3, 100], [0.3, 100]]), rel=0.3)
+    for fitted in (model, mixture):
+        clusters = fitted.to_table()
+        assert clusters.columns == ("cluster", "weight", "money", "day")
+        assert [answer.value for answer in clusters["money"]] == pytest.approx(np.exp([2.0, 6.0]), rel=0.2)
+        first = clusters[0]["day"]
+        assert abs(first.value - np.datetime64("2002-09-27")) < np.timedelta64(40, "D")
+        assert np.timedelta64(0) < first.stderr < np.timedelta64(60, "D")
+        assert str(clusters.to_pandas()["day"].dtype) == "datetime64[us, UTC]"
+    assert model.to_table()[0]["weight"] == model.weights_[0]
+    assert mixture.to_table()[0]["weight"].stderr == mixture.weights_stderr_[0]
 
 
 def test_a_plot_is_a_png_file(model: dps.KMeans, tmp_path: Path) -> None:
