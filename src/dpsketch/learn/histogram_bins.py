@@ -48,7 +48,7 @@ class Bins:
 
 
 def bins_of(column: Column, bins: int = 20, edges: Sequence[Any] | None = None) -> Bins:
-    """Equal bins of a number or date, or one for each label. Edges cut what lies between the bounds, so that every record
+    """Equal bins of a number or date, or one for each label. Edges cut what lies between the bounds: every record
     is in a bin.
     """
     if edges is not None:

@@ -236,16 +236,6 @@ def test_errors_inside_a_cell_cover_where_its_records_are(released: tuple[pa.Tab
     assert abs(mean.value - table["age"].to_pandas().mean()) < 2 * mean.stderr
 
 
-def test_edges_of_questions_are_checked(released: tuple[pa.Table, dps.View]) -> None:
-    _, view = released
-    with pytest.raises(dps.QueryError, match="column 'city' has labels, which have no edges"):
-        view.histogram("city", edges=[1])
-    with pytest.raises(dps.QueryError, match="edges must be a list of 1 to 10000 values"):
-        view.histogram("age", edges=[])
-    with pytest.raises(dps.QueryError, match="edges of column 'age' must rise"):
-        view.histogram("age", edges=[40, 18])
-
-
 def test_densities_need_even_cells(released: tuple[pa.Table, dps.View]) -> None:
     """Cells of any width have no grid to smooth over."""
     _, view = released
