@@ -15,6 +15,10 @@ _NEEDED = {
     "alembic": ("upgrading a ledger needs Alembic", "curate"),
     "dp_accounting": ("the cost of several releases together needs dp-accounting", "curate"),
     "matplotlib": ("drawing a figure needs Matplotlib", "plot"),
+    "deltalake": ("reading a Delta Lake table needs deltalake", "lake"),
+    "pyiceberg": ("reading an Iceberg table needs pyiceberg", "lake"),
+    "adbc_driver_postgresql": ("reading PostgreSQL needs its ADBC driver", "db"),
+    "adbc_driver_sqlite": ("reading SQLite needs its ADBC driver", "db"),
 }
 
 

@@ -16,6 +16,7 @@ HOMES = {
     "CellCounts": "maps.tables.adaptive_marginals",
     "Contrasts": "maps.tables.contrasts",
     "Count": "maps.tables.count",
+    "Database": "engines.sources.databases",
     "DensityClassifier": "learn.models.classifier",
     "DpsketchError": "errors",
     "Embedding": "maps.hashed.embedding",

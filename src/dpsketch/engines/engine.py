@@ -275,11 +275,12 @@ def accumulate(
 ) -> RawSketch:
     """Compute the exact sums of every map of `recipe` in one pass over `source`.
 
-    `source` is a path (CSV, Parquet, or a folder of either), an Arrow table or reader, anything with
-    `__arrow_c_stream__` (pandas, polars, DuckDB), or an iterable of batches. `engine` does the work, by default
-    `Local`. The sums are the same bytes for any engine, batch size, number of threads and order of rows, except that
-    sampled rows and the masks of subsampled maps are drawn afresh, in secret. `progress` receives the fraction of the
-    source that was read.
+    `source` is a path, pattern or URL of CSV or Parquet files, a folder or a list of them, the folder or URL of a Delta
+    Lake or Iceberg table, a `Database`, a dataset, anything with `__arrow_c_stream__` (Arrow, polars, DuckDB), a lazy
+    polars frame, a pandas frame, a database cursor, a dict of arrays, or an iterable of batches: docs/sources.md.
+    `engine` does the work, by default `Local`. The sums are the same bytes for any engine, batch size, number of
+    threads and order of rows, except that sampled rows and the masks of subsampled maps are drawn afresh, in secret.
+    `progress` receives the fraction of the source that was read.
     """
     if engine is None:
         from dpsketch.engines.local import Local
