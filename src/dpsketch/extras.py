@@ -15,6 +15,8 @@ _NEEDED = {
     "alembic": ("upgrading a ledger needs Alembic", "curate"),
     "dp_accounting": ("the cost of several releases together needs dp-accounting", "curate"),
     "matplotlib": ("drawing a figure needs Matplotlib", "plot"),
+    "pyspark": ("the Spark engine needs pyspark", "spark"),
+    "dask": ("the Dask engine needs dask", "dask"),
     "deltalake": ("reading a Delta Lake table needs deltalake", "lake"),
     "pyiceberg": ("reading an Iceberg table needs pyiceberg", "lake"),
     "adbc_driver_postgresql": ("reading PostgreSQL needs its ADBC driver", "db"),

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from dpsketch.engines.sources.databases import SCHEMES, Database
 from dpsketch.engines.sources.files import Files
+from dpsketch.engines.sources.lakes import lake
+from dpsketch.engines.sources.objects import Objects
 from dpsketch.engines.sources.source import WITH_HEADER, Columns, Progress, Source
 from dpsketch.errors import SourceError
 from dpsketch.schema.schema import Csv
+from dpsketch.sketch.inputs import Inputs
 
-__all__ = ["Progress", "holds_csv", "opened", "read_batches", "source_columns"]
+__all__ = ["Progress", "counted", "holds_csv", "opened", "read_batches", "source_columns"]
 
 
 def opened(source: Any, layout: Csv = WITH_HEADER) -> Source:
     """The reader of a source; nothing is read yet. `layout` is that of CSV files."""
-    from dpsketch.engines.sources.databases import SCHEMES, Database
-    from dpsketch.engines.sources.lakes import lake
-    from dpsketch.engines.sources.objects import Objects
-
     if isinstance(source, Database):
         return source
     if isinstance(source, str) and source.partition("://")[0] in SCHEMES:
@@ -47,6 +48,17 @@ def read_batches(
     cell's content.
     """
     yield from opened(source, layout).batches(wanted, sets, progress)
+
+
+def counted(source: Any, key: bytes | None = None) -> Inputs:
+    """What recognises the files of a source, or the query of a database. Other sources leave no trace."""
+    inputs = Inputs() if key is None else Inputs(key=key)
+    read = opened(source)
+    if isinstance(read, Files):
+        return replace(inputs, hashes=frozenset(inputs.hash(file.samples()) for file in read.files))
+    if isinstance(read, Database):
+        return replace(inputs, queries=(f"{read.name}: {read.query or read.table}",))
+    return inputs
 
 
 def holds_csv(source: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,10 +62,7 @@ class Files:
         return Files(self.named, Csv(columns=tuple(f"column_{index + 1}" for index in range(count))))
 
     def batches(self, wanted: Sequence[str], sets: Collection[str], progress: Progress) -> Iterator[pa.RecordBatch]:
-        for file in self.files:
-            hint = _FIRST_LINE if file.csv and self.layout.columns is None else None
-            with _unnamed(file):
-                check_columns(file.name, [name for name, _ in _file_columns(file, self.layout)], wanted, hint)
+        self.check(wanted)
         sizes = [max(file.size, 1) for file in self.files]
         total, done = sum(sizes), 0
         for file, size in zip(self.files, sizes, strict=True):
@@ -75,24 +72,46 @@ class Files:
                 # Whole percents: an exact fraction of a known batch size would reveal the number of rows.
                 progress(int(100 * (before + share * size) / total) / 100)
 
-            with _unnamed(file):
-                yield from _file_batches(file, wanted, report, self.layout)
+            yield from FilePart(file, self.layout).batches(wanted, sets, report)
             done += size
 
+    def check(self, wanted: Sequence[str]) -> None:
+        """Refuse files without the wanted columns, before any record is read."""
+        for file in self.files:
+            hint = _FIRST_LINE if file.csv and self.layout.columns is None else None
+            with _unnamed(file):
+                check_columns(file.name, [name for name, _ in _file_columns(file, self.layout)], wanted, hint)
 
-def _file_batches(file: DataFile, wanted: Sequence[str], progress: Progress, layout: Csv) -> Iterator[pa.RecordBatch]:
-    constants = {key: value for key, value in file.folder_columns.items() if key in wanted}
-    try:
-        if file.csv:
-            read: Iterable[pa.RecordBatch] = csv.batches(file, wanted, progress, layout)
-        else:
-            read = _parquet_batches(file, wanted, progress)
-        for batch in read:
-            yield _with_constants(batch, constants)
-    except (pa.ArrowException, OSError) as error:
-        raise SourceError(
-            f"{file.name} cannot be read ({type(error).__name__})", "check that the file is whole"
-        ) from None
+    def parts(self) -> list[FilePart]:
+        """The table in parts that may be read anywhere: CSV files, and row groups of Parquet files."""
+        parts = []
+        for file in self.files:
+            if file.csv:
+                parts.append(FilePart(file, self.layout))
+                continue
+            with _unnamed(file), _parquet(file) as opened:
+                groups = opened.metadata.num_row_groups
+            parts += [FilePart(file, self.layout, group) for group in range(groups)]
+        return parts
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """A file, or one row group of a Parquet file. Picklable."""
+
+    file: DataFile
+    layout: Csv
+    group: int | None = None
+
+    def batches(self, wanted: Sequence[str], sets: Collection[str], progress: Progress) -> Iterator[pa.RecordBatch]:
+        constants = {key: value for key, value in self.file.folder_columns.items() if key in wanted}
+        with _unnamed(self.file):
+            if self.file.csv:
+                read = csv.batches(self.file, wanted, progress, self.layout)
+            else:
+                read = _parquet_batches(self.file, wanted, progress, self.group)
+            for batch in read:
+                yield _with_constants(batch, constants)
 
 
 def _file_columns(file: DataFile, layout: Csv) -> Columns:
@@ -137,11 +156,14 @@ def _parquet(file: DataFile) -> Iterator[pq.ParquetFile]:
         yield opened
 
 
-def _parquet_batches(file: DataFile, wanted: Sequence[str], progress: Progress) -> Iterator[pa.RecordBatch]:
+def _parquet_batches(
+    file: DataFile, wanted: Sequence[str], progress: Progress, group: int | None
+) -> Iterator[pa.RecordBatch]:
     with _parquet(file) as opened:
         rows, seen = max(opened.metadata.num_rows, 1), 0
         columns = [name for name in opened.schema_arrow.names if name in wanted]
-        for batch in opened.iter_batches(batch_size=READ_ROWS, columns=columns, use_threads=False):
+        groups = None if group is None else [group]
+        for batch in opened.iter_batches(READ_ROWS, row_groups=groups, columns=columns, use_threads=False):
             yield batch
             seen += batch.num_rows
             progress(seen / rows)
