@@ -17,6 +17,8 @@ EXAMPLES: list[FeatureMap] = [
     dps.Histogram(bins=8),
     dps.Histogram(ways=2, bins=4),
     dps.Histogram(ways=3, columns=["sex", "member", "age"], bins=4),
+    dps.Histogram(edges={"age": [18, 40, 65]}),
+    dps.Histogram(ways=2, columns=["joined", "age", "sex"], edges={"joined": ["2021-06-30"], "age": [1, 120]}),
     dps.Marginals(bins=8),
     dps.Marginals(columns=["sex", "age", "height"], bins=150),
     dps.Marginals(columns=["income", "joined"], bins=1),

@@ -187,9 +187,13 @@ def complete(results: dict[Run, Result | str], runs: Iterable[Run], workers: int
     """Measure what is missing, and keep every run as soon as it is done."""
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as executor:
         running = {executor.submit(measured, run): run for run in runs if run not in results}
-        for done in as_completed(running):
-            results[running[done]] = done.result()
-            keep(results)
+        try:
+            for done in as_completed(running):
+                results[running[done]] = done.result()
+                keep(results)
+        except BaseException:
+            executor.shutdown(cancel_futures=True)  # otherwise all other runs would go on, and none would be kept
+            raise
 
 
 def lines(results: dict[Run, Result | str]) -> Iterator[str]:

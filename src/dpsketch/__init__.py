@@ -10,6 +10,7 @@ from dpsketch.public import names, resolve
 if TYPE_CHECKING:
     from dpsketch import maps as maps
     from dpsketch.auditing import audit as audit
+    from dpsketch.drivers import dbapi as dbapi
     from dpsketch.engines.engine import accumulate as accumulate
     from dpsketch.engines.fit_embedding import fit_embedding as fit_embedding
     from dpsketch.engines.local import Local as Local

@@ -45,6 +45,11 @@ def plain_number(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
+def shown(cell: object) -> str:
+    """The text of a cell; booleans as SQL writes them."""
+    return str(cell).lower() if isinstance(cell, bool) else str(cell)
+
+
 def html_table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """An HTML table for a notebook. Texts may come from untrusted files, so everything is escaped."""
     lines = [[_cell(cell) for cell in row] for row in rows]
@@ -58,7 +63,7 @@ def html_table(caption: str, header: Sequence[str], rows: Iterable[Sequence[obje
 
 def text_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """The same table as lines of text, with aligned columns."""
-    lines = [list(map(visible, map(str, row))) for row in rows]
+    lines = [[visible(shown(cell)) for cell in row] for row in rows]
     left_out = len(lines) - MOST_SHOWN
     lines = [list(map(visible, header)), *lines[:MOST_SHOWN]]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -67,4 +72,4 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _cell(content: object) -> str:
-    return escape(visible(str(content)))
+    return escape(visible(shown(content)))

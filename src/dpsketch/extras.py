@@ -11,9 +11,10 @@ from dpsketch.errors import MissingExtraError
 _NEEDED = {
     "numba": ("sketching a table, and reading hashed counters, needs Numba", "curate"),
     "llvmlite": ("sketching a table, and reading hashed counters, needs Numba", "curate"),
-    "sqlalchemy": ("releasing a table, and its ledger, needs SQLAlchemy", "curate"),
+    "sqlalchemy": ("releasing a table, its ledger, and dpsketch:// addresses need SQLAlchemy", "curate"),
     "alembic": ("upgrading a ledger needs Alembic", "curate"),
     "dp_accounting": ("the cost of several releases together needs dp-accounting", "curate"),
+    "mcp": ("serving sketches to language models needs the MCP library", "agents"),
     "matplotlib": ("drawing a figure needs Matplotlib", "plot"),
     "pyspark": ("the Spark engine needs pyspark", "spark"),
     "dask": ("the Dask engine needs dask", "dask"),

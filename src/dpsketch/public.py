@@ -96,6 +96,7 @@ HOMES = {
 }
 # Packages that also offer their own public names: dps.maps.Fourier is dps.Fourier.
 ROOMS = {
+    "dbapi": "drivers.dbapi",
     "hashes": "maps.hashed.hashes",
     "maps": "maps",
     "models": "learn.models",

@@ -345,7 +345,7 @@ def test_fingerprints_tell_maps_apart() -> None:
 
 VECTORS = {
     "count": "921ac7f2",
-    "histogram": "918e8153 e6186144 dc008c1d",
+    "histogram": "918e8153 e6186144 dc008c1d 818837a5 aed11bc4",
     "marginals": "14964ea7 5d6e3d0d aa983492 bf1eda0b ba3ce1de",
     "levels": "b494f586 067f5d28 e3b0c442 58cef97f",
     "adaptive_marginals": "07113ae5 332cc28b",

@@ -65,6 +65,8 @@ def code_exists(expression: ast.expr) -> bool:
         return True
     if isinstance(expression, ast.Tuple | ast.List):
         return all(map(code_exists, expression.elts))
+    if isinstance(expression, ast.Dict):
+        return all(map(code_exists, expression.values))
     if isinstance(expression, ast.UnaryOp):
         return code_exists(expression.operand)
     if isinstance(expression, ast.Name | ast.Attribute):

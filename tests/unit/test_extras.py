@@ -22,7 +22,7 @@ import sys
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"numba", "llvmlite", "sqlalchemy", "alembic", "dp_accounting", "matplotlib"}:
+        if name.partition(".")[0] in {"numba", "llvmlite", "sqlalchemy", "alembic", "dp_accounting", "matplotlib", "mcp"}:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Absent())
@@ -47,6 +47,7 @@ calls = {
     "numba": lambda: dps.open(sys.argv[1]).mean("age"),
     "sqlalchemy": lambda: dps.release,
     "matplotlib": lambda: dps.PCA(1).fit(dps.open(sys.argv[2])).plot("picture.png"),
+    "mcp": lambda: __import__("dpsketch.drivers.mcp_server"),
 }
 for call in calls.values():
     try:
@@ -95,8 +96,9 @@ def test_a_missing_package_is_one_line_and_a_command() -> None:
     done = without_extras(REFUSALS, PINNED / "mixed-classify-pure.sketch", PINNED / "ten-pca-pure.sketch")
     assert done.stdout.splitlines() == [
         "sketching a table, and reading hashed counters, needs Numba | pip install 'dpsketch[curate]'",
-        "releasing a table, and its ledger, needs SQLAlchemy | pip install 'dpsketch[curate]'",
+        "releasing a table, its ledger, and dpsketch:// addresses need SQLAlchemy | pip install 'dpsketch[curate]'",
         "drawing a figure needs Matplotlib | pip install 'dpsketch[plot]'",
+        "serving sketches to language models needs the MCP library | pip install 'dpsketch[agents]'",
     ], done.stderr
 
 

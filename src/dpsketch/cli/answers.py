@@ -11,6 +11,7 @@ import typer
 from rich.table import Table as RichTable
 
 from dpsketch.cli.console import AsJson, out, print_json, waiting
+from dpsketch.displays import shown
 from dpsketch.errors import FileError, visible, visible_lines
 
 if TYPE_CHECKING:
@@ -92,12 +93,12 @@ def _print_contents(line: str, facts: dict[str, Any]) -> None:
 
 
 def _rich_table(table: Table) -> RichTable:
-    shown = RichTable()
+    printed = RichTable()
     for name in table.columns:
-        shown.add_column(name, justify="right")
+        printed.add_column(name, justify="right")
     for row in table.rows:
-        shown.add_row(*[_cell_text(cell) for cell in row])
-    return shown
+        printed.add_row(*[_cell_text(cell) for cell in row])
+    return printed
 
 
 def _shown_cells(row: dict[str, Any]) -> dict[str, Any]:
@@ -106,4 +107,4 @@ def _shown_cells(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cell_text(cell: Any) -> str:
-    return "(missing)" if cell is None else str(cell)
+    return "(missing)" if cell is None else shown(cell)

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpsketch.cli import answers, plan, release_verbs, row_verbs, schema_verbs
+from dpsketch.cli import agents, answers, plan, release_verbs, row_verbs, schema_verbs
 from dpsketch.cli.console import HELP, AsJson, Quiet, err, out, print_json, unprintable
 from dpsketch.cli.fit import fit_app
 from dpsketch.cli.ledger_verbs import ledger_app
@@ -51,6 +51,7 @@ VERBS = (
     (release_verbs.release, "Sketch a table, add noise once, write the release."),
     (answers.show, "Print a sketch's privacy statement and columns."),
     (answers.ask, "Answer a question, with standard errors."),
+    (agents.mcp, "Serve sketches to a language model."),
     (row_verbs.sample, "Write synthetic rows."),
     (row_verbs.score, "Apply a fitted model to the rows of a table."),
     (release_verbs.accumulate, "Read a table into a raw sketch: exact and secret."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
@@ -11,15 +12,23 @@ import numpy as np
 
 from dpsketch.displays import html_table, listed, plain_number
 from dpsketch.errors import QueryError
+from dpsketch.learn.answer_arithmetic import TOO_CLOSE, Arithmetic, widened
 from dpsketch.learn.error_shape import error_quantiles
 from dpsketch.numerics.arrays import Floats
 
-TOO_CLOSE = 2.0  # standard errors between a denominator and zero
+__all__ = ["TOO_CLOSE", "Answer", "Estimate", "error_text", "number_text", "stacked", "widened"]
+_MOMENTS = (np.datetime64, np.timedelta64)
+_UNITS = ((86_400, "days"), (3_600, "hours"), (60, "minutes"), (1, "seconds"))
+# A format of a number, perhaps with a width for the whole text: >20.2f.
+_NUMBER_FORMAT = re.compile(r"((?:.?[<>^])?\d*)([-+ ]?[,_]?(?:\.\d+)?[eEfFgGn%]?)")
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Arithmetic):
     """A value and its standard error; both may be arrays.
+
+    `float(answer)` is the value, `f"{answer:.2f}"` keeps the error, `+ - * /` carry it (see `Arithmetic`). There is no
+    `<` or `>`: compare `value`, or an end of `interval()`, with a number.
 
     `how` says which estimate it is, `labels` names the entries of an array answer, `considered` holds every estimate
     that the release allows with its predicted error, the chosen one first; `bounds` is what `bound` asks.
@@ -40,6 +49,7 @@ class Answer:
     reason: str = ""
     laplace: bool = False  # one number with Laplace noise dominates the error, or its size is only roughly known
     notes: tuple[str, ...] = ()  # what `explain` says beside the estimates, such as which labels were pooled
+    derived: bool = False  # computed from other answers
 
     def __post_init__(self) -> None:
         if self.raw is None:
@@ -55,6 +65,8 @@ class Answer:
     def explain(self) -> str:
         """Which estimate the answer is, which others there were, and the predicted error of each."""
         lines = [f"not known: {self.reason}"] if self.reason else []
+        if self.derived:
+            return "\n".join([*lines, f"computed from answers: {self.how}", *self.notes])
         if len(self.considered) < 2:
             only = f"{self.how or 'the only estimate'}: the only estimate that this release allows"
             return "\n".join([*lines, only, *self.notes])
@@ -68,10 +80,10 @@ class Answer:
         half = _half_width(level, self.laplace) * self.stderr
         low, high = self.value - half, self.value + half
         least, greatest = self.possible
-        if isinstance(self.value, np.datetime64) and not isinstance(least, np.datetime64):
+        if isinstance(self.value, _MOMENTS) and not isinstance(least, type(self.value)):
             return low, high
         low, high = np.fmax(low, least), np.fmin(high, greatest)  # not a number gives way
-        return (low, high) if np.ndim(self.value) or isinstance(low, np.datetime64) else (float(low), float(high))
+        return (low, high) if np.ndim(self.value) or isinstance(low, _MOMENTS) else (float(low), float(high))
 
     def bound(self, delta: float) -> Any:
         """What the error exceeds with a probability of at most `delta`: a theorem, so far above the standard error.
@@ -112,6 +124,25 @@ class Answer:
     def _entry(self, value: Any, stderr: Any, least: Any, greatest: Any) -> Answer:
         return Answer(value, stderr, possible=(least, greatest), reason=self.reason if np.isnan(value) else "")
 
+    def __float__(self) -> float:
+        """The value alone, not a number where nothing is known."""
+        if np.ndim(self.value) or isinstance(self.value, _MOMENTS):
+            what = "an answer with several values" if np.ndim(self.value) else "an answer in dates"
+            raise TypeError(f"{what} is not a number: use its value")
+        return float(self.value)
+
+    def __format__(self, spec: str) -> str:
+        """Both numbers in a format for one: `.2f` gives 38.60 ± 0.10. Formats of texts apply to all of it; those of
+        dates, such as %Y-%m-%d, to the date.
+        """
+        scalar = np.ndim(self.value) == 0 and bool(self.known)
+        if scalar and isinstance(self.value, np.datetime64) and "%" in spec:
+            return f"{self.value.astype('datetime64[us]').item():{spec}} ± {_span_text(self.stderr)}"
+        parts = _NUMBER_FORMAT.fullmatch(spec)
+        if scalar and parts and parts[2] and not isinstance(self.value, _MOMENTS):
+            return format(f"{self.value:{parts[2]}} ± {self.stderr:{parts[2].lstrip('+- ')}}", parts[1])
+        return format(str(self), parts[1] if parts else spec)
+
     def __str__(self) -> str:
         if np.ndim(self.value) == 0 and not self.known:
             return f"not known{_range_text(*self.possible)}"
@@ -119,6 +150,10 @@ class Answer:
             return f"{number_text(self.value, self.stderr)} ± {error_text(self.stderr)}"
         if isinstance(self.value, np.datetime64):
             return f"{_date_text(self.value)} ± {_span_text(self.stderr)}"
+        if isinstance(self.value, np.timedelta64):
+            length, name = _unit_of(max(abs(self.value), self.stderr))
+            value, stderr = (span / np.timedelta64(length, "s") for span in (self.value, self.stderr))
+            return f"{number_text(value, stderr)} ± {error_text(stderr)} {name}"
         return f"{self.value} ± {self.stderr}"
 
 
@@ -134,6 +169,8 @@ def _half_width(level: float, laplace: bool) -> float:
 def _range_text(least: Any, greatest: Any) -> str:
     if isinstance(least, np.datetime64):
         return f" ({_date_text(least)} to {_date_text(greatest)})"
+    if isinstance(least, np.timedelta64):
+        return f" ({_span_text(least)} to {_span_text(greatest)})"
     low, high = (plain_number(end) for end in (least, greatest))
     if np.isfinite(least) and np.isfinite(greatest):
         return f" ({low} to {high})"
@@ -150,13 +187,15 @@ def error_text(stderr: float) -> str:
     return f"{float(text):,.0f}" if 100 <= float(text) < 1e9 else text
 
 
+def _unit_of(span: np.timedelta64) -> tuple[int, str]:
+    """The largest unit that a span of time fills, in seconds, and its name."""
+    seconds = abs(span) / np.timedelta64(1, "s")
+    return next((unit for unit in _UNITS if seconds >= unit[0]), _UNITS[-1])
+
+
 def _span_text(span: np.timedelta64) -> str:
-    """A span of time in the largest unit that it fills."""
-    seconds = span / np.timedelta64(1, "s")
-    for length, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
-        if seconds >= length:
-            return f"{seconds / length:.2g} {name}"
-    return f"{seconds:.2g} seconds"
+    length, name = _unit_of(span)
+    return f"{span / np.timedelta64(length, 's'):.2g} {name}"
 
 
 def number_text(value: float, stderr: float) -> str:
@@ -248,16 +287,6 @@ class Estimate:
         farthest = np.maximum(value - low, high - value)
         smaller = np.minimum(1.0, farthest / np.maximum(self.stderr, 1e-300))
         return Estimate(value, self.influence * smaller[..., None], self.rough)
-
-
-def widened(relative: Floats) -> Floats:
-    """The factor by which the relative standard error of a denominator widens that of a ratio: TOO_CLOSE standard
-    errors are half of Fieller's interval of that width. Infinite where zero is within TOO_CLOSE standard errors of the
-    denominator: nothing bounds such a ratio. Source: Fieller, JRSS B 16 (1954) 175.
-    """
-    doubt = (TOO_CLOSE * relative) ** 2
-    with np.errstate(divide="ignore"):
-        return np.asarray(1 / (1 - np.minimum(doubt, 1.0)))
 
 
 def stacked(estimates: Sequence[Estimate]) -> Estimate:

@@ -98,11 +98,13 @@ def cell_points(schema: Schema, columns: Sequence[Cells], most: int = 1 << 21) -
     inside = 1 if single else max(1, min(60, most // count))
     grid = np.indices(shape).reshape(len(shape), count)
     steps = (np.arange(inside) + 0.5) / inside
-    codes = {}
+    codes, values = {}, {}
     for way, cells in enumerate(columns):
         shift = steps if way == 0 else (np.arange(inside) * _GOLDEN[(way - 1) % len(_GOLDEN)] + 0.5) % 1.0
-        codes[cells.column.name] = codes_in_cells(cells, np.repeat(grid[way], inside), np.tile(shift, count))
-    return Frame(schema, codes), inside
+        name = cells.column.name
+        codes[name] = codes_in_cells(cells, np.repeat(grid[way], inside), np.tile(shift, count))
+        values[name] = cells.values_of(codes[name])
+    return Frame(schema, codes, values), inside
 
 
 class ColumnPoints:

@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from dpsketch.displays import html_table, text_table
 from dpsketch.errors import QueryError
-from dpsketch.learn.answer import Answer, Estimate, stacked
+from dpsketch.learn.answer import Estimate, stacked
+from dpsketch.learn.answer_table import ESTIMATE, ESTIMATED_DATE, Table, kind_of
 from dpsketch.learn.choice import least_error
 from dpsketch.learn.factors import Factor, columns_of, product_at
 from dpsketch.learn.points import Frame
 from dpsketch.learn.sql.aggregates import AGGREGATES, COUNT, formula_of, is_aggregate
 from dpsketch.learn.sql.clamped import clamped_columns, outside_conditions, with_clamped
 from dpsketch.learn.sql.equality import with_single_values
-from dpsketch.learn.sql.expressions import Mask, condition_factors, evaluate
+from dpsketch.learn.sql.expressions import CONDITIONS, Mask, condition_factors, evaluate
 from dpsketch.learn.sql.findings import Finding, Rows, between, judged
 from dpsketch.learn.sql.formulas import Aggregate, Formula, straight, value_of
 from dpsketch.learn.sql.grouping import MOST_GROUPS, Key, key_of, text_of
@@ -32,65 +32,12 @@ from dpsketch.learn.sql.ranges import ANYTHING
 from dpsketch.learn.sql.selection import Estimator, Selection
 from dpsketch.learn.sql.statement import parse_select, whole_number
 from dpsketch.numerics.arrays import Floats
-from dpsketch.schema.columns import OTHER, Column, Datetime, Number
+from dpsketch.schema.columns import OTHER, Boolean, Column, Datetime, Number
 from dpsketch.schema.schema import Schema
 
 _BLOCK = 32
 _MOST_NOTED = 1024  # groups: memory
 __all__ = ["MOST_GROUPS", "Table", "run"]
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of labels and answers, in the order of the select list."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-    how: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        return "\n".join([text_table(self.columns, self.rows), *self.notes])
-
-    def _repr_html_(self) -> str:
-        return html_table("", self.columns, self.rows)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Why nothing is known of some answers, by column."""
-        reasons = {
-            f"{name} not known: {cell.reason}": None
-            for row in self.rows
-            for name, cell in zip(self.columns, row, strict=True)
-            if isinstance(cell, Answer) and cell.reason
-        }
-        return tuple(reasons)
-
-    def to_dicts(self, raw: bool = False) -> list[dict[str, Any]]:
-        """Plain rows: each aggregate gives its value and its standard error (of a date in seconds); not-a-number
-        becomes None. A column with answers of which nothing is known also gives their reason and what is possible.
-
-        If `raw`, values are the unbiased estimates, which add up but may be impossible, such as negative counts.
-        """
-        unknown = {
-            name
-            for row in self.rows
-            for name, cell in zip(self.columns, row, strict=True)
-            if isinstance(cell, Answer) and cell.reason
-        }
-        plain = []
-        for row in self.rows:
-            entry: dict[str, Any] = {}
-            for name, cell in zip(self.columns, row, strict=True):
-                if not isinstance(cell, Answer):
-                    entry[name] = cell
-                    continue
-                entry[name], entry[f"{name}_stderr"] = _plain(cell.raw if raw else cell.value), _plain(cell.stderr)
-                if name in unknown:
-                    ends = (None, None) if cell.known else map(_plain, cell.possible)
-                    entry[f"{name}_reason"] = cell.reason or None
-                    entry[f"{name}_low"], entry[f"{name}_high"] = ends
-            plain.append(entry)
-        return plain
 
 
 class Asked(Protocol):
@@ -185,14 +132,17 @@ class _Query:
 
     def table(self) -> Table:
         columns: list[list[Any]] = []
-        how = []
+        kinds, how = [], []
         having, order = self._select.args.get("having"), self._select.args.get("order")
         for item in self._items:
             if not item.asked:
-                columns.append([entry[item.place or 0] for entry in self._labels])
+                shown = _shown_labels(self._keys[item.place or 0], item.node)
+                columns.append([shown[entry[item.place or 0]] for entry in self._labels])
+                kinds.append(kind_of(list(shown.values())))
             else:
                 found = self._find(item.node)
                 columns.append(found.answers())
+                kinds.append(ESTIMATE if found.dates is None else ESTIMATED_DATE)
                 how.append(f"{item.name}: {found.how}")
         kept = self._common()
         if having is not None:
@@ -206,6 +156,7 @@ class _Query:
             tuple(item.name for item in self._items),
             tuple(tuple(column[row] for column in columns) for row in rows),
             tuple(how),
+            tuple(kinds),
         )
 
     def _find(self, node: exp.Expr) -> Finding:
@@ -352,6 +303,13 @@ class _Answers(Frame):
         self._values = values
 
 
+def _shown_labels(key: Key, node: exp.Expr) -> dict[Any, Any]:
+    """The labels of a key as a table shows them: those of booleans and conditions as booleans."""
+    yes_or_no = isinstance(key.column, Boolean) or isinstance(node.unnest(), CONDITIONS)
+    truths = dict(zip(Boolean.labels, (False, True), strict=True)) if yes_or_no else {}
+    return {label: truths.get(label, label) for label in key.labels}
+
+
 def _column(name: str) -> exp.Expr:
     return exp.column(exp.to_identifier(name, quoted=True))
 
@@ -362,11 +320,3 @@ def _sorted(rows: list[int], values: list[Any], ordered: exp.Ordered) -> list[in
     known.sort(key=lambda row: values[row], reverse=bool(ordered.args.get("desc")))
     null = [row for row in rows if values[row] is None]
     return [*null, *known] if ordered.args.get("nulls_first") else [*known, *null]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.datetime64):
-        return None if np.isnat(value) else str(value)
-    if isinstance(value, np.timedelta64):
-        value = float(value / np.timedelta64(1, "s"))
-    return value if np.isfinite(value) else None

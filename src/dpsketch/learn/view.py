@@ -138,10 +138,9 @@ class View:
         mean = self._about(factor.columns, where, lambda chosen: chosen.expectation(factor) / chosen.share())
         return mean.answers()[0]
 
-    def histogram(self, column: str, bins: int = 20) -> Answer:
-        """Number of records in equal bins of a number, or of each label; the last entry counts missing cells."""
-        found = find_column(self.schema, column)
-        bin_of, labels = bins_of(found, bins)
+    def histogram(self, column: str, bins: int = 20, edges: Sequence[Any] | None = None) -> Answer:
+        """Number of records in equal bins of a number or between `edges`, or of each label; missing cells last."""
+        bin_of, labels = bins_of(find_column(self.schema, column), bins, edges)
         chosen = self.best((bin_of,), Selection.count, groups=len(labels))
         counts = self._judged(
             chosen.estimate, self.with_rows(chosen.how), chosen.considered, ranges.NOT_NEGATIVE, in_rows=True

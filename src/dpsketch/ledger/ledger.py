@@ -288,8 +288,9 @@ def _check_once(get: RunningTotals, attempt: Attempt) -> None:
         )
     if attempt.release.once and any(get(input_key(one)) is not None for one in attempt.lineage):
         raise LedgerError(
-            "this raw sketch was released before, and noise that counts on its masks allows one release only",
-            "sketch the table again, with new masks",
+            "this raw sketch was released before, and Laplace noise that counts on its masks allows one release only",
+            "sketch the table again, with new masks, or add Gaussian noise, which does not count on them: a budget "
+            'with delta, and --mechanism gaussian (mechanism="gaussian")',
         )
 
 

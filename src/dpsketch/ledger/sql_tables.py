@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-VERSION = "0003"
+VERSION = "0004"
 FIRST_VERSION = "0001"  # version of ledgers from before versions were recorded
+CHAINED_SINCE = "0003"  # the first version with entries, checksums and totals
 
 tables = sa.MetaData()
 entries = sa.Table(

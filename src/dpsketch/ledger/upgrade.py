@@ -11,7 +11,7 @@ from dpsketch.errors import LedgerError
 from dpsketch.extras import extra
 from dpsketch.ledger.chain import newest_row, seal_rows
 from dpsketch.ledger.running_totals import Totals, totals_of
-from dpsketch.ledger.sql_tables import FIRST_VERSION, VERSION, datasets, totals
+from dpsketch.ledger.sql_tables import CHAINED_SINCE, FIRST_VERSION, VERSION, datasets, totals
 from dpsketch.ledger.stored import read_plans, read_spends
 from dpsketch.privacy.accounting import ADD_REMOVE
 
@@ -19,7 +19,10 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def upgrade(connection: sa.Connection, version: str | None, target: str = VERSION) -> None:
-    """Run the migrations from `version`. None means a ledger from before versions, or an empty database."""
+    """Run the migrations from `version`. None means a ledger from before versions, or an empty database.
+
+    Ledgers with totals and checksums keep them; others get them after the last migration.
+    """
     with extra():
         from alembic import command
         from alembic.config import Config
@@ -33,7 +36,7 @@ def upgrade(connection: sa.Connection, version: str | None, target: str = VERSIO
     if version is None and sa.inspect(connection).has_table("spends"):
         command.stamp(config, FIRST_VERSION)
     command.upgrade(config, target)
-    if target == VERSION:
+    if target == VERSION and (version is None or version < CHAINED_SINCE):
         _add_totals(connection)
         seal_rows(connection)
 

@@ -135,6 +135,10 @@ class FeatureMap(ABC):
         """The description as it was before a release chose which part of the map to publish."""
         return self
 
+    def counted(self) -> FeatureMap:
+        """The description of what the sums hold, without parameters that only readers of a release follow."""
+        return self
+
     def summary(self) -> dict[str, Any]:
         """A short form of `to_dict`, for a reader."""
         return self.to_dict()

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from dpsketch.errors import FileError, MergeError
 from dpsketch.maps.base import BoundMap
+from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.recipe.recipe import Part as RecipePart
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.schema import Schema
@@ -51,8 +52,8 @@ def _unsettled(recipe: Recipe) -> Recipe:
     return Recipe(parts, sampling=recipe.sampling, only=recipe.only)
 
 
-def check_same_maps(one: Sketch, two: Sketch) -> None:
-    """Refuse sketches whose sums mean different things."""
+def same_maps(one: Sketch, two: Sketch) -> tuple[BoundMap, ...]:
+    """The maps of both sketches. Refuses sketches whose sums mean different things."""
     if replace(one.schema, rows=None) != replace(two.schema, rows=None):
         raise MergeError("the sketches have different schemas", "use one schema file at every site")
     if one.recipe != two.recipe and _unsettled(one.recipe) == _unsettled(two.recipe):
@@ -61,17 +62,19 @@ def check_same_maps(one: Sketch, two: Sketch) -> None:
             "release one table first, then the other with --groups-from (groups_from=) that release; or sketch both by "
             "one recipe that leaves them to a release, and merge the raw sketches",
         )
-    if one.recipe != two.recipe or [p.map.fingerprint() for p in one.parts] != [p.map.fingerprint() for p in two.parts]:
+    maps = _merged_maps(one, two)
+    if maps is None:
         raise MergeError(
             "the sketches were made with different recipes", "use the same recipe, sizes and seeds at every site"
         )
+    return maps
 
 
-def merged_schema(one: Sketch, two: Sketch, disjoint_units: bool) -> Schema:
-    """The schema of the merged sketch. Raises a MergeError with the reason if the two do not merge."""
+def merged_bound(one: Sketch, two: Sketch, disjoint_units: bool) -> BoundRecipe:
+    """The schema, recipe and maps of the merged sketch. Raises a MergeError with the reason if the two do not merge."""
     if one.lineage & two.lineage:
         raise MergeError("both sketches hold the same input", "merge each input once")
-    check_same_maps(one, two)
+    maps = same_maps(one, two)
     if one.recipe.sampling is not None and one.recipe.sampling.count is not None:
         raise MergeError(
             "samples of a fixed count of rows do not merge: they would weigh a small table like a large one",
@@ -82,5 +85,19 @@ def merged_schema(one: Sketch, two: Sketch, disjoint_units: bool) -> Schema:
             f"units of column '{one.schema.unit_column}' may have rows in both sketches",
             "if no unit does, say so: --disjoint-units (disjoint_units=True); else sketch the tables together",
         )
-    both = None if one.schema.rows is None or two.schema.rows is None else one.schema.rows + two.schema.rows
-    return replace(one.schema, rows=both)
+    rows = None if one.schema.rows is None or two.schema.rows is None else one.schema.rows + two.schema.rows
+    return BoundRecipe(replace(one.schema, rows=rows), one.recipe.settled(maps), maps)
+
+
+def _merged_maps(one: Sketch, two: Sketch) -> tuple[BoundMap, ...] | None:
+    """The maps of both sketches, None if they differ. One that differs only in saying nothing to readers gives way."""
+    if len(one.parts) != len(two.parts):
+        return None
+    maps: list[BoundMap] = []
+    for mine, theirs in ((mine.map, theirs.map) for mine, theirs in zip(one.parts, two.parts, strict=True)):
+        if mine.description == theirs.description and mine.fingerprint() != theirs.fingerprint():
+            return None
+        maps.append(theirs if mine.description == theirs.description.counted() else mine)
+        if theirs.description not in (maps[-1].description, maps[-1].description.counted()):
+            return None
+    return tuple(maps) if one.recipe.settled(maps) == two.recipe.settled(maps) else None

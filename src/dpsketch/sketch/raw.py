@@ -20,7 +20,7 @@ from dpsketch.schema.schema import Schema
 from dpsketch.sketch import counters, file
 from dpsketch.sketch.container import ASK, INVALID
 from dpsketch.sketch.inputs import Inputs
-from dpsketch.sketch.merging import check_same_maps, checked_lineage, merged_schema
+from dpsketch.sketch.merging import checked_lineage, merged_bound, same_maps
 
 _MOST_HEADER = 4 << 20  # bytes
 
@@ -84,12 +84,12 @@ class RawSketch:
         With a unit column, a person's rows in both tables would count up to twice `max_rows_per_unit`:
         pass `disjoint_units=True` only if no unit has rows in both.
         """
-        schema = merged_schema(self, other, disjoint_units)
+        bound = merged_bound(self, other, disjoint_units)
         if (self.lineage | self.removed) & (other.lineage | other.removed):
             raise MergeError("an input of one sketch was subtracted from the other", "start again from what is left")
-        parts = tuple(_merged(mine, theirs, schema) for mine, theirs in zip(self.parts, other.parts, strict=True))
-        lineage, removed = self.lineage | other.lineage, self.removed | other.removed
-        return RawSketch(schema, self.recipe, parts, lineage, self.inputs + other.inputs, removed)
+        sums = [_merged(mine, theirs, bound.schema) for mine, theirs in zip(self.parts, other.parts, strict=True)]
+        merged = RawSketch.of(bound, sums, self.lineage | other.lineage)
+        return replace(merged, inputs=self.inputs + other.inputs, removed=self.removed | other.removed)
 
     def subtract(self, part: RawSketch, whole_units: bool = False) -> RawSketch:
         """The sketch without the rows of `part`, for erasure before a release.
@@ -98,7 +98,7 @@ class RawSketch:
         person could change them by twice the sensitivity. Nobody but the curator can know that. With a unit column,
         `part` must hold all rows of its units, which `whole_units=True` asserts. Earlier releases still hold the rows.
         """
-        check_same_maps(self, part)
+        same_maps(self, part)
         if self.recipe.sampling is not None or any(each.map.secret for each in self.parts):
             raise MergeError(
                 "sampled rows and masked features cannot be subtracted: another draw would be",
@@ -162,7 +162,7 @@ def empty_sums(feature_map: BoundMap, rows: int) -> Sums:
     return sums
 
 
-def _merged(mine: RawPart, theirs: RawPart, schema: Schema) -> RawPart:
+def _merged(mine: RawPart, theirs: RawPart, schema: Schema) -> Sums:
     """The sum of one part of two sketches. Four bytes stay four bytes, see `counters`; eight may become four."""
     four_bytes = counters.narrow(mine.sums) or counters.narrow(theirs.sums)
     if four_bytes and declared_rows(schema) * mine.map.largest >= counters.NARROW_ROOM:
@@ -170,4 +170,4 @@ def _merged(mine: RawPart, theirs: RawPart, schema: Schema) -> RawPart:
             f"map {mine.map.description.name}: {schema.rows} declared rows do not fit counters of four bytes",
             f"merge their releases, or sketch both again with at least {counters.NARROW_ROOM} rows declared",
         )
-    return RawPart(mine.map, counters.add(mine.sums, theirs.sums, four_bytes))
+    return counters.add(mine.sums, theirs.sums, four_bytes)

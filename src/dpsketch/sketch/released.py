@@ -27,7 +27,7 @@ from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import container, counters, file
 from dpsketch.sketch.container import ASK
-from dpsketch.sketch.merging import checked_lineage, merged_schema
+from dpsketch.sketch.merging import checked_lineage, merged_bound
 from dpsketch.sketch.privacy_statement import statement_facts
 
 M = TypeVar("M", bound=BoundMap)
@@ -127,14 +127,14 @@ class ReleasedSketch:
                 "a sketch marked NOT PRIVATE does not merge with any other",
                 "release with a finite epsilon, or merge the raw sketches",
             )
-        schema = merged_schema(self, other, disjoint_units)
+        bound = merged_bound(self, other, disjoint_units)
         if len(self.releases) + len(other.releases) > MOST_MERGED:
             raise MergeError(f"a sketch may hold at most {MOST_MERGED} releases", "merge raw sketches instead")
         return ReleasedSketch(
-            schema,
-            self.recipe,
-            self.maps,
-            tuple(_merged(mine, theirs, schema) for mine, theirs in zip(self.parts, other.parts, strict=True)),
+            bound.schema,
+            bound.recipe,
+            bound.maps,
+            tuple(_merged(mine, theirs, bound.schema) for mine, theirs in zip(self.parts, other.parts, strict=True)),
             self.releases + other.releases,
             self.lineage | other.lineage,
             max(self.created, other.created),

@@ -66,7 +66,8 @@ def verbs(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]
         yield from verbs(each, (*words, name))
 
 
-VERBS = dict(verbs(typer.main.get_command(app)))
+SPEAKS = ("mcp",)  # a protocol of its own on standard output
+VERBS = {name: verb for name, verb in verbs(typer.main.get_command(app)) if name not in SPEAKS}
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +16,13 @@ from alembic.migration import MigrationContext
 
 import dpsketch as dps
 from dpsketch.errors import BudgetError, LedgerError
+from dpsketch.ledger import sql_tables
 from dpsketch.ledger import upgrade as ledger_upgrade
 from dpsketch.ledger.ledger import Ledger
 from dpsketch.ledger.sql_tables import VERSION, tables
 from dpsketch.privacy.accounting import Partition
-from dpsketch.privacy.events import Release
+from dpsketch.privacy.events import Mechanism, Noise, Release
+from dpsketch.privacy.masks import Masks
 from postgres_server import Server
 
 # What version 0.1.0 wrote.
@@ -268,3 +271,54 @@ def test_a_ledger_from_before_entries_is_sealed_and_its_parts_add_up(place: str)
     with pytest.raises(LedgerError, match="released as dataset 'a'"):
         ledger.reserve("b", ("row", 1, "add-remove"), Release(dps.Budget(0.5), ()), frozenset("i"))
     assert ledger.verify().number == 10 + 7 + 2, "rows, totals, spends since"
+
+
+MASKED = Release(dps.Budget(0.5), (Noise(Mechanism.LAPLACE, 8, Fraction(9), Masks(2, Fraction(1, 10))),))
+
+
+def contents(place: str) -> dict[str, list[tuple[object, ...]]]:
+    with engine(place).connect() as connection:
+        return {table.name: sorted(map(tuple, connection.execute(sa.select(table)))) for table in tables.sorted_tables}
+
+
+def test_a_ledger_with_entries_keeps_them(place: str) -> None:
+    """Version 0003 had the same tables: totals are not added twice, and no entry is sealed again."""
+    ledger = Ledger(place)
+    ledger.grant("a", dps.Budget(3.0, 1e-6))
+    ledger.declare("a", ("row", 1, "add-remove"), "p", [dps.Budget(0.1)], 1e-6)
+    for identity, release in (("i", MASKED), ("j", Release(dps.Budget(0.25), (), Fraction(1, 10)))):
+        ledger.reserve("a", ("row", 1, "add-remove"), release, frozenset([identity]))
+    run(place, "update alembic_version set version_num = '0003'")
+    before = contents(place)
+    upgraded = Ledger(place)
+    assert upgraded.upgraded
+    assert contents(place) == before
+    upgraded.verify()
+    assert not Ledger(place).upgraded
+    assert upgraded.accounts() == ledger.accounts()
+    with pytest.raises(LedgerError, match="can be released only once"):
+        upgraded.reserve("a", ("row", 1, "add-remove"), MASKED, frozenset(["i"]))
+    upgraded.reserve("a", ("row", 1, "add-remove"), MASKED, frozenset(["k"]))
+    upgraded.verify()
+
+
+def test_an_empty_ledger_with_entries_stays_usable(place: str) -> None:
+    first = Ledger(place).verify()
+    run(place, "update alembic_version set version_num = '0003'")
+    ledger = Ledger(place)
+    assert ledger.verify() == first, "the first checksum names the ledger"
+    ledger.grant("a", dps.Budget(1.0))
+
+
+def test_versions_from_before_masks_refuse_the_ledger(
+    place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An installation with the migrations up to 0003 says that a newer one wrote the ledger, not that it is damaged."""
+    Ledger(place).reserve("a", ("row", 1, "add-remove"), MASKED, frozenset("i"))
+    older = tmp_path / "migrations"
+    shutil.copytree(Path(ledger_upgrade.__file__).parent / "migrations", older)
+    (older / "versions" / "m0004_masks.py").unlink()
+    monkeypatch.setattr(ledger_upgrade, "_MIGRATIONS", older)
+    monkeypatch.setattr(sql_tables, "VERSION", "0003")
+    with pytest.raises(LedgerError, match="written by a newer dpsketch\nHint: pip install --upgrade dpsketch"):
+        Ledger(place)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import Annotated
 
 import numpy as np
 
@@ -18,8 +19,14 @@ from dpsketch.maps.tables.histogram import BoundHistogram
 from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.nonnegative import project_to_simplex
+from dpsketch.numerics.tuned import BY_HAND, Tuned
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.released import ReleasedPart
+
+# Concentration of the distribution of a cell's records around the even one.
+EVENNESS: Annotated[float, Tuned("no table: the share of a cell's records below its middle is uniform", by=BY_HAND)] = (
+    2.0
+)
 
 
 @dataclass(frozen=True)
@@ -106,12 +113,19 @@ class Shares:
 
 
 class TableEstimator:
-    """E[f(X)] = Σ_cells share · mean of f inside the cell, for functions of the table's columns."""
+    """E[f(X)] = Σ_cells share · mean of f inside the cell, for functions of the table's columns.
+
+    Where records are inside wide cells between `uneven` edges is not known: their distribution in a cell is a Dirichlet
+    process around the even one, so the mean of f over them has the variance (variance of f in the cell)/(1 + EVENNESS).
+    A falling density moves them to the same side in all cells, so these errors add up. Functions that are constant in
+    every cell have the errors of the noise alone.
+    """
 
     def __init__(self, schema: Schema, noise: ReleaseNoise, table: SmallTable) -> None:
         self._schema, self.table, self.columns = schema, table, table.columns
         self.marginal = Shares(noise, table.part, table.first, table.size)
         names = " × ".join(self.columns)
+        self._own = noise.reserve(1)  # the coordinate of where records are inside cells
         self.how = f"{'marginal' if len(self.columns) == 1 else 'table'} of {names}"
 
     @cached_property
@@ -124,5 +138,11 @@ class TableEstimator:
     def expect(self, *products: Sequence[Factor]) -> Estimate:
         frame, inside = self._points
         values = np.concatenate([product_at(factors, frame) for factors in products])
-        means = values.reshape(len(values), self.table.size, inside).mean(axis=2)
-        return Estimate(means @ self.marginal.shares, self.marginal.influence(means))
+        inside_cells = values.reshape(len(values), self.table.size, inside)
+        means, shares = inside_cells.mean(axis=2), self.marginal.shares
+        influence = self.marginal.influence(means)
+        if not any(cells.uneven for cells in self.table.cells):
+            return Estimate(means @ shares, influence)
+        hidden = np.sqrt(inside_cells.var(axis=2) / (1 + EVENNESS)) @ np.maximum(shares, 0.0)
+        between = np.zeros((len(values), self._own - influence.shape[1]))
+        return Estimate(means @ shares, np.hstack([influence, between, hidden[:, None]]))

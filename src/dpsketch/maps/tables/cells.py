@@ -47,6 +47,7 @@ class Cells:
     bins: int
 
     chosen: ClassVar[bool] = False  # by a release, where records are
+    uneven: ClassVar[bool] = False  # whether edges of one's own divide the column
 
     @property
     def ordered(self) -> bool:
@@ -72,6 +73,10 @@ class Cells:
     def cut(self) -> Any:
         """Columns with the same cut have the same cells and positions for every code."""
         return (self.bins, 0) if self.binned else (0, self.column.levels)
+
+    def values_of(self, codes: Codes) -> Floats:
+        """Values of codes in the user's units, each inside its cell; missing is NaN."""
+        return self.column.values_of(codes)
 
     def cells(self, codes: NDArray[np.integer]) -> NDArray[np.int64]:
         """The cell of every code."""

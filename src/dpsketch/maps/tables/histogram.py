@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from math import comb, prod
@@ -26,7 +26,8 @@ from dpsketch.maps.base import (
     chosen_columns,
 )
 from dpsketch.maps.hashed.hashes import Euclidean, hash_from_dict
-from dpsketch.maps.tables.cells import EVERY_CODE, HistogramCells
+from dpsketch.maps.tables.cells import EVERY_CODE, Cells, HistogramCells
+from dpsketch.maps.tables.edges import Edges, cells_between, checked_edges
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.columns import MISSING
 from dpsketch.schema.relation import Relation
@@ -39,6 +40,8 @@ MOST_CELLS = 2**31
 class Histogram(FeatureMap):
     """All `ways`-way tables among the columns; `bins` bounds the bins of a numeric column.
 
+    `edges` divides some of the columns where you say, such as {"age": [18, 40, 65]}: these four groups and missing. The
+    edges are in the units of the column, dates as texts or dates, and a value at an edge is in the group above it.
     `kernel` is the one that densities from a table have unless another is asked for. It changes no count.
     """
 
@@ -46,11 +49,12 @@ class Histogram(FeatureMap):
     columns: tuple[str, ...] | None = None
     bins: int = 64
     kernel: Euclidean | None = None
+    edges: Edges | None = None
 
     name: ClassVar[str] = "histogram"
     good_for: ClassVar[str] = "counts of the cells of its tables"
     version: ClassVar[int] = 1
-    absent: ClassVar[Mapping[str, Any]] = {"kernel": None}
+    absent: ClassVar[Mapping[str, Any]] = {"kernel": None, "edges": None}
 
     def __post_init__(self) -> None:
         if self.kernel is not None:
@@ -63,6 +67,20 @@ class Histogram(FeatureMap):
         check_whole("Histogram", "ways", self.ways, 1, 8)
         check_whole("Histogram", "bins", self.bins, 1, 32768)
         object.__setattr__(self, "columns", check_columns("Histogram", self.columns))
+        object.__setattr__(self, "edges", checked_edges("Histogram", self.edges, self.columns))
+
+    def column_cells(self, schema: Schema) -> dict[str, Cells]:
+        """How each column is cut."""
+        own, names = dict(self.edges or ()), chosen_columns(schema, self.columns)
+        for name in own.keys() - set(names):
+            schema.column(name)
+            raise RecipeError(f"Histogram: column '{name}' has edges but no cells", "leave out its edges")
+        return {
+            name: cells_between("Histogram", schema.column(name), own[name])
+            if name in own
+            else HistogramCells(schema.column(name), self.bins)
+            for name in names
+        }
 
     def tables(self, schema: Schema) -> tuple[tuple[str, ...], ...]:
         names = chosen_columns(schema, self.columns)
@@ -78,9 +96,7 @@ class Histogram(FeatureMap):
         return tuple(combinations(names, self.ways))
 
     def length(self, schema: Schema) -> int:
-        counts = {
-            name: HistogramCells(schema.column(name), self.bins).count for name in chosen_columns(schema, self.columns)
-        }
+        counts = {name: cells.count for name, cells in self.column_cells(schema).items()}
         size = sum(prod(counts[name] for name in table) for table in self.tables(schema))
         if size > MOST_CELLS:
             raise RecipeError(
@@ -90,7 +106,12 @@ class Histogram(FeatureMap):
         return size
 
     def to_dict(self) -> dict[str, Any]:
-        return super().to_dict() | ({} if self.kernel is None else {"kernel": self.kernel.to_dict()})
+        kernel = {} if self.kernel is None else {"kernel": self.kernel.to_dict()}
+        edges = {} if self.edges is None else {"edges": {name: list(numbers) for name, numbers in self.edges}}
+        return super().to_dict() | kernel | edges
+
+    def counted(self) -> Histogram:
+        return replace(self, kernel=None)
 
     def bind(self, schema: Schema) -> BoundHistogram:
         return BoundHistogram(self, schema)
@@ -109,7 +130,7 @@ class BoundHistogram(BoundMap):
         super().__init__(description, schema, chosen_columns(schema, description.columns))
         self.size = description.length(schema)
         self.tables = description.tables(schema)
-        self.column_cells = {name: HistogramCells(schema.column(name), description.bins) for name in self.columns}
+        self.column_cells = description.column_cells(schema)
         self._rows = np.array([schema.index(name) for name in self.columns])
         position = {name: index for index, name in enumerate(self.columns)}
         self._members = np.array([[position[name] for name in table] for table in self.tables], np.int64)

@@ -87,10 +87,15 @@ def full_table(released: ReleasedSketch, columns: Sequence[str] | None) -> FullT
         return None
     for tables in map(small_tables, released.parts):
         for table in tables:
-            if table.numeric and (
-                set(table.columns) == set(columns)
-                if columns is not None
-                else len(tables) == 1 and len(table.columns) <= MOST_TABLE_COLUMNS
+            even = not any(cells.uneven for cells in table.cells)
+            if (
+                even
+                and table.numeric
+                and (
+                    set(table.columns) == set(columns)
+                    if columns is not None
+                    else len(tables) == 1 and len(table.columns) <= MOST_TABLE_COLUMNS
+                )
             ):
                 return _ordered(table, columns)
     return None
