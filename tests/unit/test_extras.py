@@ -22,7 +22,8 @@ import sys
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"numba", "llvmlite", "sqlalchemy", "alembic", "dp_accounting", "matplotlib", "mcp"}:
+        absent = {"numba", "llvmlite", "sqlalchemy", "alembic", "dp_accounting", "matplotlib", "mcp"}
+        if name.partition(".")[0] in absent:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Absent())
