@@ -11,6 +11,7 @@ import numpy as np
 
 from dpsketch.engines import csv
 from dpsketch.engines.readers import read_batches, source_columns
+from dpsketch.engines.sources.data_files import data_files
 from dpsketch.errors import SourceError
 from dpsketch.schema.schema import Csv
 from dpsketch.schema.template import schema_template
@@ -96,7 +97,7 @@ def _read(rng: np.random.Generator, path: Path, layout: Csv) -> Rows:
         patch.object(csv, "_BLOCK", int(rng.integers(1, 50))),
         patch.object(csv, "_MOST_FIELDS", int(rng.integers(1, 20))),
     ):
-        for batch in csv.batches(path, NAMES, lambda share: None, layout):
+        for batch in csv.batches(data_files(path)[0], NAMES, lambda share: None, layout):
             rows += zip(*[batch.column(name).to_pylist() for name in NAMES], strict=True)
     return rows
 

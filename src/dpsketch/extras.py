@@ -17,6 +17,12 @@ _NEEDED = {
     "mcp": ("serving sketches to language models needs the MCP library", "agents"),
     "cairosvg": ("drawing a PNG needs CairoSVG", "plot"),
     "matplotlib": ("drawing a figure needs Matplotlib", "plot"),
+    "pyspark": ("the Spark engine needs pyspark", "spark"),
+    "dask": ("the Dask engine needs dask", "dask"),
+    "deltalake": ("reading a Delta Lake table needs deltalake", "lake"),
+    "pyiceberg": ("reading an Iceberg table needs pyiceberg", "lake"),
+    "adbc_driver_postgresql": ("reading PostgreSQL needs its ADBC driver", "db"),
+    "adbc_driver_sqlite": ("reading SQLite needs its ADBC driver", "db"),
 }
 
 

@@ -47,7 +47,11 @@ def test_sources_agree(
     folder = tmp_path / "folder"
     folder.mkdir()
     pq.write_table(table.slice(0, 400), folder / "a.parquet")
-    pa.csv.write_csv(table.slice(400), folder / "b.csv")
+    pq.write_table(table.slice(400), folder / "b.parquet")
+    pa.csv.write_csv(table.slice(400), tmp_path / "rest.csv")
+    for ending, compress in {"gz": "gzip", "zst": "zstd"}.items():
+        with pa.CompressedOutputStream(tmp_path / f"t.csv.{ending}", compress) as file:
+            pa.csv.write_csv(table, file)
     pa.dataset.write_dataset(
         table, tmp_path / "hive", format="parquet", partitioning=pa.dataset.partitioning(
             pa.schema([("sex", pa.string())]), flavor="hive"))  # fmt: skip
@@ -57,13 +61,24 @@ def test_sources_agree(
     sources = {
         "parquet": tmp_path / "t.parquet",
         "csv": str(tmp_path / "t.csv"),
+        "csv.gz": tmp_path / "t.csv.gz",
+        "csv.zst": tmp_path / "t.csv.zst",
         "folder": folder,
+        "pattern": str(folder / "*.parquet"),
+        "url": (tmp_path / "t.parquet").as_uri(),
+        "url of a folder": folder.as_uri(),
+        "list": [folder / "a.parquet", tmp_path / "rest.csv"],
         "hive": tmp_path / "hive",
         "reader": table.to_reader(max_chunksize=77),
         "pandas": table.to_pandas(),
         "pandas of Arrow types in chunks": chunked.to_pandas(types_mapper=pandas.ArrowDtype),
         "pandas objects": table.to_pandas().astype({"sex": object, "member": object}),
+        "dict of arrays": {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names},
+        "dict of lists": table.to_pydict(),
         "polars": polars.from_arrow(table),
+        "lazy polars": polars.LazyFrame(polars.from_arrow(table)),
+        "dataset": pa.dataset.dataset(folder),
+        "scanner": pa.dataset.dataset(folder).scanner(columns=table.column_names),
         "duckdb": duck,
         "iterator": iter(table.to_batches(max_chunksize=99)),
         "iterator of tables": iter([table.slice(0, 3), table.slice(3)]),

@@ -62,7 +62,7 @@ def test_unreadable_files_are_told_without_cells(
 CRASHES = {
     "encode": ("dpsketch.engines.engine.encode", described("accumulate", "t.csv", "-o", "x.raw")),
     "csv": ("dpsketch.engines.csv._batch", described("accumulate", "t.csv", "-o", "x.raw")),
-    "parquet": ("dpsketch.engines.readers._parquet_batches", described("accumulate", "t.parquet", "-o", "x.raw")),
+    "parquet": ("dpsketch.engines.sources.files._parquet_batches", described("accumulate", "t.parquet", "-o", "x.raw")),
     "units": ("dpsketch.engines.units.UnitSelection.add", described("accumulate", "t.csv", "-o", "x.raw")),
     "map": (
         "dpsketch.maps.tables.one_way.CellCounter.accumulate",

@@ -9,15 +9,14 @@ assumption, which the privacy statement names.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpsketch.engines.sources.data_files import DataFile
 from dpsketch.errors import SourceError
 from dpsketch.schema.schema import Csv
 
@@ -28,10 +27,11 @@ _NEWLINE = 10
 _MARK = b"\xef\xbb\xbf"  # the byte order mark of UTF-8, at the beginning of a file
 
 
-def header(path: Path) -> list[str]:
+def header(file: DataFile) -> list[str]:
     """The cells of the first line. Only someone who knows the file can tell whether they are names or a record."""
-    with open(path, "rb") as file:
-        line = file.readline(_LONGEST_LINE)
+    path = file.name
+    with file.text() as (stream, _):
+        line = stream.readline(_LONGEST_LINE)
     if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
         raise SourceError(f"{path}: the header line is too long", "the first line of a CSV file names its columns")
     line = line.removeprefix(_MARK).rstrip(b"\r\n")
@@ -39,7 +39,7 @@ def header(path: Path) -> list[str]:
         raise SourceError(f"{path}: lines must end with a line feed", "convert the line ends of the file")
     if not line:
         raise SourceError(f"{path} has no header line", "the first line of a CSV file names its columns")
-    separator = _separator(path)
+    separator = _separator(file)
     buffer = np.frombuffer(line + b"\n", np.uint8)
     stops = np.array([len(line)])
     for fields in range(line.count(bytes([separator])) + 1, 0, -1):  # separators inside quotes leave fewer fields
@@ -55,26 +55,25 @@ def header(path: Path) -> list[str]:
         raise SourceError(f"{path}: the header line is not UTF-8 text", "convert the file to UTF-8") from None
 
 
-def column_names(path: Path, layout: Csv) -> list[str]:
+def column_names(file: DataFile, layout: Csv) -> list[str]:
     """The names of all columns: as declared, or from the first line."""
-    return header(path) if layout.columns is None else list(layout.columns)
+    return header(file) if layout.columns is None else list(layout.columns)
 
 
 def batches(
-    path: Path, wanted: Sequence[str], progress: Callable[[float], None], layout: Csv
+    file: DataFile, wanted: Sequence[str], progress: Callable[[float], None], layout: Csv
 ) -> Iterator[pa.RecordBatch]:
     """The wanted columns that the file has, as binary arrays; `progress` receives the fraction of bytes read."""
-    names = column_names(path, layout)
+    names = column_names(file, layout)
     picked = [(name, names.index(name)) for name in wanted if name in names]
-    separator, size = _separator(path), max(os.path.getsize(path), 1)
-    most = max(1, _MOST_FIELDS // len(names))
-    with open(path, "rb") as file:
+    separator, most = _separator(file), max(1, _MOST_FIELDS // len(names))
+    with file.text() as (stream, read):
         if layout.columns is None:
-            file.readline(_LONGEST_LINE)
-        elif file.read(len(_MARK)) != _MARK:
-            file.seek(0)
+            stream.readline(_LONGEST_LINE)
+        elif stream.peek(len(_MARK))[: len(_MARK)] == _MARK:
+            stream.read(len(_MARK))
         find = _quoted_breaks(separator) if layout.multiline else _line_breaks
-        for text, stops in _whole_records(file, find, lambda: progress(file.tell() / size)):
+        for text, stops in _whole_records(stream, find, lambda: progress(read())):
             for first in range(0, len(stops), most):  # limits the memory that very short records need
                 part = stops[first : first + most]
                 start = stops[first - 1] + 1 if first else 0
@@ -123,8 +122,8 @@ def _whole_records(file: BinaryIO, find: Breaks, read: Callable[[], None]) -> It
         yield last + b"\n", np.array([len(last)])
 
 
-def _separator(path: Path) -> int:
-    return ord("\t") if path.suffix.lower() == ".tsv" else ord(",")
+def _separator(file: DataFile) -> int:
+    return ord("\t") if file.tabs else ord(",")
 
 
 def _batch(

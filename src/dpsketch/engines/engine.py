@@ -20,7 +20,7 @@ from dpsketch.encoding.arrow import unit_ids
 from dpsketch.encoding.layouts import Cells
 from dpsketch.encoding.records import Records
 from dpsketch.encoding.rows import encode
-from dpsketch.engines.readers import Progress, read_batches
+from dpsketch.engines.readers import Progress, counted, read_batches
 from dpsketch.engines.row_sampling import Reservoir, kept_rows, kept_units
 from dpsketch.engines.shared_sums import SharedSums
 from dpsketch.engines.units import UnitSelection, belong, unit_shares
@@ -32,7 +32,7 @@ from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import counters
 from dpsketch.sketch.merging import new_lineage
-from dpsketch.sketch.raw import RawSketch
+from dpsketch.sketch.raw import RawSketch, empty_sums
 
 _SHARES_HINT = "send each row to the share that Pass.row_shares names, and fold each share once"
 
@@ -150,12 +150,26 @@ class Pass:
         """Whether all rows must be in the same partial sum, because a sample of a fixed size is drawn."""
         return self.recipe.sampling is not None and self.recipe.sampling.count is not None
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns that a source must have."""
+        unit = () if self.schema.unit_column is None else (self.schema.unit_column,)
+        return [*self.schema.stored, *unit]
+
+    @property
+    def secret(self) -> bool:
+        """Whether rows or features are sampled: folding the same rows twice then gives two different sums."""
+        return self.recipe.sampling is not None or any(feature_map.secret for feature_map in self.maps)
+
+    def empty(self) -> PartialSums:
+        """The partial sums of no rows."""
+        sums = tuple(empty_sums(feature_map, declared_rows(self.schema)) for feature_map in self.maps)
+        return PartialSums(self.lineage, self.fingerprints, sums)
+
     def batches(self, source: Any, progress: Progress) -> Iterator[pa.RecordBatch]:
         """The needed columns of any tabular source, for `partial`."""
-        unit = () if self.schema.unit_column is None else (self.schema.unit_column,)
-        wanted = [*self.schema.stored, *unit]
         sets = [column.name for column in self.schema.sets]
-        return read_batches(source, wanted, progress, sets, self.schema.csv)
+        return read_batches(source, self.columns, progress, sets, self.schema.csv)
 
     def row_shares(self, batch: pa.RecordBatch, count: int) -> NDArray[np.int64]:
         """The share, from 0 to count-1, to which each row of a batch belongs; partial sums of shares may be merged.
@@ -276,19 +290,54 @@ def accumulate(
 ) -> RawSketch:
     """Compute the exact sums of every map of `recipe` in one pass over `source`.
 
-    `source` is a path (CSV, Parquet, or a folder of either), an Arrow table or reader, anything with
-    `__arrow_c_stream__` (pandas, polars, DuckDB), or an iterable of batches. `engine` does the work, by default
-    `Local`. The sums are the same bytes for any engine, batch size, number of threads and order of rows, except that
-    sampled rows and the masks of subsampled maps are drawn afresh, in secret. `progress` receives the fraction of the
-    source that was read.
+    `source` is a path, pattern or URL of CSV or Parquet files, a folder or a list of them, the folder or URL of a Delta
+    Lake or Iceberg table, a `Database`, a dataset, anything with `__arrow_c_stream__` (Arrow, polars, DuckDB), a lazy
+    polars frame, a pandas frame, a database cursor, a dict of arrays, or an iterable of batches: docs/sources.md.
+    `engine` does the work, by default `Local`. The sums are the same bytes for any engine, batch size, number of
+    threads and order of rows, except that sampled rows and the masks of subsampled maps are drawn afresh, in secret.
+    `progress` receives the fraction of the source that was read.
     """
-    if engine is None:
-        from dpsketch.engines.local import Local
-
-        engine = Local()
+    engine = engine or default_engine(source)
     one_pass = Pass(replace(schema, rows=declared_rows(schema, recipe.rows)), recipe)
     _ = one_pass.maps  # refuse an impossible recipe before anything is read
-    return one_pass.sketch(engine.run(one_pass, source, progress or (lambda share: None)))
+    raw = one_pass.sketch(engine.run(one_pass, source, progress or (lambda share: None)))
+    return replace(raw, inputs=(counted(source),))
+
+
+def append(
+    raw: RawSketch,
+    source: Any,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+    disjoint_units: bool = False,
+) -> RawSketch:
+    """The raw sketch of a table to which `source` was added. A file that was counted before is refused, whatever its
+    name is now.
+
+    With a unit column, no unit may have rows in both, which `disjoint_units=True` asserts.
+    """
+    for before in raw.inputs:
+        again = counted(source, before.key).hashes & before.hashes
+        if again:
+            raise SourceError("a file was counted before", "name only new files")
+    added = accumulate(source, raw.schema, raw.recipe, engine, progress)
+    return replace(raw.merge(added, disjoint_units), schema=raw.schema)
+
+
+def default_engine(source: Any) -> Engine:
+    """The engine whose own data frame a source is, or this machine."""
+    package = type(source).__module__.partition(".")[0]
+    if package == "pyspark":
+        from dpsketch.engines.spark import Spark
+
+        return Spark()
+    if package in ("dask", "dask_expr"):
+        from dpsketch.engines.dask import Dask
+
+        return Dask()
+    from dpsketch.engines.local import Local
+
+    return Local()
 
 
 def _slices(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

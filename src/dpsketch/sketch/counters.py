@@ -28,3 +28,10 @@ def add(one: Sums, two: Sums, four_bytes: bool) -> Sums:
     if four_bytes:
         return np.add(one, two, dtype=np.int32, casting="unsafe")
     return np.add(one, two, dtype=np.int64)
+
+
+def subtract(one: Sums, two: Sums) -> Sums:
+    """Return one - two modulo 2^32 or 2^64, in the bytes of `one`: raw sums are never widened."""
+    if narrow(one):
+        return np.subtract(one, two, dtype=np.int32, casting="unsafe")
+    return np.subtract(one, two, dtype=np.int64)

@@ -52,10 +52,8 @@ def _unsettled(recipe: Recipe) -> Recipe:
     return Recipe(parts, sampling=recipe.sampling, only=recipe.only)
 
 
-def merged_bound(one: Sketch, two: Sketch, disjoint_units: bool) -> BoundRecipe:
-    """The schema, recipe and maps of the merged sketch. Raises a MergeError with the reason if the two do not merge."""
-    if one.lineage & two.lineage:
-        raise MergeError("both sketches hold the same input", "merge each input once")
+def same_maps(one: Sketch, two: Sketch) -> tuple[BoundMap, ...]:
+    """The maps of both sketches. Refuses sketches whose sums mean different things."""
     if replace(one.schema, rows=None) != replace(two.schema, rows=None):
         raise MergeError("the sketches have different schemas", "use one schema file at every site")
     if one.recipe != two.recipe and _unsettled(one.recipe) == _unsettled(two.recipe):
@@ -69,6 +67,14 @@ def merged_bound(one: Sketch, two: Sketch, disjoint_units: bool) -> BoundRecipe:
         raise MergeError(
             "the sketches were made with different recipes", "use the same recipe, sizes and seeds at every site"
         )
+    return maps
+
+
+def merged_bound(one: Sketch, two: Sketch, disjoint_units: bool) -> BoundRecipe:
+    """The schema, recipe and maps of the merged sketch. Raises a MergeError with the reason if the two do not merge."""
+    if one.lineage & two.lineage:
+        raise MergeError("both sketches hold the same input", "merge each input once")
+    maps = same_maps(one, two)
     if one.recipe.sampling is not None and one.recipe.sampling.count is not None:
         raise MergeError(
             "samples of a fixed count of rows do not merge: they would weigh a small table like a large one",

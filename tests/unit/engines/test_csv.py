@@ -9,15 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsketch.engines import csv
+from dpsketch.engines.sources.data_files import DataFile, data_files
 from dpsketch.errors import SourceError
 from dpsketch.schema.schema import Csv
 
 MULTILINE = Csv(multiline=True)
 
 
+def file_of(path: Path) -> DataFile:
+    (file,) = data_files(path)
+    return file
+
+
 def read(path: Path, names: list[str], layout: Csv = Csv()) -> list[tuple[bytes | None, ...]]:  # noqa: B008
     rows: list[tuple[bytes | None, ...]] = []
-    for batch in csv.batches(path, names, lambda share: None, layout):
+    for batch in csv.batches(file_of(path), names, lambda share: None, layout):
         rows += list(zip(*[batch.column(name).to_pylist() for name in names], strict=True))
     return rows
 
@@ -36,7 +42,7 @@ def test_a_broken_line_is_one_missing_row(tmp_path: Path) -> None:
 def test_header_with_quotes_blanks_and_mark(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b'\xef\xbb\xbf"first, name", second\n1,2\n')
-    assert csv.header(path) == ["first, name", "second"]
+    assert csv.header(file_of(path)) == ["first, name", "second"]
     assert read(path, ["second"]) == [(b"2",)]
 
 
@@ -50,7 +56,7 @@ def test_an_empty_file_has_no_header(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b"")
     with pytest.raises(SourceError, match="has no header line"):
-        csv.header(path)
+        csv.header(file_of(path))
 
 
 def test_a_very_long_line_is_one_missing_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +73,7 @@ def test_many_short_lines_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(csv, "_MOST_FIELDS", 9)
     path = tmp_path / "t.csv"
     path.write_text("a,b,c\n" + "1,2,3\n" * 10 + "x\n" * 5 + "4,5,6")
-    sizes = [batch.num_rows for batch in csv.batches(path, ["a"], lambda share: None, Csv())]
+    sizes = [batch.num_rows for batch in csv.batches(file_of(path), ["a"], lambda share: None, Csv())]
     assert max(sizes) == 3
     assert sum(sizes) == 16
 

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
-from dpsketch.engines.readers import data_files, read_batches, source_columns
+from dpsketch.engines.readers import read_batches, source_columns
+from dpsketch.engines.sources.data_files import data_files
 from dpsketch.errors import SourceError
 
 LOGS = {
@@ -23,27 +26,32 @@ def written(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("lake", LOGS)
-def test_tables_with_a_log_are_refused(lake: str, tmp_path: Path) -> None:
-    """As a whole, below another folder, from a folder inside, and file by file."""
+def test_files_of_tables_with_a_log_are_refused(lake: str, tmp_path: Path) -> None:
+    """Below another folder, from a folder inside, and file by file."""
     root = tmp_path / "all" / "people"
     file = written(root / "data" / "town=ANNAPOLIS" / "old.parquet")
     written(tmp_path / "all" / "plain.parquet")
     log = root / LOGS[lake]
     log.parent.mkdir()
     log.write_text("{}")
-    for path in (root, tmp_path / "all", root / "data", file):
+    whole = [root] if lake == "a Hudi" else []  # the others are read through their logs
+    for path in (*whole, tmp_path / "all", root / "data", file):
         for read in (lambda path: list(read_batches(path, ["x"], lambda share: None)), source_columns):
             with pytest.raises(SourceError) as refused:
                 read(path)
             assert refused.value.fact == f"{path} holds files of {lake} table, which may have been deleted or replaced"
-            assert "export a snapshot to plain Parquet" in (refused.value.hint or "")
+            assert ("export a snapshot" if whole else "read through its log") in (refused.value.hint or "")
+
+
+def names(named: str | Path | list[str | Path]) -> list[str]:
+    return [file.name for file in data_files(named)]
 
 
 def test_other_folders_of_these_names_are_no_logs(tmp_path: Path) -> None:
     """A folder 'metadata' with other files is one like any other."""
     file = written(tmp_path / "metadata" / "a.parquet")
-    assert data_files(tmp_path) == [file]
-    assert data_files(file) == [file]
+    assert names(tmp_path) == [str(file)]
+    assert names(file) == [str(file)]
 
 
 def test_a_link_into_a_table_with_a_log_is_refused(tmp_path: Path) -> None:
@@ -54,3 +62,76 @@ def test_a_link_into_a_table_with_a_log_is_refused(tmp_path: Path) -> None:
     for path in (plain, plain / "link.parquet"):
         with pytest.raises(SourceError, match="holds files of a Delta Lake table"):
             data_files(path)
+
+
+def test_patterns_find_files_in_order(tmp_path: Path) -> None:
+    files = [written(tmp_path / name) for name in ("b/2.parquet", "a/1.parquet", "a/deep/3.parquet")]
+    (tmp_path / "a" / "notes.txt").write_text("")
+    assert names(str(tmp_path / "*" / "*.parquet")) == sorted(map(str, files[:2]))
+    for pattern in (str(tmp_path / "**" / "*.parquet"), f"{tmp_path.as_uri()}/**/*.parquet"):
+        assert names(pattern) == sorted(map(str, files))
+    with pytest.raises(SourceError, match="holds no CSV or Parquet file"):
+        data_files(str(tmp_path / "*.csv"))
+    odd = written(tmp_path / "odd[1].parquet")
+    assert names(odd) == [str(odd)], "a name with brackets is no pattern where it exists"
+
+
+def test_a_file_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path / "data" / "a.parquet")
+    link = tmp_path / "link.parquet"
+    link.symlink_to(file)
+    for twice in ([file, file], [file, tmp_path / "data"], [file, link], [str(file), file.as_uri()]):
+        with pytest.raises(SourceError, match="a file is there twice\nHint: name each file once"):
+            data_files(twice)
+    assert names([file]) == [str(file)]
+    with pytest.raises(SourceError, match="an empty list names no file"):
+        data_files([])
+
+
+def test_a_folder_of_both_formats_is_refused(tmp_path: Path) -> None:
+    written(tmp_path / "a.parquet")
+    (tmp_path / "b.csv").write_text("x\n1\n")
+    with pytest.raises(SourceError, match="holds both CSV and Parquet files\nHint: name the files of one kind"):
+        data_files(tmp_path)
+
+
+def test_a_column_that_vanishes_between_two_files_is_named(tmp_path: Path) -> None:
+    files = [written(tmp_path / "a.parquet"), tmp_path / "b.parquet"]
+    pq.write_table(pa.table({"y": [1]}), files[1])
+    with pytest.raises(SourceError, match=f"{files[1]} has no column 'x'"):
+        list(read_batches(files, ["x"], lambda share: None))
+
+
+def test_a_url_that_cannot_be_opened_shows_no_credentials() -> None:
+    for url in ("nope://key:pass-word-7@bucket/t.parquet?token=pass-word-7", "hdfs://key:pass-word-7@nowhere:1/t.csv"):
+        with pytest.raises(SourceError, match="cannot be opened") as refused:
+            list(read_batches(url, ["x"], lambda share: None))
+        assert "pass-word-7" not in str(refused.value)
+
+
+def test_objects_that_are_no_tables_are_refused() -> None:
+    for source in (3, object()):
+        with pytest.raises(SourceError, match=f"a {type(source).__name__} is not a table\nHint: pass a path, a URL"):
+            list(read_batches(source, ["x"], lambda share: None))
+
+
+def test_datasets_of_text_files_are_refused(tmp_path: Path) -> None:
+    """Arrow infers the type of a column from its cells: one cell would change how others are read."""
+    (tmp_path / "b.csv").write_text("x\n1\n")
+    with pytest.raises(SourceError, match="a dataset of csv files infers types"):
+        list(read_batches(pyarrow.dataset.dataset(tmp_path, format="csv"), ["x"], lambda share: None))
+
+
+def test_arrays_of_different_lengths_are_refused() -> None:
+    with pytest.raises(SourceError, match="the arrays of the table have different lengths"):
+        list(read_batches({"x": [1, 2], "y": [1]}, ["x", "y"], lambda share: None))
+
+
+def test_the_columns_of_objects_are_known_without_reading(tmp_path: Path) -> None:
+    table = pa.table({"x": [1, 2], "y": ["a", "b"]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    sources = (table, table.to_reader(), pyarrow.dataset.dataset(tmp_path / "t.parquet"), polars.from_arrow(table))
+    for source in (*sources, polars.scan_parquet(tmp_path / "t.parquet"), table.to_pandas(), {"x": [1], "y": ["a"]}):
+        assert [name for name, _ in source_columns(source)[0]] == ["x", "y"], type(source)
+    with pytest.raises(SourceError, match="the columns of a list_iterator are unknown"):
+        source_columns(iter([table]))
