@@ -82,6 +82,7 @@ def test_a_crash_while_writing_leaves_no_file(
 
     options = ["--ledger", "l.db", "--create-ledger"] if output.endswith("sketch") else []
     if options:
+        assert run(monkeypatch, "ledger", "create", "l.db") == 0
         assert run(monkeypatch, "ledger", "grant", "l.db", "t", "--epsilon", "1", "--force") == 0
     monkeypatch.setattr(os, "fsync", full)
     before = {path.name for path in folders.planted.iterdir()} | {"l.db"}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dpsketch.cli.cell_report import Report, check_terminal, print_report
 from dpsketch.cli.console import (
     AsJson,
     Delta,
@@ -134,6 +135,7 @@ def release(
     plan: Plan = None,
     accept_delta: AcceptDelta = False,
     audit: AuditPath = None,
+    report: Report = False,
     rows: Rows = None,
     frequencies: Frequencies = None,
     important: Important = None,
@@ -150,9 +152,22 @@ def release(
     from dpsketch.sketch.released import ReleasedSketch
 
     check_free(output, force, table, schema, recipe, ledger, groups_from, audit)
+    check_terminal(report)
     other = None if groups_from is None else ReleasedSketch.load(groups_from)
     budget = Budget(epsilon, delta, rho)
-    described = (schema, recipe, rows, frequencies, purpose, clusters, columns, only, snapshot, important)
+    described = (
+        schema,
+        recipe,
+        rows,
+        frequencies,
+        purpose,
+        clusters,
+        columns,
+        only,
+        snapshot,
+        important,
+        report or None,
+    )
     with Output(output, force) as claimed:
         raw = _loaded(table, any(option is not None for option in described))
         facts = _schema(schema) if raw is None else raw.schema
@@ -169,6 +184,8 @@ def release(
             event = planned(facts, chosen, budget, mechanism)
             if book is not None and event is not None:
                 book.check(name, facts.accounted, event, partition(facts, chosen), plan)
+            if report:
+                print_report(table, facts)
             raw = _accumulated(table, facts, chosen)
         _release(raw, budget, book, name, claimed, mechanism, plan, other, tested)
     then = None  # a raw sketch names no task: what its release is good for, `show` says

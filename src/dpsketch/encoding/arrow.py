@@ -58,7 +58,7 @@ def encode_column(column: Column, array: pa.Array | pa.ChunkedArray) -> Codes:
             f"column '{column.name}' is declared as {column.kind}, but the table holds {array.type}",
             "declare it as a set of ids, or leave it out of the schema",
         )
-    return cells.read(lambda values: column.codes_of(_levels(column, values)))
+    return cells.read(lambda values: column.codes_of(cell_levels(column, values)))
 
 
 def source_numbers(name: str, array: pa.Array | pa.ChunkedArray, missing: float | None) -> Floats:
@@ -197,12 +197,18 @@ def _is_text(array: pa.Array) -> bool:
     return bool(pa.types.is_large_binary(array.type))
 
 
-def _levels(column: Column, array: pa.Array) -> NDArray[np.int64]:
+def cell_numbers(column: Number | Integer | Datetime, array: pa.Array) -> Floats:
+    """Plain values as numbers, of dates as microseconds, before they are clamped; NaN where they are not readable."""
+    return _moments(array) if isinstance(column, Datetime) else _numbers(array)
+
+
+def cell_levels(column: Column, array: pa.Array) -> NDArray[np.int64]:
+    """Levels of plain values; −1 where they are missing or not readable."""
     match column:
         case Number() | Integer():
-            return levels_at(column, _with_missing(_numbers(array), column.missing))
+            return levels_at(column, _with_missing(cell_numbers(column, array), column.missing))
         case Datetime():
-            return levels_at(column, _moments(array))
+            return levels_at(column, cell_numbers(column, array))
         case Category():
             text = texts(array)
             level = filled(pc.index_in(text, value_set=_text_array(column.labels)), column.labels.index(OTHER))

@@ -69,7 +69,7 @@ def statement_sections(facts: dict[str, Any]) -> list[tuple[str, Lines]]:
     who, change = _unit(facts)
     lines = [
         *(("KNOWN FAULT", f"{each}") for each in known_faults(facts)),
-        *((label, facts["about"][key]) for key, label in _ABOUT.items() if key in facts.get("about", {})),
+        *((label, text) for key, label in _ABOUT.items() if (text := facts.get("about", {}).get(key)) is not None),
         ("Who is protected", f"{who}."),
         (
             "Against what",

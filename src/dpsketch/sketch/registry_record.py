@@ -15,6 +15,7 @@ from dpsketch.errors import QueryError
 from dpsketch.sketch.privacy_statement import statement_sections
 
 FILL_IN = "TO FILL IN"
+_NEEDED = {"about", "bounds", "budgets", "ledger", "trust"}  # facts that earlier versions did not state
 _UNIT_DETAILS = {
     "add-remove": "Adjacent tables differ by one {unit}, which one of them has and the other has not.",
     "replace-one": "Adjacent tables differ by one {unit}, replaced by another; the number of {unit}s is public.",
@@ -25,7 +26,7 @@ def registry_record(facts: Mapping[str, Any]) -> str:
     """The YAML of a record with status "Draft". Refuses releases that are not private."""
     if not facts["private"]:
         raise QueryError("this file is not private: there is nothing to register", "show a private release")
-    if "version" not in facts:
+    if not set(facts) >= _NEEDED:
         raise QueryError("this file was made by an earlier version: its statement is too short to register", "refit it")
     about, made = facts["about"], str(facts["created"])
     name = about.get("name") or _todo("the name of the data product")

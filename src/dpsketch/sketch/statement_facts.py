@@ -104,7 +104,8 @@ def known_faults(facts: dict[str, Any]) -> tuple[Advisory, ...]:
     if not facts["private"]:
         return ()
     noises = [noise["mechanism"] for part in facts["parts"] for noise in part["noise"]]
-    return advisories(facts.get("libraries", [facts["library"]]), map_names(facts["parts"]), noises)
+    made_with = [str(each) for each in facts.get("libraries", [facts["library"]])]
+    return advisories(made_with, map_names(facts["parts"]), noises)
 
 
 def map_names(facts: Any) -> set[str]:

@@ -1,0 +1,53 @@
+"""`--report`: how cells were read, on the curator's own terminal and nowhere else."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table as RichTable
+
+from dpsketch.cli.console import err, progress_bar
+from dpsketch.errors import FileError
+
+if TYPE_CHECKING:
+    from dpsketch.schema.schema import Schema
+
+Report = Annotated[
+    bool,
+    typer.Option(
+        "--report",
+        help="First count how cells of each column are read, in a pass of its own. Exact and SECRET, so only on a "
+        "terminal.",
+    ),
+]
+
+
+def check_terminal(wanted: bool) -> None:
+    """Refuse a report that would end up in a file or another program."""
+    if wanted and not (sys.stderr.isatty() and sys.stdout.isatty()):
+        raise FileError(
+            "a report has exact counts of cells, as secret as the table: it is shown on a terminal only",
+            "run the command at a terminal, without redirecting its output, or leave out --report",
+        )
+
+
+def print_report(table: Path, facts: Schema) -> None:
+    """Print how cells are read. Numbers of sets of ids are not counted."""
+    from dpsketch.encoding.cell_counts import CellCounts, count_cells
+    from dpsketch.engines.readers import read_batches
+
+    counts = {column.name: CellCounts(column.name) for column in facts.scalars}
+    with progress_bar("counting") as report:
+        for batch in read_batches(table, list(counts), report, (), facts.csv):
+            for column in facts.scalars:
+                counts[column.name] += count_cells(column, batch.column(column.name))
+    err.print("SECRET: exact counts of cells. Do not copy, log or share them.")
+    shown = RichTable()
+    for name in ("column", "missing", "unreadable", "clamped or other"):
+        shown.add_column(name, justify="left" if name == "column" else "right")
+    for each in counts.values():
+        shown.add_row(each.column, *(f"{n:,}" for n in (each.missing, each.unreadable, each.outside)))
+    err.print(shown, soft_wrap=False)
