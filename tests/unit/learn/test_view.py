@@ -231,6 +231,19 @@ def test_too_many_frequencies_are_refused() -> None:
         view.count("age > 40 and member")
 
 
+def test_histograms_between_edges(view: dps.View, frame: pandas.DataFrame) -> None:
+    """Also of a release whose cells end elsewhere."""
+    ages = view.histogram("age", edges=[30, 50])
+    assert ages.labels == ("below 30", "30 to 50", "50 or more", "missing")
+    expected = [*np.histogram(frame.age.dropna(), [-np.inf, 30, 50, np.inf])[0], frame.age.isna().sum()]
+    assert ages.value == pytest.approx(np.array(expected, float), abs=0.01 * len(frame))
+    dates = view.histogram("joined", edges=["2021-01-01", np.datetime64("2023-06-01")])
+    assert dates.labels is not None
+    assert dates.labels[0] == "below 2021-01-01 00:00"
+    early = (frame.joined < "2021-01-01").sum()
+    assert dates.value[0] == pytest.approx(early, abs=0.01 * len(frame))
+
+
 def test_histograms(view: dps.View, frame: pandas.DataFrame) -> None:
     labels = view.histogram("sex")
     assert labels.labels == ("f", "m", "other", "missing")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from dpsketch.learn.population.grids.heavy_cells import LevelCells
 from dpsketch.numerics.arrays import Codes, Floats
 
 Places = NDArray[np.int64]
+COARSE = 3  # level below which the cells of a column are too wide to show what is inside their neighbours
+_ANY = 1 / sqrt(3)  # root mean square difference of two shares of which one is uniform between 0 and 1
 _GOLDEN = (0.6180339887498949, 0.7548776662466927, 0.8191725133961645, 0.8566748838545029)
 
 
@@ -87,7 +90,8 @@ def cell_numbers(cells: GridCells, points: PointsInCells, column: int, up: int =
 
 def unevenness(cells: GridCells, points: PointsInCells, column: int) -> float:
     """How far the shares of the two halves of a cell along a column differ, from the pairs of cells that make up one
-    of the level before: the root mean square of the difference over the sum, weighted by squares of the latter.
+    of the level before: the root mean square of the difference over the sum, weighted by squares of the latter. In
+    coarse cells the share of a half may be anything between 0 and 1.
     """
     _, own = np.unique(cell_numbers(cells, points, column), return_inverse=True)
     _, first = np.unique(own, return_index=True)
@@ -102,7 +106,8 @@ def unevenness(cells: GridCells, points: PointsInCells, column: int) -> float:
     apart = masses - sizes * (both / size)[pair]
     whole = float((both[halves] ** 2).sum())
     # apart is half the difference of two equal cells, and there are two of them.
-    return float(np.sqrt(2 * (apart[halves[pair]] ** 2).sum() / whole)) if whole > 0 else 0.0
+    found = float(np.sqrt(2 * (apart[halves[pair]] ** 2).sum() / whole)) if whole > 0 else 0.0
+    return max(found, _ANY) if cells.columns[column].levels[-1] < COARSE else found
 
 
 def above_neighbours(cells: GridCells, points: PointsInCells, column: int, position: int) -> Floats:
@@ -112,6 +117,8 @@ def above_neighbours(cells: GridCells, points: PointsInCells, column: int, posit
     numbers, count = cells.numbers_of(position, points.codes)[column], 1 << cells.columns[column].levels[position]
     masses = np.bincount(numbers, points.weights, count + 1)
     own = masses[:-1]
+    if count == 1:
+        return np.zeros(2)
     beside = (np.append(own[1:2], own[:-1]) + np.append(own[1:], own[-2:-1])) / 2
     above = np.maximum(own - beside, 0.0)
     return np.append(np.divide(above, own, out=np.zeros(len(own)), where=own > 0), 0.0)
@@ -127,9 +134,9 @@ def codes_along(cells: GridCells, points: PointsInCells, column: int, places: Fl
 
 
 def _neighbours(cells: GridCells, position: int, ranks: Ranks) -> Places:
-    """The number of the cell of the level before that each cell is in."""
+    """The number of the cell of the level before that each cell is in, along columns of COARSE levels and more."""
     levels = np.array([[own.levels[position]] for own in cells.columns])
-    above = np.maximum(levels - 1, 0)
+    above = np.where(levels < COARSE, levels, levels - 1)
     numbers = cells.numbers(position, ranks)
     before = np.where(numbers == 1 << levels, 1 << above, numbers >> (levels - above))
     key = np.ravel_multi_index(tuple(before), ((1 << above) + 1).ravel().tolist())

@@ -28,14 +28,17 @@ def threshold_changes(
     the nearest level, in which its records are, lies on one side. So the records that a cell has above its neighbours
     are moved to the number and to both ends of the cell, and the largest change counts.
     """
-    for column, number, code in _asked(schema, cells, factors):
-        for position, level in enumerate(cells.columns[column].levels):
-            cell = (code - MISSING) >> (16 - level)
-            numbers = cells.numbers_of(position, points.codes)[column]
-            inside = np.flatnonzero((points.positions == position) & (numbers == cell))
-            above = float(above_neighbours(cells, points, column, position)[cell])
-            if len(inside) and above > 0:
-                yield (column, position, cell), above * _most(schema, cells, points, factors, column, number, inside)
+    asked = list(_asked(schema, cells, factors))
+    for position in np.unique(points.positions).tolist() if asked else ():
+        here = np.flatnonzero(points.positions == position)
+        numbers = cells.numbers_of(position, points.codes[:, here])
+        above = {column: above_neighbours(cells, points, column, position) for column in {each[0] for each in asked}}
+        for column, number, code in asked:
+            cell = (code - MISSING) >> (16 - cells.columns[column].levels[position])
+            inside = here[numbers[column] == cell]
+            if len(inside) and above[column][cell] > 0:
+                change = _most(schema, cells, points, factors, column, number, inside)
+                yield (column, position, cell), float(above[column][cell]) * change
 
 
 def _asked(schema: Schema, cells: GridCells, factors: Sequence[Factor]) -> Iterator[tuple[int, float, int]]:
