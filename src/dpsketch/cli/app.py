@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpsketch.cli import agents, answers, plan, release_verbs, row_verbs, schema_verbs, signing_verbs
+from dpsketch.cli import agents, answers, plan, raw_verbs, release_verbs, row_verbs, schema_verbs, signing_verbs
 from dpsketch.cli.console import HELP, AsJson, Quiet, err, out, print_json, unprintable
 from dpsketch.cli.fit import fit_app
 from dpsketch.cli.ledger_verbs import ledger_app
@@ -54,8 +54,8 @@ VERBS = (
     (agents.mcp, "Serve sketches to a language model."),
     (row_verbs.sample, "Write synthetic rows."),
     (row_verbs.score, "Apply a fitted model to the rows of a table."),
-    (release_verbs.accumulate, "Read a table into a raw sketch: exact and secret."),
-    (release_verbs.merge, "Add up raw or released sketches of several sites."),
+    (raw_verbs.accumulate, "Read a table into a raw sketch: exact and secret."),
+    (raw_verbs.merge, "Add up raw or released sketches of several sites."),
     (release_verbs.graph, "Release the neighbour sets of a graph."),
     (schema_verbs.tighten, "Write a schema with tighter bounds."),
     (signing_verbs.sign, "Sign a release."),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table as RichTable
@@ -34,15 +33,16 @@ def check_terminal(wanted: bool) -> None:
         )
 
 
-def print_report(table: Path, facts: Schema) -> None:
-    """Print how cells are read. Numbers of sets of ids are not counted."""
+def print_report(source: Any, facts: Schema) -> None:
+    """Print how cells are read. Numbers of sets of ids, and columns computed from others, are not counted."""
     from dpsketch.encoding.cell_counts import CellCounts, count_cells
     from dpsketch.engines.readers import read_batches
 
-    counts = {column.name: CellCounts(column.name) for column in facts.scalars}
+    stored = [column for column in facts.scalars if not column.sources]
+    counts = {column.name: CellCounts(column.name) for column in stored}
     with progress_bar("counting") as report:
-        for batch in read_batches(table, list(counts), report, (), facts.csv):
-            for column in facts.scalars:
+        for batch in read_batches(source, list(counts), report, (), facts.csv):
+            for column in stored:
                 counts[column.name] += count_cells(column, batch.column(column.name))
     err.print("SECRET: exact counts of cells. Do not copy, log or share them.")
     shown = RichTable()

@@ -1,9 +1,9 @@
-"""`dpsketch accumulate`, `release`, `graph` and `merge`: the verbs that read tables, spend and write sketches."""
+"""`dpsketch release` and `graph`: the verbs that read tables, spend and write released sketches."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,6 @@ from dpsketch.cli.console import (
     RecipePath,
     Rho,
     Rows,
-    SchemaPath,
     check_free,
     err,
     print_json,
@@ -28,6 +27,7 @@ from dpsketch.cli.console import (
 )
 from dpsketch.cli.ledger_verbs import spent_text, standing_facts
 from dpsketch.cli.process import check_stopped, ignore_signals
+from dpsketch.cli.raw_verbs import OptionalSchema, accumulated, check_alone, loaded_schema
 from dpsketch.cli.recipe_choice import (
     Clusters,
     Columns,
@@ -39,6 +39,16 @@ from dpsketch.cli.recipe_choice import (
     chosen_recipe,
     next_steps,
 )
+from dpsketch.cli.source_choice import (
+    EngineName,
+    Master,
+    Query,
+    TableName,
+    Tables,
+    chosen_engine,
+    chosen_source,
+    local_paths,
+)
 from dpsketch.cli.spending import (
     AcceptDelta,
     CreateLedger,
@@ -48,8 +58,8 @@ from dpsketch.cli.spending import (
     dataset_name,
     spending,
 )
-from dpsketch.errors import FileError, MergeError
-from dpsketch.files.outputs import Output, written
+from dpsketch.errors import FileError
+from dpsketch.files.outputs import Output
 from dpsketch.privacy.budget import Budget, spend_stands
 
 if TYPE_CHECKING:
@@ -76,56 +86,18 @@ AuditPath = Annotated[
 NotPrivate = Annotated[bool, typer.Option("--not-private", help="For studies: no noise; needs --epsilon inf.")]
 
 
-def accumulate(
-    table: Path,
-    schema: SchemaPath,
-    output: OutputPath,
-    epsilon: Epsilon = None,
-    delta: Delta = 0.0,
-    rho: Rho = None,
-    recipe: RecipePath = None,
-    rows: Rows = None,
-    frequencies: Frequencies = None,
-    important: Important = None,
-    purpose: Purpose = None,
-    clusters: Clusters = None,
-    columns: Columns = None,
-    only: OnlyRows = None,
-    snapshot: Snapshot = None,
-    force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Read a table into a raw sketch: exact, secret, mergeable. Nothing is spent. The budget determines the sizes of
-    the general recipe and is checked now against what a release will need.
-    """
-    from dpsketch.schema.schema import Schema
-    from dpsketch.sketch.release import planned
-
-    check_free(output, force, table, schema, recipe)
-    facts = Schema.load(schema)
-    unknown = epsilon is None and rho is None and not delta
-    budget = None if unknown and recipe is not None else Budget(epsilon, delta, rho)
-    chosen = chosen_recipe(
-        facts, budget, recipe, rows, frequencies, only, snapshot, None, purpose, clusters, columns, important
-    )
-    if budget is not None:
-        planned(facts, chosen, budget)
-    with written(output, force, secret=True) as file:
-        _accumulated(table, facts, chosen).write(file)
-    size = output.stat().st_size
-    shown = f"{output}: raw sketch of {size / 1e6:,.1f} MB, NOT PRIVATE"
-    message = f"{shown}. Keep it secret; release it with: dpsketch release {output} …"
-    tell_written(as_json, output, message, kind="raw", private=False, bytes=size)
-
-
 def release(
-    table: Annotated[Path, typer.Argument(help="CSV or Parquet file, a folder of them, or a raw sketch.")],
+    tables: Tables,
     output: OutputPath,
+    table: TableName = None,
+    query: Query = None,
+    engine: EngineName = "local",
+    master: Master = None,
     epsilon: Epsilon = None,
     delta: Delta = 0.0,
     rho: Rho = None,
     mechanism: Mechanism = "auto",
-    schema: Annotated[Path | None, typer.Option("--schema", help="TOML file with the table's public facts.")] = None,
+    schema: OptionalSchema = None,
     recipe: RecipePath = None,
     only: OnlyRows = None,
     snapshot: Snapshot = None,
@@ -147,12 +119,13 @@ def release(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Sketch a table, add noise once, and write the released sketch."""
+    """Sketch a table, or take a raw sketch, add noise once, and write the released sketch."""
     from dpsketch.sketch.release import partition, planned
     from dpsketch.sketch.released import ReleasedSketch
 
-    check_free(output, force, table, schema, recipe, ledger, groups_from, audit)
+    check_free(output, force, *local_paths(tables), schema, recipe, ledger, groups_from, audit)
     check_terminal(report)
+    source, workers = chosen_source(tables, table, query), chosen_engine(engine, master)
     other = None if groups_from is None else ReleasedSketch.load(groups_from)
     budget = Budget(epsilon, delta, rho)
     described = (
@@ -169,8 +142,8 @@ def release(
         report or None,
     )
     with Output(output, force) as claimed:
-        raw = _loaded(table, any(option is not None for option in described))
-        facts = _schema(schema) if raw is None else raw.schema
+        raw = _loaded(source, any(option is not None for option in described))
+        facts = loaded_schema(schema) if raw is None else raw.schema
         name, book = dataset_name(facts, dataset, budget), spending(budget, ledger, not_private, create_ledger)
         if raw is None:
             chosen = chosen_recipe(
@@ -185,11 +158,11 @@ def release(
             if book is not None and event is not None:
                 book.check(name, facts.accounted, event, partition(facts, chosen), plan)
             if report:
-                print_report(table, facts)
-            raw = _accumulated(table, facts, chosen)
+                print_report(source, facts)
+            raw = accumulated(source, facts, chosen, workers)
         _release(raw, budget, book, name, claimed, mechanism, plan, other, tested)
     then = None  # a raw sketch names no task: what its release is good for, `show` says
-    if table.suffix != ".raw":
+    if not _is_raw(source):
         then = next_steps(claimed.path, purpose or (None if clusters is None else f"clusters:{clusters}"))
     _tell_released(claimed.path, budget, book, name, then, as_json)
 
@@ -254,69 +227,18 @@ def graph(
     _tell_released(claimed.path, budget, book, name, next_steps(claimed.path, "graph"), as_json)
 
 
-def merge(
-    sketches: Annotated[list[Path], typer.Argument(help="Two or more sketches of the same schema and recipe.")],
-    output: OutputPath,
-    disjoint_units: Annotated[bool, typer.Option("--disjoint-units", help="No unit has rows in two of them.")] = False,
-    force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Add up sketches: all raw (the sum is still secret) or all released (their noise adds up)."""
-    from dpsketch.sketch.file import read_header
-    from dpsketch.sketch.raw import RawSketch
-    from dpsketch.sketch.released import ReleasedSketch
-
-    if len(sketches) < 2:
-        raise MergeError("merge needs at least two sketches", "dpsketch merge A.sketch B.sketch -o BOTH.sketch")
-    check_free(output, force, *sketches)
-    kinds = {read_header(path)["kind"] for path in sketches}
-    if kinds == {"raw"}:
-        raw = RawSketch.load(sketches[0])
-        for path in sketches[1:]:
-            raw = raw.merge(RawSketch.load(path), disjoint_units)
-        raw.save(output, force)
-    elif kinds == {"released"}:
-        released = ReleasedSketch.load(sketches[0])
-        for path in sketches[1:]:
-            released = released.merge(ReleasedSketch.load(path), disjoint_units)
-        released.save(output, force)
-    else:
-        raise MergeError("raw and released sketches do not merge", "release the raw one first")
-    kind = kinds.pop()
-    message = f"{output}: merged from {len(sketches)} {kind} sketches."
-    tell_written(as_json, output, message, kind=kind, private=kind == "released", merged=len(sketches))
+def _is_raw(source: Any) -> bool:
+    return isinstance(source, str) and source.endswith(".raw")
 
 
-def _loaded(table: Path, described: bool) -> RawSketch | None:
+def _loaded(source: Any, described: bool) -> RawSketch | None:
     """The raw sketch, if that is what the path names."""
     from dpsketch.sketch.raw import RawSketch
 
-    if table.suffix != ".raw":
+    if not _is_raw(source):
         return None
-    if described:
-        raise FileError("a raw sketch brings its own schema and recipe", "leave out the options that describe them")
-    return RawSketch.load(table)
-
-
-def _schema(path: Path | None) -> Schema:
-    from dpsketch.schema.schema import Schema
-
-    if path is None:
-        raise FileError("a table needs --schema", "dpsketch init TABLE > schema.toml writes a template")
-    return Schema.load(path)
-
-
-def _accumulated(table: Path, facts: Schema, recipe: Recipe) -> RawSketch:
-    from dpsketch.engines.engine import accumulate as accumulate_table
-    from dpsketch.engines.readers import holds_csv
-
-    with progress_bar() as report:
-        raw = accumulate_table(table, facts, recipe, progress=report)
-    if not facts.csv.multiline and holds_csv(table):
-        err.print(
-            "CSV: every line was read as one row, even inside quotes. To change that: csv.multiline in the schema."
-        )
-    return raw
+    check_alone(described)
+    return RawSketch.load(source)
 
 
 def _tested(path: Path | None, recipe: Recipe, facts: Schema, mechanism: str, budget: Budget) -> AuditResult | None:

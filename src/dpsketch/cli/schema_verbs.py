@@ -8,11 +8,14 @@ from typing import Annotated
 import typer
 
 from dpsketch.cli.console import AsJson, Force, check_free, err, listed, print_json, tell_written
+from dpsketch.cli.source_choice import Query, TableName, Tables, chosen_source
 from dpsketch.files.outputs import written
 
 
 def init(
-    table: Path,
+    tables: Tables,
+    table: TableName = None,
+    query: Query = None,
     header: Annotated[
         bool | None,
         typer.Option("--header/--no-header", help="The first line of a CSV file names its columns, or is a record."),
@@ -23,7 +26,7 @@ def init(
     from dpsketch.engines.readers import source_columns
     from dpsketch.schema.template import schema_template
 
-    template = schema_template(*source_columns(table, header))
+    template = schema_template(*source_columns(chosen_source(tables, table, query), header))
     if as_json:
         print_json({"schema": template})
         return

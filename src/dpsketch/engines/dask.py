@@ -8,6 +8,7 @@ A task that is lost runs again as a whole, and only one of its results is merged
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
@@ -29,7 +30,8 @@ _MERGED_AT_ONCE = 8
 
 @dataclass(frozen=True)
 class Dask:
-    """The workers of a Dask cluster: `client` is a `distributed.Client`, by default the current scheduler.
+    """The workers of a Dask cluster: `client` is a `distributed.Client`, by default that of the address `scheduler`, or
+    the current one.
 
     Files are read by the workers with dpsketch's own readers, so all of them must reach the files; dpsketch must be
     installed there. `shares` is the number of shares into which units are gathered, if the schema has a unit column.
@@ -37,6 +39,7 @@ class Dask:
 
     client: Any = None
     shares: int = _SHARES
+    scheduler: str | None = None
 
     def run(self, one_pass: Pass, source: Any, progress: Progress) -> PartialSums:
         with extra():
@@ -57,12 +60,21 @@ class Dask:
         total: PartialSums
         if not partials:
             total = one_pass.empty()
-        elif self.client is None:
-            total = partials[0].compute()
         else:
-            total = self.client.compute(partials[0]).result()
+            with self._connected() as client:
+                total = partials[0].compute() if client is None else client.compute(partials[0]).result()
         progress(1.0)
         return total
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        if self.client is not None or self.scheduler is None:
+            yield self.client
+            return
+        with extra():
+            from distributed import Client
+        with Client(self.scheduler) as client:
+            yield client
 
 
 def _parts(one_pass: Pass, source: Any) -> list[Any]:
