@@ -83,9 +83,13 @@ class Triples(FeatureMap):
         fine = {name: cells_of(schema.column(name), self.bins).count for name in self.names(schema)}
         return group_counts("Triples", fine, self.groups)
 
-    def length(self, schema: Schema) -> int:
+    def cells(self, schema: Schema) -> int:
+        """The number of cells, or of groups of them, of all tables."""
         counts = self.counts(schema)
-        size = sum(prod(counts[name] for name in table) for table in self.tables(schema))
+        return sum(prod(counts[name] for name in table) for table in self.tables(schema))
+
+    def length(self, schema: Schema) -> int:
+        size = self.cells(schema)
         if size > MOST_CELLS:
             raise RecipeError(
                 f"Triples: the tables would have {size} cells, more than {MOST_CELLS}",

@@ -55,6 +55,6 @@ def _fitting(schema: Schema, bins: int, listed: tuple[Triple, ...] | None) -> Tr
     for fewer in range(bins, FEWEST_BINS - 1, -1):
         if bins % fewer == 0:
             triples = Triples(bins=fewer, pool=True, triples=listed)
-            if triples.length(schema) <= MOST_TRIPLE_CELLS:
+            if triples.cells(schema) <= MOST_TRIPLE_CELLS:
                 return triples
     return None
