@@ -166,3 +166,34 @@ def group_counts(owner: str, fine: dict[str, int], groups: Groups | None) -> dic
                 f"got {len(own)}"
             )
     return {name: max(own) + 1 for name, own in zip(fine, groups, strict=True)}
+
+
+def check_listed(
+    owner: str, name: str, listed: object, columns: tuple[str, ...] | None, ways: int, most: int
+) -> tuple[tuple[str, ...], ...] | None:
+    """Check tables by their columns: None, or distinct pairs or triples of names, as `ways` says, all among the columns
+    if those are named.
+    """
+    what = {2: "pair", 3: "triple"}[ways]
+    if listed is None:
+        return None
+    if not isinstance(listed, list | tuple) or not all(_are_names(each, ways) for each in listed):
+        raise RecipeError(f"{owner}: {name} must be a list of {what}s of column names, got {listed!r} instead")
+    if not listed or len({frozenset(each) for each in listed}) < len(listed):
+        raise RecipeError(f"{owner}: {name} must list at least one {what}, each once")
+    if len(listed) > most:
+        raise RecipeError(f"{owner}: {len(listed)} {what}s are more than {most}", f"list fewer {what}s")
+    known = set(columns or ())
+    for column in (column for each in listed for column in each):
+        if columns is not None and column not in known:
+            raise RecipeError(
+                f"{owner}: {name} name '{column}', which is not among columns", "add it, or leave out columns"
+            )
+    return tuple(tuple(each) for each in listed)
+
+
+def _are_names(names: object, count: int) -> bool:
+    """Whether these are `count` different names."""
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        return False
+    return len(names) == len(set(names)) == count

@@ -12,7 +12,7 @@ from dpsketch.encoding.records import Records
 from dpsketch.errors import RecipeError
 from dpsketch.maps.base import FeatureMap, Sums, check_columns, check_whole, chosen_columns
 from dpsketch.maps.tables.cells import MOST_BINS, cells_of
-from dpsketch.maps.tables.count_tables import CountTables, check_groups, group_counts
+from dpsketch.maps.tables.count_tables import CountTables, check_groups, check_listed, group_counts
 from dpsketch.maps.tables.pair_map import Groups, PairMap
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.schema import Schema
@@ -180,27 +180,5 @@ class BoundPairs(CountTables, PairMap):
 
 def _checked_pairs(name: str, pairs: object, columns: tuple[str, ...] | None) -> tuple[tuple[str, str], ...] | None:
     """Check pairs: None, or distinct pairs of names, all among the columns if those are named."""
-    if pairs is None:
-        return None
-    if not isinstance(pairs, list | tuple) or not all(_is_pair(pair) for pair in pairs):
-        raise RecipeError(f"Pairs: {name} must be a list of pairs of column names, got {pairs!r} instead")
-    if not pairs or len({frozenset(pair) for pair in pairs}) < len(pairs):
-        raise RecipeError(f"Pairs: {name} must list at least one pair, each once")
-    if len(pairs) > MOST_PAIRS:
-        raise RecipeError(f"Pairs: {len(pairs)} pairs are more than {MOST_PAIRS}", "list fewer pairs")
-    known = set(columns or ())
-    for column in (column for pair in pairs for column in pair):
-        if columns is not None and column not in known:
-            raise RecipeError(
-                f"Pairs: {name} name '{column}', which is not among columns", "add it, or leave out columns"
-            )
-    return tuple((one, two) for one, two in pairs)
-
-
-def _is_pair(pair: object) -> bool:
-    return (
-        isinstance(pair, list | tuple)
-        and len(pair) == 2
-        and all(isinstance(name, str) for name in pair)
-        and pair[0] != pair[1]
-    )
+    found = check_listed("Pairs", name, pairs, columns, 2, MOST_PAIRS)
+    return None if found is None else tuple((one, two) for one, two in found)

@@ -15,7 +15,7 @@ from dpsketch.maps.base import BoundMap, FeatureMap, NoisyPart, Sums, check_colu
 from dpsketch.maps.tables.adaptive_pairs import chosen_from, fitted_columns
 from dpsketch.maps.tables.cells import MOST_BINS, cells_of
 from dpsketch.maps.tables.column_summaries import widths_of
-from dpsketch.maps.tables.count_tables import CountTables, check_groups, group_counts
+from dpsketch.maps.tables.count_tables import CountTables, check_groups, check_listed, group_counts
 from dpsketch.maps.tables.one_way import OneWayMap
 from dpsketch.maps.tables.pair_map import Groups, PairMap
 from dpsketch.schema.schema import Schema
@@ -83,9 +83,13 @@ class Triples(FeatureMap):
         fine = {name: cells_of(schema.column(name), self.bins).count for name in self.names(schema)}
         return group_counts("Triples", fine, self.groups)
 
-    def length(self, schema: Schema) -> int:
+    def cells(self, schema: Schema) -> int:
+        """The number of cells, or of groups of them, of all tables."""
         counts = self.counts(schema)
-        size = sum(prod(counts[name] for name in table) for table in self.tables(schema))
+        return sum(prod(counts[name] for name in table) for table in self.tables(schema))
+
+    def length(self, schema: Schema) -> int:
+        size = self.cells(schema)
         if size > MOST_CELLS:
             raise RecipeError(
                 f"Triples: the tables would have {size} cells, more than {MOST_CELLS}",
@@ -191,25 +195,5 @@ class BoundTriples(CountTables):
 
 def _checked_triples(triples: object, columns: tuple[str, ...] | None) -> tuple[Triple, ...] | None:
     """Check triples: None, or distinct triples of names, all among the columns if those are named."""
-    if triples is None:
-        return None
-    if not isinstance(triples, list | tuple) or not all(_is_triple(triple) for triple in triples):
-        raise RecipeError(f"Triples: triples must be a list of three column names each, got {triples!r} instead")
-    if not triples or len({frozenset(triple) for triple in triples}) < len(triples):
-        raise RecipeError("Triples: triples must list at least one triple, each once")
-    if len(triples) > MOST_TRIPLES:
-        raise RecipeError(f"Triples: {len(triples)} triples are more than {MOST_TRIPLES}", "list fewer triples")
-    for name in (name for triple in triples for name in triple):
-        if columns is not None and name not in columns:
-            raise RecipeError(
-                f"Triples: triples name '{name}', which is not among columns", "add it, or leave out columns"
-            )
-    return tuple((one, two, three) for one, two, three in triples)
-
-
-def _is_triple(triple: object) -> bool:
-    return (
-        isinstance(triple, list | tuple)
-        and all(isinstance(name, str) for name in triple)
-        and len(triple) == len(set(triple)) == 3
-    )
+    found = check_listed("Triples", "triples", triples, columns, 3, MOST_TRIPLES)
+    return None if found is None else tuple((one, two, three) for one, two, three in found)

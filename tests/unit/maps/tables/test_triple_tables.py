@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -149,6 +151,20 @@ def test_releases_with_the_same_groups_merge() -> None:
 def test_wrong_parameters_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises((dps.RecipeError, dps.SchemaError)):
         dps.Triples(**wrong).bind(SCHEMA)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("triples", "message"),
+    [
+        ([("age", "sex")], "Triples: triples must be a list of triples of column names, got [('age', 'sex')] instead"),
+        ([], "Triples: triples must list at least one triple, each once"),
+        ([("age", "sex", "member"), ("sex", "age", "member")], "must list at least one triple, each once"),
+        ([("age", "sex", "member")], "triples name 'member', which is not among columns\nHint: add it, or leave out"),
+    ],
+)
+def test_wrong_triples_are_refused_in_plain_words(triples: object, message: str) -> None:
+    with pytest.raises(dps.RecipeError, match=re.escape(message)):
+        dps.Triples(columns=("age", "sex", "height"), triples=triples)  # type: ignore[arg-type]
 
 
 def test_pool_needs_marginals() -> None:
