@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from dpsketch.displays import html_table, text_table
 from dpsketch.errors import QueryError
-from dpsketch.learn.answer import Answer, Estimate, stacked
+from dpsketch.learn.answer import Answer, Causes, Estimate, stacked
 from dpsketch.learn.choice import least_error
 from dpsketch.learn.factors import Factor, columns_of, product_at
 from dpsketch.learn.points import Frame
@@ -107,6 +107,10 @@ class Asked(Protocol):
 
     def laplace(self, estimate: Estimate) -> NDArray[np.bool_]:
         """Which entries have errors of the shape of Laplace noise."""
+        ...
+
+    def causes(self, estimate: Estimate) -> Causes:
+        """The shares of the causes in the variances of estimates."""
         ...
 
     def tells(self, column: str, value: float) -> bool:
@@ -251,7 +255,8 @@ class _Query:
         null = not isinstance(formula, Aggregate)
         rows = Rows(self._view.rows(), self._schema.rows)
         found = judged(estimate, formula.possible, rows, formula.in_rows, null)
-        return replace(found, how=how, dates=formula.dates, laplace=self._view.laplace(estimate))
+        laplace = self._view.laplace(estimate)
+        return replace(found, how=how, dates=formula.dates, laplace=laplace, causes_of=self._view.causes)
 
     def _of_groups(self, formula: Formula, where: list[Factor], estimator: Estimator) -> Estimate:
         """All groups by one estimator, some at a time: their factors need not fit memory at once."""

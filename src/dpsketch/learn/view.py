@@ -16,7 +16,7 @@ from dpsketch.displays import counted, html_table, text_table
 from dpsketch.encoding.frames import read_column
 from dpsketch.errors import QueryError
 from dpsketch.learn import queries as sql
-from dpsketch.learn.answer import Answer, Estimate, stacked
+from dpsketch.learn.answer import Answer, Causes, Estimate, stacked
 from dpsketch.learn.choice import Chosen, Sources, least_error
 from dpsketch.learn.contents import COLUMNS, SAMPLE_HINT, asks_for_contents, column_rows, contents_line, good_for
 from dpsketch.learn.covariances import Block, mean_of, pairwise_covariances, shifted, symmetric, variance_of
@@ -292,6 +292,10 @@ class View:
         """Which entries have errors of the shape of Laplace noise."""
         return self._laplace.dominates(estimate) | estimate.rough
 
+    def causes(self, estimate: Estimate) -> Causes:
+        """The shares of the causes in the variances of estimates."""
+        return self._noise.causes(estimate)
+
     def _about(
         self,
         columns: Sequence[str],
@@ -334,7 +338,8 @@ class View:
         in_rows: bool,
     ) -> Finding:
         found = judged(estimate, possible, self._counted, in_rows)
-        return replace(found, how=how, considered=considered, laplace=self.laplace(estimate))
+        laplace = self.laplace(estimate)
+        return replace(found, how=how, considered=considered, laplace=laplace, causes_of=self.causes)
 
     def _aggregate(self, kind: str, column: str, where: str | None, *parameters: Any) -> Finding:
         """An aggregate of one column, the same as in a statement."""

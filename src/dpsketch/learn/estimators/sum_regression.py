@@ -24,7 +24,7 @@ from dpsketch.encoding.records import Records
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.cell_places import codes_in_cells
 from dpsketch.learn.estimators.reduction import Reduction
-from dpsketch.learn.estimators.release_noise import ReleaseNoise
+from dpsketch.learn.estimators.release_noise import NOISE, ReleaseNoise
 from dpsketch.learn.estimators.small_table import TableEstimator
 from dpsketch.learn.estimators.sum_blocks import Block
 from dpsketch.learn.estimators.weights import WeightedPoints, positive_weights
@@ -53,6 +53,7 @@ MIX: Annotated[float, UNRECORDED] = 0.1  # weight of uniform points among redraw
 # Least τ² of directions that the sums do not determine.
 PRIOR: Annotated[float, Tuned("real tables", by=BY_HAND)] = 0.5
 ERRORS: Annotated[int, UNRECORDED] = 256  # coordinates of the approximation error
+UNRESOLVED = "what the sums do not resolve"
 
 Distribution = tuple[Cells, Floats]  # cells of a column and their shares among the points
 
@@ -296,13 +297,14 @@ class MomentEstimator:
     @made_once
     def _errors(self) -> int:
         """The first coordinate of the approximation error."""
-        return self._noise.reserve(ERRORS)
+        return self._noise.reserve((UNRESOLVED, ERRORS))
 
     @made_once
     def _reduced(self) -> int:
         """The first coordinate of the noise of a table of counters, apart from its total."""
         reduction = self._points.reduction
-        return self._noise.reserve(len(self._points.features) if reduction is None else reduction.size)
+        size = len(self._points.features) if reduction is None else reduction.size
+        return self._noise.reserve((NOISE, size))
 
     def _noise_of(self, slopes: Floats) -> Floats:
         """Influence of the noise of the block's sums, with room for the other coordinates of this estimator."""
