@@ -25,6 +25,7 @@ COUNTED = "privacy noise of the number of records"
 MASKED = "privacy noise and the choice of features"
 SAMPLED = "the sampling of rows"
 FLOOR = "the least error that is stated"
+UNRESOLVED = "what the sums do not resolve"
 
 
 class ReleaseNoise:
