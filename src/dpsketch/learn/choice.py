@@ -25,6 +25,7 @@ from dpsketch.learn.estimators.small_table import TableEstimator, small_tables
 from dpsketch.learn.estimators.sum_blocks import Block, blocks
 from dpsketch.learn.estimators.sum_regression import MomentEstimator
 from dpsketch.learn.factors import Factor
+from dpsketch.learn.points import Frame
 from dpsketch.learn.shared import Memo, made_once
 from dpsketch.learn.sql.findings import nothing_known
 from dpsketch.learn.sql.ranges import ANYTHING, Range
@@ -178,6 +179,24 @@ class Sources:
             return []
         block = min(known, key=lambda block: (not block.separates_points, block.single, len(block.columns)))
         return [self._regression_on(block)]
+
+    def sums_of(self, columns: Sequence[str] | None) -> Block:
+        """The sums that a regression about these columns uses; by default those of the most columns."""
+        wanted = set(columns or ())
+        known = [block for block in self._blocks if block.separates_points and wanted <= set(block.columns)]
+        if not known:
+            raise (
+                _nothing_about(sorted(wanted))
+                if wanted
+                else QueryError(
+                    "this release holds no sums for a regression", "add Part(Fourier(), share=0.5) to the recipe"
+                )
+            )
+        return max(known, key=lambda block: len(block.columns) * (1 if columns is None else -1))
+
+    def fitted_points(self, block: Block) -> Frame:
+        """The points that the library's own regression on these sums ends with."""
+        return MomentEstimator(self._released.schema, self._noise, block, self._tabulated).frame
 
     def _moments(self, block: Block) -> MomentEstimator | PlainRegression:
         if self._method == "ridge-paper":

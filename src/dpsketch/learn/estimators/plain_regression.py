@@ -61,7 +61,8 @@ class PlainRegression:
         self._sums = BlockMoments(schema, noise, block)
         self.columns, self.separates_points = block.columns, block.separates_points
         self.weighted = Memo(self._weighted)
-        self.how = f"moment-to-moment regression on {block.name}, as in the paper"
+        on = "as in the paper" if codes is None else "on points of your own"
+        self.how = f"moment-to-moment regression on {block.name}, {on}"
 
     @property
     def deviation(self) -> float:
