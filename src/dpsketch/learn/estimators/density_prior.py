@@ -25,7 +25,8 @@ from dpsketch.numerics.tuned import BY_HAND, Tuned
 _CHOSEN = Tuned("Random10, Beta(2,8), lifesci", by=BY_HAND, decision=58)
 ORDERS: Annotated[int, _CHOSEN] = 12  # cosines of a column
 FREE: Annotated[int, _CHOSEN] = 4  # of them with a scale of their own; later ones fall
-SMOOTH, ROUGH = 4, 2  # as this power, for expectations and for errors: densities may be rougher than is likely
+SMOOTH: Annotated[int, _CHOSEN] = 4  # as this power, for expectations
+ROUGH: Annotated[int, _CHOSEN] = 2  # and for errors: densities may be rougher than is likely
 DOUBT: Annotated[float, _CHOSEN] = 0.2  # standard deviation of a share of single values, for errors
 PAIRED: Annotated[int, _CHOSEN] = 3  # cosines of each column in products of two
 LABELS, PRODUCTS, BOUND, ABSENT = FREE, FREE + 1, FREE + 2, FREE + 3  # groups after those of the cosines

@@ -26,7 +26,7 @@ from dpsketch.numerics.tuned import BY_HAND, UNRECORDED, Tuned
 from dpsketch.schema.schema import Schema
 
 PAPER_POINTS: Annotated[int, UNRECORDED] = 1 << 13
-BINS = 64  # of a column, inside which points are even
+BINS: Annotated[int, UNRECORDED] = 64  # of a column, inside which points are even
 LEAST_RIDGE = 1e-9
 # Least variance of white noise in the density of the records, in directions that the sums do not determine.
 PRIOR: Annotated[float, Tuned("real tables", by=BY_HAND)] = 0.5

@@ -33,7 +33,9 @@ BESIDE: Annotated[float, _CHOSEN] = 1 / 8  # of the bounds: places that sums may
 PART: Annotated[float, _CHOSEN] = 0.7  # of a peak that may be single values, as a standard error
 ASKED = 4  # coordinates of numbers that a question names
 MOST_POINTS = 256  # of a peak: time
-APART = 0.1  # of the usual squared distance of features, from which on they are told apart
+APART: Annotated[float, Tuned("no table: a tenth is clearly the same", by=BY_HAND, decision=58)] = (
+    0.1  # of the usual squared distance of features, from which on they are told apart
+)
 
 
 @dataclass(frozen=True)
