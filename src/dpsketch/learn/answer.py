@@ -23,6 +23,7 @@ _MOMENTS = (np.datetime64, np.timedelta64)
 _UNITS = ((86_400, "days"), (3_600, "hours"), (60, "minutes"), (1, "seconds"))
 # A format of a number, perhaps with a width for the whole text: >20.2f.
 _NUMBER_FORMAT = re.compile(r"((?:.?[<>^])?\d*)([-+ ]?[,_]?(?:\.\d+)?[eEfFgGn%]?)")
+Causes = tuple[tuple[str, float], ...]  # causes of an error and their shares of its variance
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Answer(Arithmetic):
     possible: tuple[Any, Any] = (-np.inf, np.inf)
     reason: str = ""
     laplace: bool = False  # one number with Laplace noise dominates the error, or its size is only roughly known
+    causes: Causes = ()  # of the error, the largest share first; none where the estimator does not tell them apart
     notes: tuple[str, ...] = ()  # what `explain` says beside the estimates, such as which labels were pooled
     derived: bool = False  # computed from other answers
     binned: Binned | None = field(default=None, repr=False, compare=False)  # what a histogram is drawn over
@@ -66,17 +68,26 @@ class Answer(Arithmetic):
         return ~np.isnan(self.value) if self.reason else np.ones(np.shape(self.value), bool)
 
     def explain(self) -> str:
-        """Which estimate the answer is, which others there were, and the predicted error of each."""
+        """Which estimate the answer is, which others there were, the predicted error of each, and the shares of the
+        causes in the variance of the answer's own error, where the estimator tells them apart.
+        """
         lines = [f"not known: {self.reason}"] if self.reason else []
         if self.derived:
             return "\n".join([*lines, f"computed from answers: {self.how}", *self.notes])
+        error = [self._by_cause()] if np.any(np.nan_to_num(np.asarray(self.stderr).astype(np.float64)) > 0) else []
         if len(self.considered) < 2:
             only = f"{self.how or 'the only estimate'}: the only estimate that this release allows"
-            return "\n".join([*lines, only, *self.notes])
-        (how, error), *others = self.considered
-        lines += [f"{how}: predicted error {error:.3g}, the least of {len(self.considered)}"]
-        lines += [f"not {how}: predicted error {error:.3g}" for how, error in others]
-        return "\n".join([*lines, *self.notes])
+            return "\n".join([*lines, only, *error, *self.notes])
+        (how, least), *others = self.considered
+        lines += [f"{how}: predicted error {least:.3g}, the least of {len(self.considered)}"]
+        lines += [f"not {how}: predicted error {more:.3g}" for how, more in others]
+        return "\n".join([*lines, *error, *self.notes])
+
+    def _by_cause(self) -> str:
+        if not self.causes:
+            return "variance of the error: its causes are not told apart"
+        shown = [f"{share:.0%} {cause}" for cause, share in self.causes if share >= 0.005]
+        return f"variance of the error: {', '.join(shown)}"
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """The confidence interval of a level, inside what is possible; all that is possible where nothing is known."""

@@ -19,11 +19,13 @@ from dpsketch.learn.estimators.joint.from_release import column_lumps, fit_relea
 from dpsketch.learn.estimators.joint.joint_estimator import ProductEstimator
 from dpsketch.learn.estimators.joint.single import fit_column
 from dpsketch.learn.estimators.marginal import MarginalEstimator
+from dpsketch.learn.estimators.plain_regression import PlainRegression
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.estimators.small_table import TableEstimator, small_tables
 from dpsketch.learn.estimators.sum_blocks import Block, blocks
-from dpsketch.learn.estimators.sum_regression import METHODS, MomentEstimator
+from dpsketch.learn.estimators.sum_regression import MomentEstimator
 from dpsketch.learn.factors import Factor
+from dpsketch.learn.points import Frame
 from dpsketch.learn.shared import Memo, made_once
 from dpsketch.learn.sql.findings import nothing_known
 from dpsketch.learn.sql.ranges import ANYTHING, Range
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.population.grid_estimator import GridEstimator
     from dpsketch.learn.population.weighted_rows import Population, Rows
 
+METHODS = ("auto", "ridge-paper")
 SAMPLERS = ("auto", "cells", "heap", "rejection")
 
 
@@ -115,7 +118,8 @@ class Sources:
             estimators = self.of_columns(columns)
         except QueryError:
             return False
-        return any(not isinstance(estimator, MomentEstimator) or estimator.separates_points for estimator in estimators)
+        regressions = MomentEstimator | PlainRegression
+        return any(not isinstance(estimator, regressions) or estimator.separates_points for estimator in estimators)
 
     def _fitted(self, wanted: set[str]) -> list[Estimator]:
         """Estimators from tables, marginals (unbiased and smooth) and the mixture; for several columns also the
@@ -176,8 +180,28 @@ class Sources:
         block = min(known, key=lambda block: (not block.separates_points, block.single, len(block.columns)))
         return [self._regression_on(block)]
 
-    def _moments(self, block: Block) -> MomentEstimator:
-        return MomentEstimator(self._released.schema, self._noise, block, self._tabulated, self._method)
+    def sums_of(self, columns: Sequence[str] | None) -> Block:
+        """The sums that a regression about these columns uses; by default those of the most columns."""
+        wanted = set(columns or ())
+        known = [block for block in self._blocks if block.separates_points and wanted <= set(block.columns)]
+        if not known:
+            raise (
+                _nothing_about(sorted(wanted))
+                if wanted
+                else QueryError(
+                    "this release holds no sums for a regression", "add Part(Fourier(), share=0.5) to the recipe"
+                )
+            )
+        return max(known, key=lambda block: len(block.columns) * (1 if columns is None else -1))
+
+    def fitted_points(self, block: Block) -> Frame:
+        """The points that the library's own regression on these sums ends with."""
+        return MomentEstimator(self._released.schema, self._noise, block, self._tabulated).frame
+
+    def _moments(self, block: Block) -> MomentEstimator | PlainRegression:
+        if self._method == "ridge-paper":
+            return PlainRegression(self._released.schema, self._noise, block)
+        return MomentEstimator(self._released.schema, self._noise, block, self._tabulated)
 
     def tells(self, column: str, value: float) -> bool:
         """Whether a cell was chosen for this value of a column alone, because many records have it."""
@@ -244,7 +268,7 @@ class Sources:
         if self._method == "auto" and searchable(self._released, widest.part):
             return GridPopulation(self._released, self._noise)
         [estimator] = self._regression(set(widest.columns))
-        assert isinstance(estimator, MomentEstimator)
+        assert isinstance(estimator, MomentEstimator | PlainRegression)
         return PointPopulation(self._released.schema, estimator)
 
     @made_once

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.answer import Estimate, stacked
+from dpsketch.learn.answer import Causes, Estimate, stacked
 from dpsketch.learn.answer_table import ESTIMATE, ESTIMATED_DATE, Table, kind_of
 from dpsketch.learn.choice import least_error
 from dpsketch.learn.factors import Factor, columns_of
@@ -54,6 +54,10 @@ class Asked(Protocol):
 
     def laplace(self, estimate: Estimate) -> NDArray[np.bool_]:
         """Which entries have errors of the shape of Laplace noise."""
+        ...
+
+    def causes(self, estimate: Estimate) -> Causes:
+        """The shares of the causes in the variances of estimates."""
         ...
 
     def tells(self, column: str, value: float) -> bool:
@@ -219,8 +223,10 @@ class _Query:
         null = not isinstance(formula, Aggregate)
         rows = Rows(self._view.rows(), self._schema.rows)
         found = judged(estimate, formula.possible, rows, formula.in_rows, null)
-        laplace = estimate.laplace if isinstance(estimate, _Blocks) else self._view.laplace(estimate)
-        return replace(found, how=how, dates=formula.dates, laplace=laplace)
+        if isinstance(estimate, _Blocks):  # errors alone, without the coordinates of the noise
+            return replace(found, how=how, dates=formula.dates, laplace=estimate.laplace)
+        laplace = self._view.laplace(estimate)
+        return replace(found, how=how, dates=formula.dates, laplace=laplace, causes_of=self._view.causes)
 
     def _of_groups(self, formula: Formula, where: list[Factor], estimator: Estimator) -> Estimate:
         """All groups by one estimator, some at a time: neither their factors nor their influences need fit memory."""

@@ -13,19 +13,17 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpsketch.displays import counted, html_table, text_table
-from dpsketch.encoding.frames import read_column
 from dpsketch.errors import QueryError
 from dpsketch.learn import histograms
 from dpsketch.learn import queries as sql
-from dpsketch.learn.answer import Answer, Estimate, stacked
+from dpsketch.learn.answer import Answer, Causes, Estimate, stacked
 from dpsketch.learn.choice import Chosen, Sources, least_error
 from dpsketch.learn.contents import COLUMNS, SAMPLE_HINT, asks_for_contents, column_rows, contents_line, good_for
 from dpsketch.learn.covariances import Block, mean_of, pairwise_covariances, shifted, symmetric, variance_of
-from dpsketch.learn.estimators.kernel_sums import KernelSums
+from dpsketch.learn.estimators.race_parts import RaceParts
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, columns_of
 from dpsketch.learn.noise_shape import LaplaceCoordinates
-from dpsketch.learn.shared import Memo
 from dpsketch.learn.sql import ranges
 from dpsketch.learn.sql.aggregates import KINDS
 from dpsketch.learn.sql.clamped import clamped_columns, with_clamped
@@ -36,16 +34,16 @@ from dpsketch.learn.sql.functions import function_factor
 from dpsketch.learn.sql.literals import find_column
 from dpsketch.learn.sql.quantities import column_quantity
 from dpsketch.learn.sql.selection import Estimator, Selection, check_arithmetic, column_number, power_of
-from dpsketch.maps.hashed.race import BoundRace
 from dpsketch.numerics.arrays import Floats
 from dpsketch.recipe.recipe import declared_rows
 from dpsketch.schema.columns import Column
 from dpsketch.schema.schema import Schema
-from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
+from dpsketch.sketch.released import ReleasedSketch
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dpsketch.learn.own_regression import Domain, Regression
     from dpsketch.learn.population.weighted_rows import Population
 
 
@@ -61,7 +59,7 @@ class View:
         self.schema: Schema = released.schema
         self._noise = ReleaseNoise(released)
         self._sources = Sources(released, self._noise, keep, method)
-        self._kernels = Memo(self._kernels_of)
+        self._races = RaceParts(released)
         self._laplace = LaplaceCoordinates(released)
 
     def __repr__(self) -> str:
@@ -141,6 +139,23 @@ class View:
     histogram = histograms.histogram
     plot = histograms.plot
 
+    def regression(
+        self,
+        columns: Sequence[str] | None = None,
+        points: Any = "uniform",
+        count: int | None = None,
+        domain: Domain | None = None,
+        ridge: float | None = None,
+        intercept: bool = False,
+    ) -> Regression:
+        """Algorithm 1 of the moment-to-moment paper on sums of these columns, by default of the most: `count` uniform
+        points of a `domain` inside the bounds, "fitted" points, or a table of them; λ is `ridge`, or the paper's.
+        """
+        from dpsketch.learn.own_regression import OwnTerms, own_regression
+
+        terms = OwnTerms(points, count, domain, ridge, intercept)
+        return own_regression(self.schema, self._noise, self._sources, columns, terms)
+
     def cov(self, columns: Sequence[str] | None = None) -> Answer:
         """Population covariance matrix of numeric columns, over records where both are present."""
         chosen = self._arithmetic(columns)
@@ -168,7 +183,7 @@ class View:
         columns, or, for MinHash, a list of lists of ids. `part` is its index in the recipe, needed if there are
         several; `group` is the label of the records to sum over, for a grouped part.
         """
-        answer = self._kernel_sums(part, group).at(points, method)
+        answer = self._races.kernel_sums(part, group).at(points, method)
         sampling = self.released.recipe.sampling
         if sampling is None:
             return answer
@@ -247,43 +262,13 @@ class View:
         """`how` of an answer in rows, with the source of the total if the release is of a sample."""
         return how if self.released.recipe.sampling is None else f"{how}; total: {self.rows_how}"
 
-    @property
-    def _races(self) -> dict[int, tuple[ReleasedPart, BoundRace]]:
-        """RACE parts by their index, including those with groups."""
-        parts = self.released.parts
-        return {parts.index(part): (part, race) for part, race in self.released.parts_with(BoundRace, grouped=True)}
-
-    def _kernel_sums(self, index: int | None, group: Any) -> KernelSums:
-        indices = list(self._races)
-        if not indices:
-            raise QueryError("this release holds no RACE part", "add Part(Race(), share=…) to the recipe")
-        if (index is None and len(indices) > 1) or (index is not None and index not in indices):
-            raise QueryError(
-                f"part {index} is not a RACE part" if index is not None else "this release holds several RACE parts",
-                f"pass part=…, one of {', '.join(map(str, indices))}",
-            )
-        index = indices[0] if index is None else index
-        feature_map = self.released.parts[index].map
-        if feature_map.grouped_by is None:
-            if group is not None:
-                raise QueryError("this part has no groups", "leave out group, or release Grouped(Race(), column)")
-            return self._kernels((index, 0))
-        if group is None:
-            raise QueryError(
-                f"this part has counters for each label of '{feature_map.grouped_by}'", "pass group='label'"
-            )
-        codes = read_column(self.schema.column(feature_map.grouped_by), [group])
-        return self._kernels((index, int(feature_map.group_of(codes)[0])))
-
-    def _kernels_of(self, key: tuple[int, int]) -> KernelSums:
-        """Kernel sums of a part, by its index, and one of its groups, by its number."""
-        (part, race), group = self._races[key[0]], key[1]
-        sums = part.sums[group * race.size : (group + 1) * race.size]
-        return KernelSums(self.schema, race, sums, part.noise_variance)
-
     def laplace(self, estimate: Estimate) -> NDArray[np.bool_]:
         """Which entries have errors of the shape of Laplace noise."""
         return self._laplace.dominates(estimate) | estimate.rough
+
+    def causes(self, estimate: Estimate) -> Causes:
+        """The shares of the causes in the variances of estimates."""
+        return self._noise.causes(estimate)
 
     def about(
         self,
@@ -329,7 +314,8 @@ class View:
         in_rows: bool,
     ) -> Finding:
         found = judged(estimate, possible, self._counted, in_rows)
-        return replace(found, how=how, considered=considered, laplace=self.laplace(estimate))
+        laplace = self.laplace(estimate)
+        return replace(found, how=how, considered=considered, laplace=laplace, causes_of=self.causes)
 
     def _aggregate(self, kind: str, column: str, where: str | None, *parameters: Any) -> Finding:
         """An aggregate of one column, the same as in a statement."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.rows import encode
 from dpsketch.learn import queries as sql
-from dpsketch.learn.answer import Estimate
+from dpsketch.learn.answer import Causes, Estimate
 from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame
 from dpsketch.learn.sql.selection import Estimator
@@ -129,6 +129,10 @@ class SimulatedTable:
 
     def laplace(self, estimate: Estimate) -> NDArray[np.bool_]:
         return np.zeros(estimate.value.shape, bool)
+
+    def causes(self, estimate: Estimate) -> Causes:
+        """True answers have no error."""
+        return ()
 
     def tells(self, column: str, value: float) -> bool:
         """Which values many records have is not known beforehand."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas
@@ -13,6 +15,7 @@ import pytest
 import dpsketch as dps
 from conftest import SEED
 from dpsketch.errors import QueryError
+from dpsketch.learn.answer import Answer
 
 FACTS = {
     "privacy": {"rows": 20_000},
@@ -438,3 +441,47 @@ def test_a_count_without_noise_is_called_exact() -> None:
         counted = dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "d")).count()
         assert counted.how == how
         assert (counted.stderr == 0) == (how == "exact count")
+
+
+def causes_of(
+    parts: list[dps.Part], epsilon: float, ask: Callable[[dps.View], Answer], **more: Any
+) -> dict[str, float]:
+    """The shares of the causes in the variance of one answer's error, which add up to one."""
+    schema = dps.Schema.from_dict(FACTS)
+    raw = dps.accumulate(people(2000), schema, dps.Recipe(parts, **more))
+    private = () if epsilon == math.inf else (dps.Ledger("sqlite://"), "a")
+    answer = ask(dps.View(dps.release(raw, dps.Budget(epsilon), *private)))
+    assert sum(share for _, share in answer.causes) == pytest.approx(1)
+    shares = [share for _, share in answer.causes]
+    assert shares == sorted(shares, reverse=True)
+    for cause, share in answer.causes:
+        assert share < 0.005 or f"{share:.0%} {cause}" in answer.explain()
+    return dict(answer.causes)
+
+
+def test_errors_are_told_apart_by_cause() -> None:
+    count = dps.Part(dps.Count(), 0.1)
+    fourier = dps.Part(dps.Fourier(size=30, columns=["age", "height"]), 0.5)
+    where = "age < 30 and height > 1.7"
+    exact = causes_of([count, fourier], math.inf, lambda view: view.fraction(where))
+    assert set(exact) == {"what the sums do not resolve"}
+    noisy = causes_of([count, fourier], 0.01, lambda view: view.fraction(where))
+    assert noisy["privacy noise"] > 0.05
+    assert 0 < noisy["what the sums do not resolve"] < 0.95
+    one = dps.Part(dps.Histogram(columns=["height"], bins=8), 0.5)
+    assert causes_of([one], 0.1, lambda view: view.fraction("height <= 1.0"))["privacy noise"] > 0.9
+    assert causes_of([one], 0.1, lambda view: view.histogram("height", 4))["privacy noise"] > 0.9
+    tables = [dps.Part(each(columns=["age", "height"], bins=8), 0.4) for each in (dps.Marginals, dps.Pairs)]
+    joint = causes_of([count, *tables], 1.0, lambda view: view.fraction("age < 30 and height < 1.6"))
+    assert {"privacy noise and bias of the fit", "what the tables do not show"} <= set(joint)
+    rows = causes_of([count], 1.0, lambda view: view.count())
+    assert set(rows) == {"privacy noise of the number of records"}
+    sampled = causes_of([count], 10.0, lambda view: view.count(), sampling=dps.RowSampling(rate=0.1))
+    assert sampled["the sampling of rows"] > 0.9
+
+
+def test_causes_in_statements_and_of_arrays(view: dps.View) -> None:
+    ((answer,),) = view.sql("select avg(income) from sketch").rows
+    assert answer.causes == view.mean("income").causes
+    assert view.histogram("height", 5).causes == ()  # no noise, and cells end where bins do: no error
+    assert "its causes are not told apart" in view.cov(["age", "height"]).explain()

@@ -39,7 +39,7 @@ class MarginalEstimator:
         name = marginals.columns[place]
         self.columns = (name,)
         self.how = f"marginal of {name}"
-        self._first = noise.reserve(1)
+        self._first = noise.reserve(("what cells hide", 1))
 
     @cached_property
     def _points(self) -> ColumnPoints:

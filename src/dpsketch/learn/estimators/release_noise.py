@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 
 from dpsketch.errors import QueryError
-from dpsketch.learn.answer import Estimate
+from dpsketch.learn.answer import Causes, Estimate
 from dpsketch.learn.shared import Guard
 from dpsketch.maps.base import RecordCount, Sums
 from dpsketch.maps.tables.column_summaries import NoisyTotals, noisy_totals
@@ -18,6 +18,14 @@ from dpsketch.schema.relation import Relation
 from dpsketch.sketch.released import ReleasedPart, ReleasedSketch
 
 _BLOCK = 1 << 20
+# Causes of errors, as texts.
+NOISE = "privacy noise"
+FITTED = "privacy noise and bias of the fit"  # refits have both
+COUNTED = "privacy noise of the number of records"
+MASKED = "privacy noise and the choice of features"
+SAMPLED = "the sampling of rows"
+FLOOR = "the least error that is stated"
+UNRESOLVED = "what the sums do not resolve"
 
 
 class ReleaseNoise:
@@ -34,17 +42,38 @@ class ReleaseNoise:
         self._starts = np.cumsum([0] + [bound.noise_coordinates(released.maps) for bound in released.maps])
         self._reserved, self._lock = self.coordinates, Guard()
         self._released = released
+        self._causes = [*zip(self._starts, map(_cause_of, self.parts), strict=False)]
+        if self.sampling is not None:
+            self._causes.append((self._starts[-1], SAMPLED))
 
     @property
     def coordinates(self) -> int:
         """The noise of every part and, last, the chance in the number of rows that were sampled."""
         return int(self._starts[-1]) + (self.sampling is not None)
 
-    def reserve(self, count: int) -> int:
-        """The first of `count` further coordinates, for errors that an estimator knows of by itself."""
+    def reserve(self, *errors: tuple[str, int]) -> int:
+        """The first of further coordinates, for errors that an estimator knows of by itself: the cause of each, and its
+        number of coordinates.
+        """
         with self._lock:
-            self._reserved += count
-            return self._reserved - count
+            first = self._reserved
+            for cause, count in errors:
+                self._causes.append((self._reserved, cause))
+                self._reserved += count
+            return first
+
+    def causes(self, estimate: Estimate) -> Causes:
+        """The shares of the causes in the variances of estimates, the largest first; none where there is no error."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = np.nan_to_num(estimate.influence.reshape(-1, estimate.influence.shape[-1]), posinf=0.0) ** 2
+        squares = squares.sum(axis=0)
+        total, shares = squares.sum(), dict.fromkeys((cause for _, cause in self._causes), 0.0)
+        if not np.isfinite(total) or total <= 0:
+            return ()
+        ends = [*(start for start, _ in self._causes[1:]), len(squares)]
+        for (start, cause), end in zip(self._causes, ends, strict=True):
+            shares[cause] += float(squares[start:end].sum() / total)
+        return tuple(sorted(((cause, share) for cause, share in shares.items() if share), key=lambda each: -each[1]))
 
     def place(self, part: ReleasedPart, gradient: Floats, first: int = 0) -> Floats:
         """Influence of a gradient with respect to sums first, first+1, … of a part: one row an estimate.
@@ -133,6 +162,10 @@ class ReleaseNoise:
         coordinates = 1 if part.map.counter_table else count.sums
         number = max(blockwise_total(part.sums[: count.sums]) / count.times, 1.0)
         return Estimate(np.array(number), self.place(part, np.full(coordinates, 1 / count.times)))
+
+
+def _cause_of(part: ReleasedPart) -> str:
+    return COUNTED if part.map.only_counts else NOISE if part.map.rate == 1.0 else MASKED
 
 
 def released_totals(released: ReleasedSketch) -> NoisyTotals:

@@ -125,7 +125,7 @@ class TableEstimator:
         self._schema, self.table, self.columns = schema, table, table.columns
         self.marginal = Shares(noise, table.part, table.first, table.size)
         names = " × ".join(self.columns)
-        self._own = noise.reserve(1)  # the coordinate of where records are inside cells
+        self._own = noise.reserve(("where records lie inside cells", 1))
         self.how = f"{'marginal' if len(self.columns) == 1 else 'table'} of {names}"
 
     @cached_property

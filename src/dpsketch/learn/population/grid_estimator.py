@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 
 from dpsketch.learn.answer import Estimate, stacked
-from dpsketch.learn.estimators.release_noise import ReleaseNoise
+from dpsketch.learn.estimators.release_noise import FITTED, FLOOR, ReleaseNoise
 from dpsketch.learn.factors import Factor, columns_of, product_at
 from dpsketch.learn.points import Frame
 from dpsketch.learn.population.grid_population import GridPopulation
@@ -56,8 +56,13 @@ class GridEstimator:
 
     def __init__(self, schema: Schema, noise: ReleaseNoise, population: GridPopulation) -> None:
         self.columns, self._schema, self._population = population.columns, schema, population
-        self._errors = population.refits + 2 * len(self.columns) + 3 * SIGNS + 3
-        self._first = noise.reserve(self._errors)
+        self._first = noise.reserve(
+            (FITTED, population.refits),
+            ("where records lie inside cells", 2 * len(self.columns) + 2 * SIGNS),
+            ("changes from cell to cell", SIGNS + 1),
+            (FITTED, 1),
+            (FLOOR, 1),
+        )
         self._points = Memo(self._placed)
         self.how = f"cells of a grid of {', '.join(self.columns)}"
 

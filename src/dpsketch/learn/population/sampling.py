@@ -33,6 +33,12 @@ def sample(schema: Schema, population: Rows, rows: int, seed: int) -> pa.Table:
     return pa.Table.from_batches(_batches(columns, kinds, population.draw(int(rows), int(seed))), kinds)
 
 
+def rows_of(schema: Schema, frame: Frame) -> pa.Table:
+    """The points of a frame as rows with the columns in schema order."""
+    columns = [column for column in schema.scalars if column.name in frame.columns]
+    return pa.table([_cells(column, frame) for column in columns], [column.name for column in columns])
+
+
 def _batches(columns: list[Column], kinds: pa.Schema, frames: Iterator[Frame]) -> Iterator[pa.RecordBatch]:
     for frame in frames:
         yield pa.record_batch([_cells(column, frame) for column in columns], schema=kinds)

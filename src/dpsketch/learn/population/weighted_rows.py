@@ -12,6 +12,7 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.estimators.joint.draws import drawn_frame
 from dpsketch.learn.estimators.joint.from_release import ReleasedProducts
 from dpsketch.learn.estimators.joint.unseen import DRAWN
+from dpsketch.learn.estimators.plain_regression import PlainRegression
 from dpsketch.learn.estimators.sum_regression import MomentEstimator
 from dpsketch.learn.estimators.weights import WeightedPoints
 from dpsketch.learn.points import Frame
@@ -156,7 +157,7 @@ class PointPopulation:
 
     refits, hidden = 8, OF_POINTS
 
-    def __init__(self, schema: Schema, estimator: MomentEstimator) -> None:
+    def __init__(self, schema: Schema, estimator: MomentEstimator | PlainRegression) -> None:
         self._schema, self._estimator = schema, estimator
         self.columns, self.noise = estimator.columns, estimator.deviation
 

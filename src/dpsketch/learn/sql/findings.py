@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsketch.learn.answer import TOO_CLOSE, Answer, Estimate, error_text, number_text, widened
+from dpsketch.learn.answer import TOO_CLOSE, Answer, Causes, Estimate, error_text, number_text, widened
 from dpsketch.learn.sql.ranges import ANYTHING, Range
 from dpsketch.learn.sql.selection import answer_in_units
 from dpsketch.numerics.arrays import Floats
@@ -32,6 +33,7 @@ class Finding:
     considered: tuple[tuple[str, float], ...] = ()
     dates: Column | None = None
     laplace: NDArray[np.bool_] | None = None
+    causes_of: Callable[[Estimate], Causes] = field(default=lambda estimate: (), repr=False, compare=False)
     notes: tuple[str, ...] = ()
 
     @property
@@ -60,6 +62,7 @@ class Finding:
             possible=(in_units(ends[0]).value, in_units(ends[1]).value),
             reason=self.reasons[place],
             laplace=self.laplace is not None and bool(self.laplace[place]),
+            causes=self.causes_of(self.estimate[place : place + 1]),
             notes=self.notes,
         )
 
@@ -76,6 +79,7 @@ class Finding:
             possible=(self.least, self.greatest),
             reason=reason,
             laplace=self.estimate.rough,
+            causes=self.causes_of(self.estimate),
             notes=self.notes,
         )
 

@@ -20,7 +20,7 @@ from dpsketch.learn.estimators.joint.one_column import PER_COLUMN, FunctionsOfOn
 from dpsketch.learn.estimators.joint.released_triples import OfThree, Third
 from dpsketch.learn.estimators.joint.trends import Chain, Trend, chain_of
 from dpsketch.learn.estimators.joint.triples import possible_pair
-from dpsketch.learn.estimators.release_noise import ReleaseNoise
+from dpsketch.learn.estimators.release_noise import FITTED, FLOOR, ReleaseNoise
 from dpsketch.learn.factors import Factor, columns_of, merged, product_at
 from dpsketch.learn.points import Frame
 from dpsketch.learn.shared import Memo, made_once
@@ -58,7 +58,13 @@ class ProductEstimator:
         self._chain = Memo(self._chain_of)
         self._of_three = OfThree(fitted)
         self.draws = Memo(self._drawn)
-        self._first = noise.reserve(ERRORS + PER_COLUMN * len(self.columns))
+        self._first = noise.reserve(
+            (FITTED, REFITS),
+            ("draws from the fit", BATCHES),
+            (FLOOR, 1),
+            ("what the tables do not show", 1),
+            ("what cells hide", PER_COLUMN * len(self.columns)),
+        )
         what = "contrasts of pairs" if fitted.halved else "pair tables"
         more = f", and to {counted(len(fitted.triples.tables), 'table')} of three columns" if fitted.triples else ""
         self.how = f"mixture of products fitted to {len(fitted.pairs)} {what} and the marginals{more}"
