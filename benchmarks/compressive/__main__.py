@@ -22,7 +22,7 @@ from pathlib import Path
 import matplotlib
 
 import dpsketch as dps
-from benchmarks.compressive import laws, nsr, pca, phase, real, speed, synthetic
+from benchmarks.compressive import laws, nsr, pca, phase, real, speed, synthetic, widths
 from benchmarks.compressive.options import Options, Say
 from benchmarks.compressive.sketches import fitted
 from benchmarks.m2m import environments
@@ -55,6 +55,7 @@ PARTS: dict[str, Callable[[Options, Say], None]] = {
     **{f"mixtures-{clusters}": partial(synthetic.run, clusters) for clusters in synthetic.SIZES},
     **{name: partial(real.run, name) for name in real.TABLES},
     "laws": laws.run,
+    "widths": widths.run,
     "components": components,
     "ratios": ratios,
     "sizes": sizes,
