@@ -21,7 +21,7 @@ from pathlib import Path
 
 import matplotlib
 
-from benchmarks.compressive import faults, laws, nsr, pca, phase, real, speed, synthetic
+from benchmarks.compressive import faults, laws, nsr, pca, phase, real, speed, synthetic, widths
 from benchmarks.compressive.options import Options, Say
 from benchmarks.m2m import environments
 
@@ -54,6 +54,7 @@ PARTS: dict[str, Callable[[Options, Say], None]] = {
     **{name: partial(real.run, name) for name in real.TABLES},
     "laws": laws.run,
     "faults": faults.run,
+    "widths": widths.run,
     "components": components,
     "ratios": ratios,
     "sizes": sizes,

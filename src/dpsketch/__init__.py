@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from dpsketch.learn.saved import save_model as save_model
     from dpsketch.learn.view import View as View
     from dpsketch.learn.view import open_view as _open_view
+    from dpsketch.learn.width import suggest_width as suggest_width
     from dpsketch.ledger.ledger import Ledger as Ledger
     from dpsketch.maps.fourier.fourier import Fourier as Fourier
     from dpsketch.maps.fourier.one_bit import OneBitFourier as OneBitFourier

@@ -94,6 +94,7 @@ HOMES = {
     "plan_task": "planning.task_forecast",
     "release": "sketch.release",
     "save_model": "learn.saved",
+    "suggest_width": "learn.width",
     "tighten": "learn.bounds",
 }
 # Packages that also offer their own public names: dps.maps.Fourier is dps.Fourier.

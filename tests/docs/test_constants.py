@@ -22,7 +22,7 @@ NOT_TUNED = {
         control_variate._AT_ONCE cuts.MOST_CELLS descent.WORK fit_cache.KEPT fitting.MOST_CLUSTERS
         fourier_kernel._CHUNK fourier_kernel._MOST_COLUMNS kmeans.MOST_RUNS
         general_task.MOST_FINE_CELLS groups.MOST_LABELS groups.MOST_SHOWN three_columns.MOST_TRIPLE_CELLS
-        grid_estimator.ENDS grid_estimator.FEW_POINTS grid_estimator.POINTS grid_estimator.SIGNS grid_estimator.STEPS
+        thresholds.ENDS grid_estimator.FEW_POINTS grid_estimator.POINTS grid_estimator.SIGNS grid_estimator.STEPS
         grid_estimator._BLOCK grid_population.REDRAWN_POINTS
         heap.CANDIDATES heap.HEAVIEST heap.MOST_SCANNED heap._BLOCK level_counters.ROUNDS
         heavy_cells.MOST_CELLS joint_estimator.BATCHES joint_estimator.COARSE joint_estimator.DRAWS
@@ -64,7 +64,7 @@ NOT_TUNED = {
     "seeds, units, markers, sizes of arrays, grids of plots": """
         density_prior.ABSENT density_prior.BOUND density_prior.GROUPS density_prior.LABELS density_prior.PRODUCTS
         single_values.ASKED
-        bootstrap.SEED cell_points._GOLDEN clompr.POINT convolved._HIGH convolved._INNER convolved._LOW
+        bootstrap.SEED cell_points._ANY cell_points._GOLDEN clompr.POINT convolved._HIGH convolved._INNER convolved._LOW
         density_plot._STEPS descent.SEED fit_cache._DIGEST one_column.ATOMS joint_estimator.ERRORS
         one_column.PER_COLUMN level_counters.SPREAD level_counters._NORMAL_MEDIAN linear_moments._SEED
         losses._NO_DESCENT fourier_sums.FEWEST fourier_sums.LEVEL

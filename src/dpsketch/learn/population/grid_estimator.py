@@ -21,7 +21,7 @@ from dpsketch.learn.population.grids.cell_points import (
     points_in_cells,
     unevenness,
 )
-from dpsketch.learn.population.grids.thresholds import threshold_changes
+from dpsketch.learn.population.grids.thresholds import ENDS, threshold_changes
 from dpsketch.learn.shared import Memo, made_once
 from dpsketch.maps.tables.cells import Cells, HistogramCells
 from dpsketch.numerics.arrays import Codes, Floats
@@ -32,7 +32,6 @@ from dpsketch.schema.schema import Schema
 POINTS = 1 << 16
 FEW_POINTS = 1 << 13  # of which each is moved to STEPS even places along every column of its cell, and to both ends
 STEPS = 8
-ENDS = (0.0, 1 - 2**-53)
 SIGNS = 32  # random signs with which many independent errors are added, once a coordinate
 _BLOCK = 1 << 14
 _ORIGIN = Tuned("skin, occupancy, cod_rna", by=BY_HAND, decision=49)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 from dpsketch.learn.population.grids.grid_cells import GridCells, Ranks
 from dpsketch.learn.population.grids.heavy_cells import LevelCells
 from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.numerics.tuned import BY_HAND, Tuned
 
 Places = NDArray[np.int64]
-COARSE = 3  # level below which the cells of a column are too wide to show what is inside their neighbours
+# Level below which the cells of a column are too wide to show what is inside their neighbours.
+COARSE: Annotated[int, Tuned("no table: cells wider than an eighth of the bounds", by=BY_HAND, decision=62)] = 3
 _ANY = 1 / sqrt(3)  # root mean square difference of two shares of which one is uniform between 0 and 1
 _GOLDEN = (0.6180339887498949, 0.7548776662466927, 0.8191725133961645, 0.8566748838545029)
 

@@ -15,7 +15,7 @@ from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.columns import HIGHEST, LOWEST, MISSING, Datetime, Integer, Number
 from dpsketch.schema.schema import Schema
 
-_ENDS = (0.0, 1 - 2**-53)
+ENDS = (0.0, 1 - 2**-53)  # relative places of the first and the last value of a cell
 
 
 def threshold_changes(
@@ -70,6 +70,6 @@ def _most(
 
     own, ranks = cells.columns[column], points.ranks[column, inside]
     position = int(points.positions[inside[0]])
-    ends = [own.codes(position, ranks, np.full(len(ranks), end)) for end in _ENDS]
+    ends = [own.codes(position, ranks, np.full(len(ranks), end)) for end in ENDS]
     moved = np.stack([summed(values={name: np.full(len(inside), number)}), *map(summed, ends)]) - summed()
     return np.asarray(np.take_along_axis(moved, np.abs(moved).argmax(0)[None], 0)[0])
