@@ -204,6 +204,11 @@ class KernelDensity(Model):
         places = places_of(self._schema, self._source.columns, X)
         return self._source.plain(places) if isinstance(self._source, PopulationKernel) else self._source.at(places)[0]
 
+    def drawn(self, count: int) -> Floats | None:
+        """Points of drawn rows between the bounds, scaled to 0 … 1, where rows answer."""
+        self._check_fitted()
+        return self._source.drawn(count) if isinstance(self._source, PopulationKernel) else None
+
     def score_samples(self, X: Any) -> Floats:
         """Logarithms of the densities, as in scikit-learn.
 
