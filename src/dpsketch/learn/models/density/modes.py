@@ -89,11 +89,7 @@ def find_modes(
         return model.plain_values(units_at(view.schema, names, places))
 
     table, hashed = full_table(view.released, names), model.counters
-    rows = model.drawn(_CANDIDATES)
-    if rows is None:
-        starts = _starts(view, names, table, hashed, method, generator)
-    else:
-        starts = np.concatenate([np.nan_to_num(rows, nan=0.5), generator.random((_CANDIDATES, len(names)))])
+    starts = _starts(view, names, table, hashed, model.drawn(_CANDIDATES), method, generator)
     objective = density
     if method == "cells" and table is None and hashed is not None:
         counts = np.asarray(hashed.sums).reshape(hashed.race.rows, hashed.race.width)
@@ -124,11 +120,14 @@ def _starts(
     names: tuple[str, ...],
     table: FullTable | None,
     hashed: Hashed | None,
+    rows: Floats | None,
     method: str,
     generator: np.random.Generator,
 ) -> Floats:
     """Starting points between the bounds: from the release's own distribution where it has one, and uniform."""
     anywhere = generator.random((_CANDIDATES, len(names)))
+    if rows is not None:
+        return np.concatenate([np.nan_to_num(rows, nan=0.5), anywhere])
     if table is not None and method == "cells":
         heaviest = np.argsort(-table.counts.ravel())[:_CANDIDATES]
         index = np.stack(np.unravel_index(heaviest, table.counts.shape), axis=1).astype(np.float64)
