@@ -112,6 +112,28 @@ def _radial(name: str, columns: int, width: float) -> Radial:
     return Radial(radial_kernels.EUCLIDEAN if name == "euclidean" else name, 1, (1 / width,) * columns)
 
 
+def modes(name: str, budgets: tuple[tuple[float, float], ...], seed: int, say: Say) -> None:
+    """The records' density at the densest mode of two columns, relative to the highest at a thousand records."""
+    columns = tuple(column.name for column in schema_of(name).scalars if column.numeric)[:2]
+    table, schema = table_of(name).select(list(columns)), schema_of(name, columns)
+    kernel = _radial("euclidean", len(columns), default_bandwidth(len(columns)))
+    candidates = table.take(np.random.default_rng([seed, 9]).permutation(len(table))[:1000])
+    best = float(_exact(schema, columns, kernel, table, candidates).max())
+    for epsilon, delta in budgets:
+        budget = dps.Budget(epsilon, delta)
+        figures = []
+        for title, recipe in {
+            "general": dps.Recipe.general(schema, rows=schema.rows, budget=budget),
+            "--for density": dps.Recipe.density(schema, rows=schema.rows, budget=budget),
+        }.items():
+            [mode] = dps.find_modes(released(table, schema, recipe, budget), 1, columns).to_dicts()
+            exact = _exact(schema, columns, kernel, table, pa.table({each: [mode[each]] for each in columns}))[0]
+            figures.append(
+                f"{title} {exact / best:.3f} (stated {mode['density'] / best:.3f} ± {mode['stderr'] / best:.3f})"
+            )
+        say(f"{name} {budget_text(epsilon, delta)} mode of {', '.join(columns)}: {', '.join(figures)}")
+
+
 def classes(name: str, budgets: tuple[tuple[float, float], ...], seed: int, say: Say) -> None:
     split = classification(name, seed)
     test = split.test.take(np.random.default_rng([seed, 8]).permutation(len(split.test))[:SCORED])
@@ -197,7 +219,7 @@ def mixtures(name: str, budgets: tuple[tuple[float, float], ...], seed: int, say
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.density.one_release")
     parser.add_argument("--tables", nargs="*", default=[*CHOSEN, *JUDGED], choices=[*CHOSEN, *JUDGED])
-    parser.add_argument("--parts", nargs="*", default=["densities", "classes", "outliers", "mixtures"])
+    parser.add_argument("--parts", nargs="*", default=["densities", "modes", "classes", "outliers", "mixtures"])
     parser.add_argument("--epsilon", type=float, help="of one budget without delta, instead of all")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
@@ -214,6 +236,8 @@ def main() -> None:
         for name in given.tables:
             if "densities" in given.parts:
                 densities(name, budgets, given.seed, say)
+            if "modes" in given.parts and name != "sf_salaries":
+                modes(name, budgets, given.seed, say)
             if "classes" in given.parts and name in CLASSES:
                 classes(name, budgets, given.seed, say)
             if "outliers" in given.parts and name in ANOMALIES:

@@ -20,14 +20,15 @@ NOT_TUNED = {
     "limits of size, memory and time": """
         classifier._BLOCK column_fit.MANY_CELLS control_variate.MOST_COUNTERS
         control_variate._AT_ONCE cuts.MOST_CELLS descent.WORK fit_cache.KEPT fitting.MOST_CLUSTERS
-        fourier_kernel._CHUNK fourier_kernel._MOST_COLUMNS kmeans.MOST_RUNS
+        fourier_kernel._CHUNK fourier_kernel.MOST_NORMALISED kmeans.MOST_RUNS
         general_task.MOST_FINE_CELLS groups.MOST_LABELS groups.MOST_SHOWN three_columns.MOST_TRIPLE_CELLS
         thresholds.ENDS grid_estimator.FEW_POINTS grid_estimator.POINTS grid_estimator.SIGNS grid_estimator.STEPS
         grid_estimator._BLOCK grid_population.REDRAWN_POINTS
         heap.CANDIDATES heap.HEAVIEST heap.MOST_SCANNED heap._BLOCK level_counters.ROUNDS
         heavy_cells.MOST_CELLS joint_estimator.BATCHES joint_estimator.COARSE joint_estimator.DRAWS
         kernel_sums._AT_ONCE one_column.MOST_KNOWN joint_estimator.REFIT_DRAWS level_counters._LOOKED_AT lloyd._BLOCK
-        modes.MOST_MODES loss_search.MOST_PARAMETERS
+        modes.MOST_MODES loss_search.MOST_PARAMETERS row_kernel.FIT_ROWS row_kernel.REFIT_ROWS row_kernel._DISTANCES
+        row_kernel._TABULATED
         quadratic_fit.MOST_UNKNOWNS race_rejection.MOST_ROUNDS race_rejection.ROUND recipe.MOST_PARTS
         recipe._MOST_LETTERS release_noise._BLOCK sampling.MOST_ROWS sum_blocks.MOST_ENTRIES
         sum_blocks.MOST_FREQUENCIES sum_blocks.MOST_ROWS sum_blocks.MOST_SUMS sum_regression.MOST_REDRAWN

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from benchmarks.density import baselines, goals, kde, kernel_sums, ours, runs, tables
+from benchmarks.density import baselines, goals, kde, kernel_sums, one_release, ours, runs, tables
 from benchmarks.density.regression import scaled_error, two_releases
 
 import dpsketch as dps
@@ -27,6 +27,14 @@ def test_two_releases_cost_no_more_than_one() -> None:
     assert [budget.epsilon for budget in two_releases(1.0, 0.0)] == [0.1, 0.9]
     cost = float(plan_cost(two_releases(1.0, 1e-6), Fraction(1, 10**6)))
     assert 0.999 < cost <= 1
+
+
+def test_one_release_is_asked_about_few_columns_and_all() -> None:
+    columns = tuple("abcdef")
+    chosen = one_release._column_sets(columns, 1)
+    assert [len(each) for each in chosen] == [1, 2, 3, 5, 6]
+    assert chosen == one_release._column_sets(columns, 1)
+    assert chosen[-1] == columns
 
 
 def test_exact_sums_are_exact_and_kept(

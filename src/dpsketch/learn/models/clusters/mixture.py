@@ -96,8 +96,8 @@ class GaussianMixture(SketchModel):
         self._settled(fit.agree, fit.interrupted, float(harm))
         warnings.warn(
             "GaussianMixture: fitted to rows of the joint distribution. Covariances are too large where components are "
-            "narrow beside the cells of its tables, and covariances have no standard errors.\nHint: release "
-            "Recipe.clusters (--clusters K) for mixtures; docs/clusters.md compares both",
+            "narrow beside the cells of its tables, and covariances have no standard errors.\nHint: a release "
+            "by Recipe.clusters (--clusters K) is made for mixtures; docs/clusters.md compares both",
             FitWarning,
             stacklevel=3,
         )

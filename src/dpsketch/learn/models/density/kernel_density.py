@@ -66,12 +66,13 @@ class KernelDensity(Model):
     "laplacian" it is divided by the kernel's integral, as in scikit-learn.
 
     Three kinds of parts contain densities; if a release has several, the one with the smallest standard error is used.
-    Any other release with a joint distribution answers from rows drawn from it. Hashed
-    counters (`Race`) have the kernel of their hash and no other: `Euclidean`, `SignedProjection` (angles about the
-    midpoint of the bounds), `InnerProduct`, `MinHash` (Jaccard similarity to a power) or products. A table of counts
-    over one to three number columns (`Histogram(ways=…)`, or the marginal of one column) answers any kernel of distance
-    whose bandwidth is at least half of a cell. Fourier sums (`Fourier(kernel="gaussian", width=0.1)`, or "laplacian")
-    have the kernel that their frequencies were drawn for, whose bandwidth is the width.
+    Hashed counters (`Race`) have the kernel of their hash and no other: `Euclidean`, `SignedProjection` (angles about
+    the midpoint of the bounds), `InnerProduct`, `MinHash` (Jaccard similarity to a power) or products. A table of
+    counts over one to three number columns (`Histogram(ways=…)`, or the marginal of one column) answers any kernel of
+    distance whose bandwidth is at least half of a cell. Fourier sums (`Fourier(kernel="gaussian", width=0.1)`, or
+    "laplacian") have the kernel that their frequencies were drawn for, whose bandwidth is the width. Any other release
+    with a joint distribution answers kernels of distance from rows drawn from it, in all its columns of numbers and
+    dates unless `columns` names others.
 
     `kernel` is a hash, such as `Euclidean(5000, scaled=False)`, or "euclidean", "gaussian" (exp(−r²/2) at r bandwidths)
     or "laplacian" (exp(−r)) with `bandwidth`: a number in widths of the declared bounds, or a mapping of columns to
@@ -203,6 +204,11 @@ class KernelDensity(Model):
             return self._source.plain_at(self._in_order(X))
         places = places_of(self._schema, self._source.columns, X)
         return self._source.plain(places) if isinstance(self._source, PopulationKernel) else self._source.at(places)[0]
+
+    def drawn(self, count: int) -> Floats | None:
+        """Points of drawn rows between the bounds, scaled to 0 … 1, where rows answer."""
+        self._check_fitted()
+        return self._source.drawn(count) if isinstance(self._source, PopulationKernel) else None
 
     def score_samples(self, X: Any) -> Floats:
         """Logarithms of the densities, as in scikit-learn.

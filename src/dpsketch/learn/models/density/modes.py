@@ -72,7 +72,8 @@ def find_modes(
     ascends the number of rows of the table in which a point falls into one of the k heaviest counters, and the density
     only to break ties; with a table of counts it starts from the heaviest cells. Errors cover noise and hashes at the
     point, not the location of the point itself. The maximum of many noisy values is biased upwards. Simulated records
-    correct the densities of the results, not the ascent.
+    correct the densities of the results, not the ascent. Where rows of a joint distribution answer, both methods ascend
+    the density of 4,096 of them.
     """
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MOST_MODES:
         raise QueryError(f"k must be a whole number from 1 to {MOST_MODES}, got {k!r} instead")
@@ -88,7 +89,7 @@ def find_modes(
         return model.plain_values(units_at(view.schema, names, places))
 
     table, hashed = full_table(view.released, names), model.counters
-    starts = _starts(view, names, table, hashed, method, generator)
+    starts = _starts(view, names, table, hashed, model.drawn(_CANDIDATES), method, generator)
     objective = density
     if method == "cells" and table is None and hashed is not None:
         counts = np.asarray(hashed.sums).reshape(hashed.race.rows, hashed.race.width)
@@ -119,11 +120,14 @@ def _starts(
     names: tuple[str, ...],
     table: FullTable | None,
     hashed: Hashed | None,
+    rows: Floats | None,
     method: str,
     generator: np.random.Generator,
 ) -> Floats:
     """Starting points between the bounds: from the release's own distribution where it has one, and uniform."""
     anywhere = generator.random((_CANDIDATES, len(names)))
+    if rows is not None:
+        return np.concatenate([np.nan_to_num(rows, nan=0.5), anywhere])
     if table is not None and method == "cells":
         heaviest = np.argsort(-table.counts.ravel())[:_CANDIDATES]
         index = np.stack(np.unravel_index(heaviest, table.counts.shape), axis=1).astype(np.float64)

@@ -55,7 +55,7 @@ def test_a_grid_gives_a_mixture(grid: dps.View) -> None:
 
 def test_a_mixture_of_rows_says_what_its_errors_leave_out(general: dps.View) -> None:
     with pytest.warns(
-        FitWarning, match=r"fitted to rows of the joint distribution\. Cov.*\nHint: release Recipe\.clusters"
+        FitWarning, match=r"fitted to rows of the joint distribution\. Cov.*\nHint: a release by Recipe\.clusters"
     ):
         dps.GaussianMixture(2).fit(general)
 

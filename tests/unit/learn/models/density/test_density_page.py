@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[5] / "docs" / "densities.md"
 def test_the_blocks_run() -> None:
     names: dict[str, Any] = {}
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) == 8
+    assert len(blocks) == 9
     for block in blocks:
         exec(block, names)
     assert names["scorer"].predict([[40_000, 30], [40_000, 85]]).tolist() == [1, -1]
