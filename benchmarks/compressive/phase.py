@@ -212,13 +212,19 @@ def draw_figure_8(errors: FigureErrors, path: Path) -> None:
     every_rows = sorted({rows for rows, _, _, _ in errors})
     epsilons = sorted({epsilon for _, _, epsilon, _ in errors})
     figure, axes = plt.subplots(
-        len(DELTAS), len(every_rows), figsize=(4.5 * len(every_rows), 7), squeeze=False, sharex=True, sharey=True
+        len(DELTAS),
+        len(every_rows),
+        figsize=(4.5 * len(every_rows), 7.5),
+        squeeze=False,
+        sharex=True,
+        sharey=True,
+        layout="constrained",
     )
     for (rows, delta, epsilon, name), found in errors.items():
         axis = axes[DELTAS.index(delta)][every_rows.index(rows)]
         style, colour = ("o-" if name == OURS.name else "s--"), f"C{epsilons.index(epsilon)}"
         axis.loglog(sizes, found, style, color=colour, markersize=4, label=f"ε = {epsilon:g}, {name}")
-        axis.set(title=f"n = {rows:,}, δ = {delta:g}", ylim=(0.95, 30))
+        axis.set(title=f"n = {rows:,}, δ = {delta:g}", ylim=(0.95, 50))
     for axis in axes.flat:
         axis.axvline(2 * K * COLUMNS, color="#b0413e", linestyle=":", linewidth=1)
         axis.grid(alpha=0.3)
@@ -226,7 +232,8 @@ def draw_figure_8(errors: FigureErrors, path: Path) -> None:
         axis.set_xlabel("m")
     for axis in axes[:, 0]:
         axis.set_ylabel("relative error")
-    axes[0][-1].legend(fontsize=8)
+    handles = {text: line for axis in axes.flat for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncol=3, fontsize=9)
     _save(figure, path)
 
 

@@ -19,7 +19,7 @@ FIGURES = {  # part, and tables, from left to right
     "figure5": ("regression", ("california", "airfoil", "gas", "naval")),
     "figure7": ("kde", ("covtype, σ = 20",)),
 }
-LABELS = {"kde": "relative error", "classifiers": "AUC", "regression": "error over variance"}
+LABELS = {"kde": "relative error", "classifiers": "AUC (0.5: refused)", "regression": "error over variance"}
 _MARKS = "sD^vP*Xh<>p8"
 _COLOURS = ("C0", "C1", "C2", "C4", "C5", "C6", "C8", "C9")  # without the reds and greys of RACE and models
 
@@ -61,7 +61,8 @@ def draw(panels: Sequence[tuple[str, Curves]], path: Path, label: str, log: bool
     """Draw one panel for each table, with one legend beside them."""
     import matplotlib.pyplot as plt
 
-    methods = list(dict.fromkeys(method for _, curves in panels for method in curves))
+    found = dict.fromkeys(method for _, curves in panels for method in curves)
+    methods = sorted(found, key=lambda each: (each != OURS, each != RACE, "not private" in each))
     columns = min(len(panels), 3) if len(panels) != 4 else 2
     rows = -(-len(panels) // columns)
     figure, axes = plt.subplots(

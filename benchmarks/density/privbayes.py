@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import comb
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from dpsketch.numerics.arrays import Floats
 SCORE_SENSITIVITY = 2.0
 PICKS = 0.3  # share of ε for the network, as in the paper
 USEFUL = 4.0  # ratio of records to noise that a table needs, as in the paper
-MOST_CANDIDATES = 30_000  # sets of parents over all picks, for time
 Scores = dict[tuple[int, tuple[int, ...]], float]
 
 
@@ -41,15 +41,8 @@ class Network:
 
 
 def candidates_of(columns: int, degree: int) -> int:
-    """Sets of parents with a child that a network of this degree compares."""
-    total = 0
-    for chosen in range(1, columns):
-        size = min(degree, chosen)
-        sets = 1
-        for step in range(size):
-            sets = sets * (chosen - step) // (step + 1)
-        total += sets * (columns - chosen)
-    return total
+    """Tables that a network of this degree compares: one of each set of columns, whose last one left is the child."""
+    return comb(columns, degree + 1)
 
 
 def fitted(

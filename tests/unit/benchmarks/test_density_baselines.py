@@ -132,7 +132,17 @@ def test_a_network_learns_a_dependence_with_a_large_budget_only() -> None:
     assert agreement[20.0] > 0.97
     assert agreement[0.001] < 0.7
     assert network.rows == pytest.approx(4000, abs=100)
-    assert privbayes.candidates_of(4, 2) == 3 + 2 * 1 + 3  # one parent for the second, then pairs
+
+
+def test_tables_compared_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apart from those with fewer parents, for the first columns."""
+    generator, compared = np.random.default_rng(11), []
+    score = privbayes.score
+    monkeypatch.setattr(privbayes, "score", lambda *given: compared.append(given[2:]) or score(*given))
+    for degree, first in ((1, 0), (2, 5)):
+        compared.clear()
+        privbayes.fitted(generator.integers(0, 2, (900, 6)), (2,) * 6, 900.0, degree, 900, generator)
+        assert len(compared) == privbayes.candidates_of(6, degree) + first
 
 
 def test_a_posterior_sample_is_as_private_as_it_says() -> None:
@@ -218,7 +228,7 @@ def test_the_best_setting_has_the_best_mean() -> None:
 def test_what_is_infeasible_is_named_with_its_size(rng: np.random.Generator) -> None:
     said = list(kde_baselines.infeasible(problem(rng.random((300, 8)), 8)))
     assert said[0].startswith("  Bernstein, M=4 and more: infeasible, 3.91e+05 lattice points, 2.98 MiB")
-    assert [each.split()[0].rstrip(":,") for each in said] == ["Bernstein", "trigonometric", "Fourier", "PFDA"]
+    assert [each.split()[0].rstrip(":,") for each in said] == ["Bernstein", "trigonometric", "Fourier", "PFDA", "mean"]
     assert list(kde_baselines.infeasible(problem([0.5]))) == []
     assert kde_baselines.size_text(8.0 * 3**54).endswith(" PiB")
     assert [kde_baselines.time_text(each) for each in (5, 120, 7200, 2e5, 1e9)] == [
