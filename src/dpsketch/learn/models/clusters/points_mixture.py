@@ -14,9 +14,9 @@ from dpsketch.learn.models.clusters.lloyd import ALIKE, DRAWN, Progress
 from dpsketch.learn.models.clusters.solver import LEAST_VARIANCE
 from dpsketch.learn.population.weighted_rows import spread
 from dpsketch.numerics.arrays import Floats
-from dpsketch.numerics.tuned import UNRECORDED, Tuned
+from dpsketch.numerics.tuned import BY_HAND, UNRECORDED, Tuned
 
-_ORIGIN = Tuned("california_housing, occupancy", by="hand, from python -m benchmarks.density.one_release", decision=66)
+_ORIGIN = Tuned("california_housing, occupancy", by=BY_HAND, decision=66)
 _STARTS: Annotated[int, UNRECORDED] = 5
 # Steps of a refit from the fit: with a fifth, refits stop half-way, and errors are too small.
 _REFIT_STEPS: Annotated[int, _ORIGIN] = 100
