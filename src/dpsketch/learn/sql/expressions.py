@@ -106,6 +106,8 @@ def checked(expression: exp.Expr) -> exp.Expr:
     """Refuse expressions nested too deeply to evaluate, and options that would be silently ignored."""
     check_size(expression)
     for node in expression.walk():
+        if isinstance(node, exp.In) and node.args.get("query"):
+            raise QueryError("a select inside a condition is not supported", "list the values: c in ('a', 'b')")
         known = _OPTIONS.get(type(node))
         if isinstance(node, exp.Ordered) and isinstance(node.find_ancestor(exp.WithinGroup, exp.Select), exp.Select):
             known = ("this", "desc", "nulls_first")
@@ -114,10 +116,6 @@ def checked(expression: exp.Expr) -> exp.Expr:
             raise QueryError(f"'{node.sql()}' is not supported", f"leave out: {', '.join(extra).replace('_', ' ')}")
         if isinstance(node, _PRESENT) or (isinstance(node, exp.Anonymous) and node.name.lower() == "now"):
             raise QueryError("a question does not know today's date", "write it: date '2024-01-31'")
-        if isinstance(node, exp.In) and node.args.get("query"):
-            raise QueryError(
-                "a select inside a condition is not supported", "list the values: sex in ('Female', 'Male')"
-            )
         if isinstance(node.parent, exp.Window):
             continue  # refused where it is read
         if isinstance(node, exp.Func) and not isinstance(node, exp.Case | exp.Count | exp.Anonymous) and _lacks(node):

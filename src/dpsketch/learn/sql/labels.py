@@ -180,7 +180,9 @@ def _sum_over_labels(one: Category, two: Category, equal: bool) -> tuple[tuple[F
     terms = [(_among(one, [i]), _among(two, [j])) for i, j in alike]
     if equal:
         return tuple(terms)
-    rows = {}  # levels of one that are known to differ from, or to be like, the same levels of two
+    rows: dict[
+        tuple[int, ...], list[int]
+    ] = {}  # levels of one that are known to differ from, or to be like, the same levels of two
     for level, others in enumerate(known.tolist()):
         rows.setdefault(tuple(np.flatnonzero(others).tolist()), []).append(level)
     every = [(_among(one, levels), _among(two, list(others))) for others, levels in rows.items() if others]
