@@ -50,7 +50,7 @@ def score(
 
     _check_rows(output, force, model, table)
     loaded = load_model(model)
-    columns = loaded.input_columns
+    columns = loaded.table_columns
     nodes = pa.table({} if edges is None else {NODE: pa.array([], pa.int64())})
 
     def scored(rows: pa.Table) -> pa.Table:

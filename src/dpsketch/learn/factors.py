@@ -18,13 +18,15 @@ class Factor:
 
     Values have one row a function, or a single row that is repeated for every function of the other factors. `asked`
     are the numbers that the question compares columns with. `repeated` if values follow the calendar, such as the hour:
-    the records of a cell need not be spread evenly over them.
+    the records of a cell need not be spread evenly over them. `terms` is the same function of several columns as a sum
+    of products of functions of single ones, if there is one.
     """
 
     columns: tuple[str, ...]
     at: Callable[[Frame], Floats]
     asked: tuple[float, ...] = ()
     repeated: bool = False
+    terms: tuple[tuple[Factor, ...], ...] = ()
 
     def row(self, index: int) -> Factor:
         """One of the functions."""

@@ -87,14 +87,20 @@ def _part(name: str, path: str, facts: Mapping[str, Any], stored: Mapping[str, C
         )
     kind = Datetime.kind if part == DAY_PART else Integer.kind
     _check_kind(path, facts, kind)
-    ends: tuple[Any, Any] = ("", "")
-    if isinstance(of, Datetime):
-        ends = (of.lower.year, of.upper.year) if part == "year" else (of.lower, of.upper)
-    low, high = part_range(part) or ends if part != DAY_PART else ends
-    if low == high != "":
-        low, high = low, high + 1  # bounds must differ
+    low, high = _part_bounds(part, of)
     bounds = {"lower": facts.get("lower", low), "upper": facts.get("upper", high)}
     return replace(column_of(name, {"kind": kind, **bounds}), derived=Derived("part", (source,), part))
+
+
+def _part_bounds(part: str, of: Column | None) -> tuple[Any, Any]:
+    """Those of the calendar or of the source; blank where the source is not declared."""
+    if part != DAY_PART and part != "year":
+        return part_range(part) or ("", "")
+    if not isinstance(of, Datetime):
+        return "", ""
+    if part == DAY_PART:
+        return of.lower, of.upper
+    return of.lower.year, max(of.upper.year, of.lower.year + 1)  # bounds must differ
 
 
 def _edges(name: str, path: str, facts: Mapping[str, Any], stored: Mapping[str, Column]) -> Column:

@@ -124,7 +124,11 @@ class Schema:
     @cached_property
     def stored(self) -> tuple[str, ...]:
         """The columns of the table that are read, but for the unit: those declared, and those computed columns need."""
-        names = (column.sources or (column.name,) for column in self.columns)
+        return self.stored_for(self.columns)
+
+    def stored_for(self, columns: Sequence[Column]) -> tuple[str, ...]:
+        """The columns of the table that these are read or computed from."""
+        names = (column.sources or (column.name,) for column in columns)
         return tuple(dict.fromkeys(name for each in names for name in each))
 
     def part_of(self, source: str, part: str) -> Column | None:

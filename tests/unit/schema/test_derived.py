@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tomllib
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from dpsketch.errors import SchemaError
 from dpsketch.schema.columns import Category, Datetime, Integer, Number
-from dpsketch.schema.schema import Schema
+from dpsketch.schema.schema import Csv, Schema
+from dpsketch.schema.template import schema_template
 
 STORED: dict[str, Any] = {
     "pickup": {"kind": "datetime", "lower": "2020-03-01", "upper": "2022-06-01"},
@@ -118,3 +121,11 @@ def test_wrong_sections_are_refused(facts: dict[str, Any], fact: str, hint: str)
     with pytest.raises(SchemaError) as refused:
         Schema.from_dict({"privacy": {"unit": "person", "max_rows_per_unit": 1}, "columns": sections})
     assert (refused.value.fact, refused.value.hint or "") == (fact, hint)
+
+
+def test_the_template_offers_parts_of_dates() -> None:
+    """Without the comment signs, its last lines are a section."""
+    text = schema_template([("a b", pa.timestamp("us"))], Csv())
+    section = tomllib.loads(text[text.index("# [columns.") :].replace("# ", ""))
+    assert section == {"columns": {"a b_hour": {"from": "a b", "part": "hour"}}}
+    assert "part" not in schema_template([("n", pa.int64())], Csv())

@@ -81,6 +81,11 @@ class Model:
         return self._columns
 
     @property
+    def table_columns(self) -> tuple[str, ...]:
+        """The columns of a stored table that X is read from: those that computed columns need in the place of these."""
+        return self._schema.stored_for([self._schema.column(name) for name in self.input_columns])
+
+    @property
     def id_universe(self) -> int | None:
         """The number of ids, if X consists of sets of ids."""
         columns = [self._schema.column(name) for name in self.input_columns]

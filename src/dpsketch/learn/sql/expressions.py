@@ -25,7 +25,7 @@ from dpsketch.learn.sql.dates import (
     repeated,
 )
 from dpsketch.learn.sql.equality import check_equalities, with_single_values
-from dpsketch.learn.sql.labels import TEXT_CONDITIONS, TEXT_FUNCTIONS, matching, same_labels, texts_of
+from dpsketch.learn.sql.labels import TEXT_CONDITIONS, TEXT_FUNCTIONS, label_terms, matching, same_labels, texts_of
 from dpsketch.learn.sql.literals import decimals, find_column, is_constant, literal_number, literal_value
 from dpsketch.learn.sql.spelling import as_meant
 from dpsketch.numerics.arrays import Floats
@@ -106,6 +106,8 @@ def checked(expression: exp.Expr) -> exp.Expr:
     """Refuse expressions nested too deeply to evaluate, and options that would be silently ignored."""
     check_size(expression)
     for node in expression.walk():
+        if isinstance(node, exp.In) and node.args.get("query"):
+            raise QueryError("a select inside a condition is not supported", "list the values: c in ('a', 'b')")
         known = _OPTIONS.get(type(node))
         if isinstance(node, exp.Ordered) and isinstance(node.find_ancestor(exp.WithinGroup, exp.Select), exp.Select):
             known = ("this", "desc", "nulls_first")
@@ -167,7 +169,7 @@ def condition_factors(schema: Schema, condition: exp.Expr | None) -> list[Factor
         return evaluate(condition, frame).true[None, :].astype(np.float64)
 
     names, asked = column_names(schema, condition), compared_numbers(schema, condition)
-    return [Factor(names, at, asked, repeated(schema, condition))]
+    return [Factor(names, at, asked, repeated(schema, condition), label_terms(schema, condition))]
 
 
 def compared_numbers(schema: Schema, condition: exp.Expr) -> tuple[float, ...]:

@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from dpsketch.errors import QueryError
+from dpsketch.learn.factors import Factor
 from dpsketch.learn.sql.literals import find_column
 from dpsketch.schema.columns import OTHER, Category, Column
 from dpsketch.schema.schema import Schema
 
+MOST_TERMS = 200  # labels that two columns have in common
 TEXT_CONDITIONS: tuple[type[exp.Expr], ...] = (
     exp.Like,
     exp.ILike,
@@ -147,8 +149,51 @@ def same_labels(one: Category, two: Category) -> tuple[NDArray[np.bool_], NDArra
             "compare each with a label",
         )
     same = np.array([[label == other for other in two.labels] for label in one.labels], np.bool_)
-    mine, theirs = _unlisted(one), _unlisted(two)
-    only_mine = ~same[:, ~theirs].any(1)  # labels that the other column would count as not listed
-    only_theirs = ~same[~mine].any(0)
-    known = ~(np.outer(mine, only_theirs) | np.outer(only_mine, theirs))
+    only_mine, only_theirs = (_beyond_the_list_of(*pair) for pair in ((two, one), (one, two)))
+    known = ~(np.outer(_unlisted(one), only_theirs) | np.outer(only_mine, _unlisted(two)))
     return same & known, known
+
+
+def _beyond_the_list_of(other: Category, own: Category) -> NDArray[np.bool_]:
+    """The levels of a column whose values another one counts as not listed."""
+    listed = np.array(other.labels)[~_unlisted(other)]
+    return ~np.isin(np.array(own.labels), listed) | _unlisted(own)
+
+
+def label_terms(schema: Schema, condition: exp.Expr) -> tuple[tuple[Factor, ...], ...]:
+    """A condition such as `origin = destination` as a sum over labels; empty for other conditions."""
+    if not isinstance(condition, exp.EQ | exp.NEQ):
+        return ()
+    columns = [find_column(schema, side.name) for side in condition.iter_expressions() if isinstance(side, exp.Column)]
+    pair = [column for column in columns if isinstance(column, Category)]
+    if len(pair) < 2 or pair[0] == pair[1]:
+        return ()
+    return _sum_over_labels(pair[0], pair[1], isinstance(condition, exp.EQ))
+
+
+def _sum_over_labels(one: Category, two: Category, equal: bool) -> tuple[tuple[Factor, ...], ...]:
+    """Whether two columns have the same label, or labels that are known to differ, as a sum of products."""
+    same, known = same_labels(one, two)
+    alike = [place for place in np.argwhere(same).tolist()]
+    if len(alike) > MOST_TERMS:
+        return ()
+    terms = [(_among(one, [i]), _among(two, [j])) for i, j in alike]
+    if equal:
+        return tuple(terms)
+    rows: dict[
+        tuple[int, ...], list[int]
+    ] = {}  # levels of one that are known to differ from, or to be like, the same levels of two
+    for level, others in enumerate(known.tolist()):
+        rows.setdefault(tuple(np.flatnonzero(others).tolist()), []).append(level)
+    every = [(_among(one, levels), _among(two, list(others))) for others, levels in rows.items() if others]
+    return (*every, *((_MINUS_ONE, *term) for term in terms))
+
+
+def _among(column: Category, levels: list[int]) -> Factor:
+    """The indicator function of some levels."""
+    wanted = np.zeros(column.levels + 1)
+    wanted[levels] = 1.0  # the last entry, at index -1, is missing
+    return Factor((column.name,), lambda frame: wanted[frame.levels(column.name)][None, :])
+
+
+_MINUS_ONE = Factor((), lambda frame: np.full((1, frame.size), -1.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import combinations
+from operator import add
 from typing import Annotated
 
 import numpy as np
@@ -93,7 +94,15 @@ class ProductEstimator:
         return tuple(lines)
 
     def expect(self, *products: Sequence[Factor]) -> Estimate:
-        return stacked([self._expect(merged(factors)) for factors in products])
+        return stacked([self._sum(factors) for factors in products])
+
+    def _sum(self, factors: Sequence[Factor]) -> Estimate:
+        """A product, or the sum of products that one of its factors stands for."""
+        for place, factor in enumerate(factors):
+            if factor.terms:
+                others = [*factors[:place], *factors[place + 1 :]]
+                return reduce(add, (self._sum([*others, *term]) for term in factor.terms))
+        return self._expect(merged(factors))
 
     def _expect(self, factors: Sequence[Factor]) -> Estimate:
         if any(len(factor.columns) > 1 for factor in factors):
