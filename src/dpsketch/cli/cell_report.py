@@ -34,8 +34,10 @@ def check_terminal(wanted: bool) -> None:
         )
 
 
-def print_report(table: Path, facts: Schema) -> None:
-    """Print how cells are read. Numbers of sets of ids are not counted."""
+def print_report(table: Path, facts: Schema, wanted: bool) -> None:
+    """Print how cells are read, if that is wanted. Sets of ids are not counted."""
+    if not wanted:
+        return
     from dpsketch.encoding.cell_counts import CellCounts, count_cells
     from dpsketch.engines.readers import read_batches
 
