@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import re
 import signal
+import subprocess
+import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -37,3 +42,25 @@ def called(folder: Path, *words: str) -> Said:
         except SystemExit as stopped:
             code = int(stopped.code or 0)
     return Said(code, out.getvalue(), err.getvalue())
+
+
+def at_a_terminal(folder: Path, *words: str) -> tuple[int, str]:
+    """The exit code of `dpsketch` in a process of its own at a terminal, and what that shows, without its controls."""
+    program = str(Path(sys.executable).with_name("dpsketch"))
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "200"}
+    with subprocess.Popen(
+        [program, *words], cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                block = os.read(ours, 1 << 16)
+            except OSError:  # how Linux tells that the other side is closed
+                break
+            if not block:
+                break
+            shown += block
+    os.close(ours)
+    return process.returncode, re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown).decode()

@@ -175,3 +175,17 @@ if __name__ == "__main__":  # writes the files of this version; run once a forma
 
     event = planned(row_schema, counts, dps.Budget(0.25))
     book.reserve("planned", row_schema.accounted, event, frozenset(), None, "yearly")  # type: ignore[arg-type]
+
+
+def test_a_file_with_its_place_in_the_ledger_and_an_audit() -> None:
+    sketch = dps.ReleasedSketch.load(FOLDER / "statement-2.sketch")
+    facts = sketch.statement
+    assert facts["version"] == 2
+    assert facts["about"] == {"name": "ward", "curator": "St. Anne's Hospital", "justification": "Our board allows it."}
+    (account,) = facts["ledger"]
+    assert (account["dataset"], account["number"]) == ("ward", 2)
+    assert (account["before"]["epsilon"], account["after"]["epsilon"], account["cap"]["epsilon"]) == ("0.5", "1.5", "2")
+    (audit,) = facts["audits"]
+    assert (audit["draws"], audit["confidence"]) == (2000, 0.9999)
+    assert facts["attack"]["half_certain"] == 0.731059
+    assert [group["epsilon"] for group in facts["groups"]] == ["1", "2", "3", "4"]

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import pty
 import re
-import subprocess
 from typing import Any
 
 import pytest
 
+from command_line import at_a_terminal
 from dpsketch.sketch.file import read_header
-from planted import PROGRAM, Folders, assert_silent, described, run, without_chance
+from planted import Folders, assert_silent, described, run, without_chance
 
 
 def commands(table: str) -> list[list[str]]:
@@ -139,25 +137,9 @@ def test_every_command_shows_and_stores_the_same_for_any_table(
 
 @pytest.mark.parametrize("table", ["t.csv", "t.parquet"])
 def test_a_terminal_shows_percents_and_nothing_else(table: str, folders: Folders) -> None:
-    ours, theirs = pty.openpty()
     command = described("release", table, "--ledger", "l.db", "--create-ledger", "-o", "a.sketch")
-    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "200"}
-    with subprocess.Popen(
-        [PROGRAM, *command], cwd=folders.planted, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        while True:
-            try:
-                block = os.read(ours, 1 << 16)
-            except OSError:  # how Linux tells that the other side is closed
-                break
-            if not block:
-                break
-            shown += block
-    os.close(ours)
-    assert process.returncode == 0, shown
-    text = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown).decode()
+    code, text = at_a_terminal(folders.planted, *command)
+    assert code == 0, text
     assert "reading" in text
     assert "100 %" in text
     assert_silent(text)

@@ -33,8 +33,10 @@ def check_terminal(wanted: bool) -> None:
         )
 
 
-def print_report(source: Any, facts: Schema) -> None:
-    """Print how cells are read. Numbers of sets of ids, and columns computed from others, are not counted."""
+def print_report(source: Any, facts: Schema, wanted: bool) -> None:
+    """Print how cells are read, if that is wanted. Sets of ids and columns computed from others are not counted."""
+    if not wanted:
+        return
     from dpsketch.encoding.cell_counts import CellCounts, count_cells
     from dpsketch.engines.readers import read_batches
 

@@ -128,42 +128,24 @@ def release(
     source, workers = chosen_source(tables, table, query), chosen_engine(engine, master)
     other = None if groups_from is None else ReleasedSketch.load(groups_from)
     budget = Budget(epsilon, delta, rho)
-    described = (
-        schema,
-        recipe,
-        rows,
-        frequencies,
-        purpose,
-        clusters,
-        columns,
-        only,
-        snapshot,
-        important,
-        report or None,
-    )
+    described, tasks = (recipe, rows, frequencies, only, snapshot), (purpose, clusters, columns, important)
     with Output(output, force) as claimed:
-        raw = _loaded(source, any(option is not None for option in described))
+        raw = _loaded(source, report or any(option is not None for option in (schema, *described, *tasks)))
         facts = loaded_schema(schema) if raw is None else raw.schema
         name, book = dataset_name(facts, dataset, budget), spending(budget, ledger, not_private, create_ledger)
-        if raw is None:
-            chosen = chosen_recipe(
-                facts, budget, recipe, rows, frequencies, only, snapshot, other, purpose, clusters, columns, important
-            )
-        else:
-            chosen = raw.recipe
+        chosen = chosen_recipe(facts, budget, *described, other, *tasks) if raw is None else raw.recipe
         check_delta(facts, chosen, budget, accept_delta)
         tested = _tested(audit, chosen, facts, mechanism, budget)
         if raw is None:
             event = planned(facts, chosen, budget, mechanism)
             if book is not None and event is not None:
                 book.check(name, facts.accounted, event, partition(facts, chosen), plan)
-            if report:
-                print_report(source, facts)
+            print_report(source, facts, report)
             raw = accumulated(source, facts, chosen, workers)
         _release(raw, budget, book, name, claimed, mechanism, plan, other, tested)
-    then = None  # a raw sketch names no task: what its release is good for, `show` says
-    if not _is_raw(source):
-        then = next_steps(claimed.path, purpose or (None if clusters is None else f"clusters:{clusters}"))
+    task = purpose or (None if clusters is None else f"clusters:{clusters}")
+    # a raw sketch names no task: what its release is good for, `show` says
+    then = None if _is_raw(source) else next_steps(claimed.path, task)
     _tell_released(claimed.path, budget, book, name, then, as_json)
 
 

@@ -63,10 +63,10 @@ def release(
     Adaptive parts are settled from the noisy sums of other parts. This happens between reservation and commit, so an
     interruption during it costs budget as well.
 
-    `mechanism` is "auto", "laplace" or "gaussian". `plan` names a plan declared in the ledger, of which this release
-    is one entry. With `groups_from`, another site's release, adaptive parts get its cells, groups and pairs instead
-    of choosing their own, so that the two releases merge. `audit` is the result of an audit of this recipe
-    (`sketch.circumstances.checked_audit`), for the privacy statement.
+    `dataset` defaults to the name in the schema's [about]. `mechanism` is "auto", "laplace" or "gaussian". `plan` names
+    a plan declared in the ledger, of which this release is one entry. With `groups_from`, another site's release,
+    adaptive parts get its cells, groups and pairs instead of choosing their own, so that the two releases merge.
+    `audit` is the result of an audit of this recipe (`sketch.circumstances.checked_audit`), for the privacy statement.
 
     Guarantee: the budget's differential privacy for one unit (a row, or all rows of one value of the unit column),
     under the schema's neighbouring relation.
@@ -83,10 +83,11 @@ def release(
         return released_sketch(raw, (), parts)
     event = bound.calibrated(budget, mechanism, agreed)
     _check_room(bound, types, event)
+    dataset = dataset or raw.schema.about.name
     if ledger is None or not dataset:
         raise BudgetError(
             "a private release needs a ledger and the dataset's name",
-            "pass ledger=Ledger('ledger.db') and dataset='name'",
+            "pass ledger=Ledger('ledger.db') and dataset='name', or name the data in the schema's [about]",
         )
     noised = tuple(agreed.get(index, each) for index, each in enumerate(bound.noised))
     if not keeps_budget(event) or not replace(bound, maps=noised).promised(event):

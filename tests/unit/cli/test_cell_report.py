@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from command_line import called
-from planted import PROGRAM
+from command_line import at_a_terminal, called
 
 SCHEMA = '[about]\nname = "t"\n[privacy]\nrows = 10\n[columns.age]\nkind = "integer"\nlower = 0\nupper = 120\n'
 RELEASE = (
@@ -33,26 +29,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "s.toml").write_text(SCHEMA)
     (tmp_path / "t.csv").write_text("age\n7\n500\n-3\nseven\nx\ny\n\n30\n")
     return tmp_path
-
-
-def at_a_terminal(folder: Path, *words: str) -> tuple[int, str]:
-    ours, theirs = pty.openpty()
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
-    with subprocess.Popen(
-        [PROGRAM, *words], cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        while True:
-            try:
-                block = os.read(ours, 1 << 16)
-            except OSError:  # how Linux tells that the other side is closed
-                break
-            if not block:
-                break
-            shown += block
-    os.close(ours)
-    return process.returncode, re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
 
 
 def test_a_terminal_shows_the_counts_and_calls_them_secret(folder: Path) -> None:

@@ -71,7 +71,7 @@ def test_init_of_partitions_without_headers_lists_the_columns_of_the_file(tmp_pa
     assert list(facts["columns"]) == ["column_1", "column_2", "sex"]
 
 
-@pytest.mark.parametrize("command", [RELEASE, ("graph", "t.csv", "--nodes", "9", *RELEASE[4:])])
+@pytest.mark.parametrize("command", [RELEASE, ("graph", "t.csv", "--nodes", "9", "--dataset", "g", *RELEASE[4:])])
 def test_errors_never_print_the_first_line(command: tuple[str, ...], tmp_path: Path) -> None:
     write(tmp_path, b"ALICE,33,agee\nBOB,44,8\n")
     said = called(tmp_path, *command)

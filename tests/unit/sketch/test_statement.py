@@ -15,7 +15,7 @@ from jsonschema import Draft7Validator, Draft202012Validator
 
 import dpsketch as dps
 from command_line import called
-from dpsketch.errors import FileError, QueryError
+from dpsketch.errors import BudgetError, FileError, QueryError
 from dpsketch.privacy import advisories
 from dpsketch.privacy.advisories import Advisory
 from dpsketch.sketch import container
@@ -176,6 +176,14 @@ def test_the_ledger_of_a_release_is_the_one_of_its_moment(tmp_path: Path) -> Non
     ) in statement_text(second.statement)
     second.merge(first).save(tmp_path / "both.sketch")
     assert [each["number"] for each in dps.ReleasedSketch.load(tmp_path / "both.sketch").statement["ledger"]] == [2, 1]
+
+
+def test_the_name_of_the_data_is_the_dataset_by_default() -> None:
+    ledger, recipe = dps.Ledger("sqlite://"), dps.Recipe([dps.Part(dps.Count(), 1.0)])
+    dps.release(dps.accumulate(TABLE, schema(ABOUT), recipe), ONE, ledger)
+    assert [account.dataset for account in ledger.accounts()] == ["ward"]
+    with pytest.raises(BudgetError, match="needs a ledger and the dataset's name"):
+        dps.release(dps.accumulate(TABLE, schema(), recipe), ONE, ledger)
 
 
 def test_a_capped_rho_is_stated_in_rho() -> None:
