@@ -7,7 +7,7 @@ SECONDS ?= 600
 SEED ?= 20260101
 
 # Rooms whose tests take a second or less each.
-ROOMS := schema encoding files privacy recipe denoise noise engines/test_readers.py maps/tables ledger/test_running_totals.py learn/test_answer.py
+ROOMS := schema encoding files plots privacy recipe denoise noise engines/test_readers.py maps/tables ledger/test_running_totals.py learn/test_answer.py
 QUICK := $(ROOMS:%=tests/unit/%) tests/unit/test_public.py tests/unit/test_displays.py tests/unit/test_calibration.py tests/golden \
 	tests/docs/test_proofs.py tests/docs/test_modules.py
 

@@ -15,6 +15,7 @@ DIVIDED = "the denominator is not significantly different from zero"
 _MOMENTS = (np.datetime64, np.timedelta64)
 _ANYTHING = (-np.inf, np.inf)
 Ends = tuple[Any, Any]
+_QUIET = np.errstate(over="ignore", divide="ignore", invalid="ignore")  # what overflows is infinite or not a number
 
 
 class Arithmetic:
@@ -34,6 +35,7 @@ class Arithmetic:
     raw: Any
     possible: Ends
 
+    @_QUIET
     def __add__(self, other: Any) -> Any:
         if isinstance(other, Arithmetic):
             (low, high), (least, greatest) = _ends(self), _ends(other)
@@ -50,6 +52,7 @@ class Arithmetic:
         low, high = _ends(self)
         return _made(self, -self.raw, self.stderr, (-high, -low))
 
+    @_QUIET
     def __sub__(self, other: Any) -> Any:
         if isinstance(other, Arithmetic):
             (low, high), (least, greatest) = _ends(self), _ends(other)
@@ -60,6 +63,7 @@ class Arithmetic:
         low, high = _ends(self)
         return _made(self, self.raw - number, self.stderr, (low - number, high - number))
 
+    @_QUIET
     def __rsub__(self, other: Any) -> Any:
         number = _exact(other)
         if number is NotImplemented:
@@ -67,6 +71,7 @@ class Arithmetic:
         low, high = _ends(self)
         return _made(self, number - self.raw, self.stderr, (number - high, number - low))
 
+    @_QUIET
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, Arithmetic):
             stderr = abs(self.raw) * other.stderr + abs(other.raw) * self.stderr
@@ -79,11 +84,14 @@ class Arithmetic:
 
     __rmul__ = __mul__
 
+    @_QUIET
     def __truediv__(self, other: Any) -> Any:
         if isinstance(other, Arithmetic):
             wider, inverse = _widened(other), _inverses(_ends(other))
-            ratio = self.raw / np.where(wider < np.inf, other.raw, np.nan)
-            stderr = (self.stderr + abs(ratio) * other.stderr) / abs(other.raw) * wider
+            bottom = np.where(wider < np.inf, other.raw, np.nan)
+            ratio = self.raw / bottom
+            stderr = (self.stderr + abs(ratio) * other.stderr) / abs(bottom) * wider
+            stderr = np.where(wider < np.inf, stderr, np.inf)
             return _made(self, ratio, stderr, _products(_ends(self), inverse), other, DIVIDED)
         number = _exact(other)
         if number is NotImplemented:
@@ -93,14 +101,17 @@ class Arithmetic:
         ends = [end / number for end in _ends(self)] if _has_ends(self) else _ANYTHING
         return _made(self, self.raw / number, self.stderr / abs(number), (np.minimum(*ends), np.maximum(*ends)))
 
+    @_QUIET
     def __rtruediv__(self, other: Any) -> Any:
         number = _exact(other)
         if number is NotImplemented:
             return NotImplemented
         wider = _widened(self)
-        ratio = number / np.where(wider < np.inf, self.raw, np.nan)
+        bottom = np.where(wider < np.inf, self.raw, np.nan)
+        ratio = number / bottom
+        stderr = np.where(wider < np.inf, abs(ratio) * self.stderr / abs(bottom) * wider, np.inf)
         ends = _products((number, number), _inverses(_ends(self)))
-        return _made(self, ratio, abs(ratio) * self.stderr / abs(self.raw) * wider, ends, reason=DIVIDED)
+        return _made(self, ratio, stderr, ends, reason=DIVIDED)
 
 
 def widened(relative: Any) -> Any:
@@ -159,7 +170,8 @@ def _inverses(ends: Ends) -> Ends:
 
 def _widened(denominator: Any) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(widened(np.nan_to_num(denominator.stderr / abs(denominator.raw), nan=np.inf)))
+        relative = denominator.stderr / np.abs(np.asarray(denominator.raw))
+        return np.asarray(widened(np.nan_to_num(relative, nan=np.inf)))
 
 
 def _made(first: Any, raw: Any, stderr: Any, ends: Ends, second: Any = None, reason: str = "") -> Any:

@@ -38,6 +38,7 @@ def answer_picture(answer: Any, binned: Binned | None = None) -> Picture | None:
         return None
     low, high = answer.interval()
     title = binned.axis.label if binned is not None else ""
+    unit = "records" if binned is not None and not answer.derived else "value"
     if binned is not None and binned.edges is not None:
         inside = len(binned.edges) - 1
         values, lows, highs = answer.value[:inside], low[:inside], high[:inside]
@@ -45,11 +46,11 @@ def answer_picture(answer: Any, binned: Binned | None = None) -> Picture | None:
         if inside < size[0] and answer.value[-1] >= 1:
             note += f"; missing cells: {answer.value[-1]:,.0f}"
         series = Series("steps", binned.edges, values, lows, highs)
-        return Picture(title, binned.axis, Axis("records"), (series,), note=note)
+        return Picture(title, binned.axis, Axis(unit), (series,), note=note)
     if size[0] > _MOST_NAMES:
         return None
     series = Series("bars", np.zeros(0), answer.value, low, high)
-    return Picture(title, Axis(title, NAMES, names), Axis("records" if title else "value"), (series,), note=BARS)
+    return Picture(title, Axis(title, NAMES, names), Axis(unit), (series,), note=BARS)
 
 
 def _matrix(answer: Any, names: tuple[str, ...]) -> Picture:

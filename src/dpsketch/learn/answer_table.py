@@ -32,7 +32,7 @@ class Table:
     `table["name"]` the cells of a column. DuckDB, pandas, Polars and others read it by the Arrow interface.
 
     `kinds` says what each column holds: text, integer, number, boolean, date, an estimate, or an estimated date. It
-    does not depend on which groups the rows show.
+    does not depend on which groups the rows show. A label that is a date may be an ISO text; Arrow has it as a date.
     """
 
     columns: tuple[str, ...]
@@ -202,7 +202,7 @@ def _typed(kind: str, cell: Any) -> Any:
     if cell is None or kind == "text":
         return cell if cell is None else str(cell)
     if kind in ("date", "span"):  # in microseconds
-        if kind == "date" and isinstance(cell, date):
+        if kind == "date" and isinstance(cell, date | str):
             cell = np.datetime64(cell, "us")
         known = isinstance(cell, np.datetime64 if kind == "date" else np.timedelta64) and not np.isnat(cell)
         return (

@@ -153,9 +153,10 @@ class _Query:
         having, order = self._select.args.get("having"), self._select.args.get("order")
         for item in self._items:
             if not item.asked:
-                shown = _shown_labels(self._keys[item.place or 0], item.node)
+                key = self._keys[item.place or 0]
+                shown = _shown_labels(key, item.node)
                 columns.append([shown[entry[item.place or 0]] for entry in self._labels])
-                kinds.append(kind_of(list(shown.values())))
+                kinds.append("date" if key.column.dates else kind_of(list(shown.values())))
             elif isinstance(item.node, exp.Mode):
                 columns.append(self._modes(item.node))
                 kinds.append(kind_of(columns[-1]))

@@ -19,7 +19,8 @@ from dpsketch.drivers.agent_tools import AgentTools
 
 def with_client(path: Path, talk: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
     words = ["-m", "dpsketch", "mcp", str(path)]
-    server = StdioServerParameters(command=sys.executable, args=words, env=dict(os.environ))
+    cache = {"XDG_CACHE_HOME": str(path.parent / "cache")}  # not that of whoever runs the tests
+    server = StdioServerParameters(command=sys.executable, args=words, env=dict(os.environ) | cache)
 
     async def run() -> Any:
         async with Client(server, read_timeout_seconds=60) as client:

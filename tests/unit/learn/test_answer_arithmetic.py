@@ -87,6 +87,10 @@ def test_a_ratio_to_a_number_near_zero_is_not_known() -> None:
         assert not ratio.known
         assert "the denominator is not significantly different from zero" in str(ratio.explain())
     assert (3 / Answer(1.0, 0.4)).stderr > 3 * 0.4  # Fieller's interval is wider
+    for nothing in (Answer(0.0, 1.0), Answer(0.0, 0.0)):
+        for ratio in (1 / nothing, near_zero / nothing):
+            assert not ratio.known
+            assert ratio.stderr == np.inf
     with pytest.raises(ZeroDivisionError):
         near_zero / 0
 

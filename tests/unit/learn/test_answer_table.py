@@ -122,6 +122,15 @@ def test_dates_that_are_not_known() -> None:
     assert table.to_arrow()["day_low"].to_pylist() == [None]
 
 
+def test_dates_that_label_groups() -> None:
+    number, kinds = Answer(5.0, 1.0), ("date", "estimate")
+    table = Table(("month", "n"), (("2020-01-01", number), ("2020-02-01", number), (None, number)), (), kinds)
+    months = table.to_arrow()["month"]
+    assert months.type == pa.timestamp("us", "UTC")
+    assert [month and month.isoformat()[:10] for month in months.to_pylist()] == ["2020-01-01", "2020-02-01", None]
+    assert table.to_dicts()[0]["month"] == "2020-01-01"
+
+
 def test_booleans_are_shown_as_in_sql(view: dps.View) -> None:
     table = view.sql("select member, count(*) as n from sketch where member group by member order by n desc limit 1")
     assert table["member"] == (True,)
