@@ -396,7 +396,7 @@ def test_too_many_groups_are_refused_before_they_are_made() -> None:
     schema = dps.Schema.from_dict({"privacy": {"rows": 10}, "columns": columns})
     raw = dps.accumulate(pandas.DataFrame({name: [1] for name in columns}), schema, dps.Recipe([EXACT[0]]))
     view = dps.View(dps.release(raw, dps.Budget(math.inf)))
-    with pytest.raises(QueryError, match=r"group by would make \d{27} groups, more than 1000"):
+    with pytest.raises(QueryError, match=r"group by would make \d{27} groups, more than 10000"):
         view.sql(f"select count(*) from sketch group by {', '.join(columns)}")
 
 
