@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ TESTS = Path(__file__).parents[1]
 @pytest.mark.parametrize(("kind", "passed"), [("classic", 9), ("connect", 6), ("killed", 1)])
 def test_spark(kind: str, passed: int, tmp_path: Path) -> None:
     """Data frames, files, units, samples, an empty table, tasks that fail twice, an executor that is killed."""
+    assert shutil.which("java"), "Spark needs Java 17 or later: apt-get install default-jre-headless"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]), "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, str(TESTS / "spark_passes.py"), kind, str(tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
