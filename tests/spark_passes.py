@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import dpsketch as dps
 from conftest import MIXED, mixed_table
+from dpsketch.engines.graph import EdgeList, graph_schema
 
 ROWS = 600
 RECIPE = dps.Recipe(
@@ -108,19 +109,27 @@ def passes(kind: str, folder: Path) -> int:
     assert bytes_of(dps.accumulate(frame.limit(0), schema, RECIPE)) == bytes_of(
         dps.accumulate(table.slice(0, 0), schema, RECIPE)
     )
+    rng = np.random.default_rng(1)
+    edges = pa.table({"src": rng.integers(0, 60, 500), "dst": rng.integers(0, 50, 500)})  # some sources are no nodes
+    lists = dps.Schema.from_dict(graph_schema(50, undirected=True))
+    minhash = dps.Recipe([dps.Part(dps.Race(("neighbours",), 5, 100, hash=dps.MinHash()), 1.0)])
+    graph = bytes_of(dps.accumulate(EdgeList(edges, 50, undirected=True), lists, minhash))
+    pq.write_table(edges, folder / "edges.parquet", row_group_size=100)
+    for each in (spark.createDataFrame(edges), folder / "edges.parquet"):
+        assert bytes_of(dps.accumulate(EdgeList(each, 50, undirected=True), lists, minhash, engine)) == graph
     half = dps.Recipe(RECIPE.parts, sampling=dps.RowSampling(rate=0.5))
     assert 200 < dps.accumulate(frame, schema, half).parts[0].sums[0] < 400
     hundred = dps.Recipe(RECIPE.parts, sampling=dps.RowSampling(count=100))
     assert dps.accumulate(frame, schema, hundred).parts[0].sums[0] == 100
     if kind == "connect":
-        return 6
+        return 8
     assert bytes_of(dps.accumulate(troubled(frame, fail_twice), schema, RECIPE)) == expected
     with pytest.raises(dps.DpsketchError, match="has no column 'age'"):
         dps.accumulate(frame.drop("age"), schema, RECIPE)
     with pytest.raises(dps.DpsketchError, match=r"^Spark failed \(") as failed:
         dps.accumulate(troubled(frame, _fail), schema, RECIPE)
     assert "in trouble" not in str(failed.value)
-    return 9
+    return 11
 
 
 def _fail() -> None:

@@ -26,7 +26,7 @@ from dpsketch.engines.engine import Pass
 TESTS = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize(("kind", "passed"), [("classic", 9), ("connect", 6), ("killed", 1)])
+@pytest.mark.parametrize(("kind", "passed"), [("classic", 11), ("connect", 8), ("killed", 1)])
 def test_spark(kind: str, passed: int, tmp_path: Path) -> None:
     """Data frames, files, units, samples, an empty table, tasks that fail twice, an executor that is killed."""
     assert shutil.which("java"), "Spark needs Java 17 or later: apt-get install default-jre-headless"

@@ -150,7 +150,7 @@ def release(
 
 
 def graph(
-    edges: Annotated[Path, typer.Argument(help="CSV or Parquet edge list, or a folder of them.")],
+    edges: Tables,
     nodes: Annotated[int, typer.Option(help="Public number of nodes; ids are 0 to NODES-1.")],
     output: OutputPath,
     epsilon: Epsilon = None,
@@ -168,6 +168,8 @@ def graph(
     source: Annotated[str, typer.Option(help="Column of the node whose list an edge belongs to.")] = "src",
     target: Annotated[str, typer.Option(help="Column of the neighbour.")] = "dst",
     undirected: Annotated[bool, typer.Option("--undirected", help="Count every edge in both directions.")] = False,
+    engine: EngineName = "local",
+    master: Master = None,
     ledger: LedgerPath = None,
     create_ledger: CreateLedger = False,
     dataset: Dataset = None,
@@ -179,7 +181,7 @@ def graph(
 ) -> None:
     """Release the neighbour sets of a graph, for Jaccard densities. One neighbour list is protected, not a node."""
     from dpsketch.engines.engine import accumulate as accumulate_table
-    from dpsketch.engines.graph import COLUMN, check_nodes, graph_schema, neighbour_sets
+    from dpsketch.engines.graph import COLUMN, EdgeList, graph_schema
     from dpsketch.maps.hashed.hashes import MinHash
     from dpsketch.maps.hashed.race import Race
     from dpsketch.recipe.recipe import Part, Recipe
@@ -188,9 +190,9 @@ def graph(
     from dpsketch.schema.schema import Schema
     from dpsketch.sketch.release import planned
 
-    check_free(output, force, edges, ledger)
-    budget = Budget(epsilon, delta, rho)
-    check_nodes(nodes)
+    check_free(output, force, *local_paths(edges), ledger)
+    budget, workers = Budget(epsilon, delta, rho), chosen_engine(engine, master)
+    graph_of = EdgeList(chosen_source(edges, None, None), nodes, source, target, undirected)
     facts = Schema.from_dict(graph_schema(nodes, undirected))
     name, book = dataset_name(facts, dataset, budget), spending(budget, ledger, not_private, create_ledger)
     if repetitions is None:
@@ -203,8 +205,7 @@ def graph(
         book.check(name, facts.accounted, event, None, plan)
     with Output(output, force) as claimed:
         with progress_bar() as report:
-            sets = neighbour_sets(edges, nodes, source, target, undirected, report)
-            raw = accumulate_table(sets, facts, recipe)
+            raw = accumulate_table(graph_of, facts, recipe, workers, report)
         _release(raw, budget, book, name, claimed, mechanism, plan, None)
     _tell_released(claimed.path, budget, book, name, next_steps(claimed.path, "graph"), as_json)
 

@@ -325,8 +325,8 @@ def append(
 
 
 def default_engine(source: Any) -> Engine:
-    """The engine whose own data frame a source is, or this machine."""
-    package = type(source).__module__.partition(".")[0]
+    """The engine whose own data frame a source is, or its edges are; otherwise this machine."""
+    package = type(getattr(source, "edges", source)).__module__.partition(".")[0]
     if package == "pyspark":
         from dpsketch.engines.spark import Spark
 

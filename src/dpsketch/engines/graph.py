@@ -9,8 +9,9 @@ file, not with the number of edges.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -19,12 +20,66 @@ from numpy.typing import NDArray
 
 from dpsketch.encoding.arrow import sorted_distinct, whole_numbers
 from dpsketch.engines.readers import Progress, read_batches
+from dpsketch.engines.sources.source import Columns
 from dpsketch.errors import SourceError
 
 FILES = 64
 MOST_NODES = 2**31 - 2
 COLUMN, NODE = "neighbours", "node"
 _ROWS = 1 << 16
+Pairs = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class EdgeList:
+    """A graph as its edges, any source with two columns of node ids, 0 .. nodes-1.
+
+    An edge whose source is not a node is dropped, as a row without a unit is. A target that is not a node is kept as
+    the overflow id. With `undirected`, each edge counts in both directions.
+    """
+
+    edges: Any
+    nodes: int
+    source: str = "src"
+    target: str = "dst"
+    undirected: bool = False
+
+    def __post_init__(self) -> None:
+        check_nodes(self.nodes)
+
+    @property
+    def ends(self) -> list[str]:
+        """The columns of an edge."""
+        return [self.source, self.target]
+
+    def columns(self) -> Columns:
+        return [(COLUMN, pa.large_list(pa.int32()))]
+
+    def batches(self, wanted: Sequence[str], sets: Collection[str], progress: Progress) -> Iterator[pa.RecordBatch]:
+        return self.sets(progress)
+
+    def pairs(self, batch: pa.RecordBatch) -> Pairs:
+        """The edges of a batch whose source is a node: source and target in one number each."""
+        sources, targets = (_ids(batch.column(name), self.nodes) for name in self.ends)
+        if self.undirected:
+            sources, targets = np.concatenate([sources, targets]), np.concatenate([targets, sources])
+        inside = sources < self.nodes
+        return sources[inside] << np.uint64(32) | targets[inside]
+
+    def sets(self, progress: Progress | None = None, named: bool = False) -> Iterator[pa.RecordBatch]:
+        """Batches with one column, `neighbours`, of the targets of each source; if `named`, after a column `node`, for
+        scoring nodes: a sketch never sees it.
+        """
+        with ExitStack() as stack:
+            files = [stack.enter_context(_scratch_file()) for _ in range(FILES)]
+            for batch in read_batches(self.edges, self.ends, progress or (lambda share: None)):
+                _spill(self.pairs(batch), files)
+            for file in files:
+                with _needs_scratch():  # buffered data is written now
+                    file.seek(0)
+                pairs = np.fromfile(file, np.uint64)
+                file.close()
+                yield from sets_of(pairs, named)
 
 
 def neighbour_sets(
@@ -36,26 +91,17 @@ def neighbour_sets(
     progress: Progress | None = None,
     named: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches with one column, `neighbours`, of the targets of each source; node ids are 0 .. nodes-1.
+    """The neighbour sets of an `EdgeList`, on this machine."""
+    return EdgeList(edges, nodes, source, target, undirected).sets(progress, named)
 
-    If `named`, a column `node` precedes it, for scoring nodes; a sketch never sees it. An edge whose source is not a
-    node is dropped, as a row without a unit is. A target that is not a node is kept as the overflow id. With
-    `undirected`, each edge counts in both directions.
-    """
-    check_nodes(nodes)
-    with ExitStack() as stack:
-        files = [stack.enter_context(_scratch_file()) for _ in range(FILES)]
-        for batch in read_batches(edges, [source, target], progress or (lambda share: None)):
-            sources, targets = (_ids(batch.column(name), nodes) for name in (source, target))
-            _spill(sources, targets, nodes, files)
-            if undirected:
-                _spill(targets, sources, nodes, files)
-        for file in files:
-            with _needs_scratch():  # buffered data is written now
-                file.seek(0)
-            pairs = np.fromfile(file, np.uint64)
-            file.close()
-            yield from _batches(sorted_distinct(pairs), named)
+
+def by_source(pairs: Pairs, count: int) -> Iterator[tuple[int, Pairs]]:
+    """Edges in `count` groups by a hash of their source: all edges of a source are in one."""
+    hashes = ((pairs >> np.uint64(32)) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(56)
+    groups = hashes.astype(np.uint8) % count
+    order = np.argsort(groups, kind="stable")
+    ends = np.cumsum(np.bincount(groups, minlength=count))[:-1]
+    yield from enumerate(np.split(pairs[order], ends))
 
 
 def check_nodes(nodes: object) -> None:
@@ -96,21 +142,16 @@ def _ids(column: pa.Array, nodes: int) -> NDArray[np.uint64]:
     return np.where((ids >= 0) & (ids < nodes), ids, nodes).astype(np.uint64)
 
 
-def _spill(sources: NDArray[np.uint64], targets: NDArray[np.uint64], nodes: int, files: Sequence[BinaryIO]) -> None:
+def _spill(pairs: Pairs, files: Sequence[BinaryIO]) -> None:
     """Append each pair to the file of its source."""
-    inside = sources < nodes
-    pairs = sources[inside] << np.uint64(32) | targets[inside]
-    buckets = ((sources[inside] * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(56)).astype(np.uint8) % FILES
-    order = np.argsort(buckets, kind="stable")
-    pairs = pairs[order]
-    edges = np.concatenate([[0], np.cumsum(np.bincount(buckets, minlength=FILES))])
-    for file, start, stop in zip(files, edges[:-1], edges[1:], strict=True):
+    for group, own in by_source(pairs, FILES):
         with _needs_scratch():
-            file.write(pairs[start:stop].data)
+            files[group].write(own.data)
 
 
-def _batches(pairs: NDArray[np.uint64], named: bool) -> Iterator[pa.RecordBatch]:
-    """Sorted pairs as lists, one per source."""
+def sets_of(pairs: Pairs, named: bool = False) -> Iterator[pa.RecordBatch]:
+    """All edges of some sources as sets, one per source."""
+    pairs = sorted_distinct(pairs)
     sources = pairs >> np.uint64(32)
     targets = (pairs & np.uint64(0xFFFFFFFF)).astype(np.int32)
     starts = np.append(np.flatnonzero(np.diff(sources, prepend=np.uint64(2**63))), len(pairs)).astype(np.int64)

@@ -24,7 +24,7 @@ __all__ = ["Progress", "counted", "holds_csv", "opened", "read_batches", "source
 
 def opened(source: Any, layout: Csv = WITH_HEADER) -> Source:
     """The reader of a source; nothing is read yet. `layout` is that of CSV files."""
-    if isinstance(source, Database):
+    if isinstance(source, Source):
         return source
     if isinstance(source, str) and source.partition("://")[0] in SCHEMES:
         return Database(source)  # says what is missing

@@ -17,7 +17,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import groupby
 from operator import itemgetter
@@ -27,12 +27,14 @@ import numpy as np
 import pyarrow as pa
 
 from dpsketch.engines.engine import PartialSums, Pass, Share
+from dpsketch.engines.graph import EdgeList, by_source, sets_of
 from dpsketch.engines.readers import Progress, opened
 from dpsketch.engines.sources.files import FilePart, Files
 from dpsketch.engines.sources.source import check_columns
 from dpsketch.errors import SourceError
 from dpsketch.extras import extra
 from dpsketch.maps.base import Sums
+from dpsketch.schema.schema import Csv
 from dpsketch.sketch import counters
 
 if TYPE_CHECKING:
@@ -58,14 +60,18 @@ class Spark:
     shares: int = _SHARES
 
     def run(self, one_pass: Pass, source: Any, progress: Progress) -> PartialSums:
-        frame, read = self._rows(one_pass, source)
+        graph = source if isinstance(source, EdgeList) else None
+        names = one_pass.columns if graph is None else graph.ends
+        frame, read = self._rows(source if graph is None else graph.edges, names, one_pass.schema.csv)
         pieces = _pieces(one_pass)
         columns = _Columns(*("c" + secrets.token_hex(8) for _ in range(3)))
-        if one_pass.needs_whole_units:
-            layout = f"{columns.number} int, {columns.data} binary"
-            frame = frame.mapInArrow(_sharing(one_pass, read, self.shares, columns), layout)
+        if graph is not None or one_pass.needs_whole_units:
+            send = _sharing(one_pass, read, self.shares, columns)
+            if graph is not None:
+                send = _sharing_edges(replace(graph, edges=None), read, self.shares, columns)
+            frame = frame.mapInArrow(send, f"{columns.number} int, {columns.data} binary")
             frame = frame.repartition(self.shares, columns.number).sortWithinPartitions(columns.number)
-            read = _gathered(columns)
+            read = _gathered(columns) if graph is None else _gathered_edges(columns)
         elif one_pass.needs_whole_table:
             frame = frame.repartition(1)
         layout = f"{columns.number} int, {columns.attempts} binary, {columns.data} binary"
@@ -77,13 +83,12 @@ class Spark:
         progress(1.0)
         return total
 
-    def _rows(self, one_pass: Pass, source: Any) -> tuple[DataFrame, Read]:
+    def _rows(self, source: Any, names: list[str], layout: Csv) -> tuple[DataFrame, Read]:
         """A data frame of rows, or of numbers of parts of files, and what makes batches of shares out of it."""
-        names = one_pass.columns
         if is_frame(source):
             check_columns("the data frame", source.columns, names)
             return source.select(*(f"`{name.replace('`', '``')}`" for name in names)), _unshared
-        files = opened(source, one_pass.schema.csv)
+        files = opened(source, layout)
         if not isinstance(files, Files):
             raise SourceError(
                 f"Spark cannot spread a {type(source).__name__} over its executors",
@@ -181,12 +186,41 @@ def _sharing(one_pass: Pass, read: Read, count: int, columns: _Columns) -> Calla
 
 def _gathered(columns: _Columns) -> Read:
     def read(rows: Rows) -> Iterable[tuple[int, Iterable[pa.RecordBatch]]]:
-        both = ((batch[columns.number].to_pylist(), batch[columns.data]) for batch in rows)
-        pairs = (pair for numbers, data in both for pair in zip(numbers, data, strict=True))
-        for number, group in groupby(pairs, itemgetter(0)):
+        for number, group in _by_number(rows, columns):
             yield number, (batch for _, data in group for batch in pa.ipc.open_stream(data.as_buffer()))
 
     return read
+
+
+def _sharing_edges(graph: EdgeList, read: Read, count: int, columns: _Columns) -> Callable[[Rows], Rows]:
+    """Edges to the shares of their sources: a number, and the edges in eight bytes each."""
+
+    def share(rows: Rows) -> Rows:
+        for _, batches in read(rows):
+            for batch in batches:
+                for number, pairs in by_source(graph.pairs(batch), count):
+                    if len(pairs):
+                        data = [pairs.tobytes()]
+                        yield pa.record_batch({columns.number: pa.array([number], pa.int32()), columns.data: data})
+
+    return share
+
+
+def _gathered_edges(columns: _Columns) -> Read:
+    """The neighbour sets of the sources of a share."""
+
+    def read(rows: Rows) -> Iterable[tuple[int, Iterable[pa.RecordBatch]]]:
+        for _, group in _by_number(rows, columns):
+            yield 0, sets_of(np.concatenate([np.frombuffer(data.as_buffer(), np.uint64) for _, data in group]))
+
+    return read
+
+
+def _by_number(rows: Rows, columns: _Columns) -> Iterator[tuple[int, Iterator[tuple[int, Any]]]]:
+    """Runs of rows of one share, each a number and its data."""
+    both = ((batch[columns.number].to_pylist(), batch[columns.data]) for batch in rows)
+    pairs = (pair for numbers, data in both for pair in zip(numbers, data, strict=True))
+    return groupby(pairs, itemgetter(0))
 
 
 def _written(batch: pa.RecordBatch) -> bytes:

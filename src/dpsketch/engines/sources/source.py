@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -16,6 +16,7 @@ READ_ROWS = 1 << 16
 WITH_HEADER = Csv()
 
 
+@runtime_checkable
 class Source(Protocol):
     """A table that can be read once, in constant memory.
 
