@@ -270,8 +270,10 @@ def test_the_best_setting_has_the_best_mean() -> None:
 
 def test_what_is_infeasible_is_named_with_its_size(rng: np.random.Generator) -> None:
     said = list(kde_baselines.infeasible(problem(rng.random((300, 8)), 8)))
-    assert said[0].startswith("  Bernstein, M=4 and more: infeasible, 3.91e+05 lattice points, 2.98 MiB")
-    assert [each.split()[0].rstrip(":,") for each in said] == ["Bernstein", "trigonometric", "Fourier", "PFDA", "mean"]
+    assert said[0].startswith("  Bernstein, M=4 and more: not run: 3.91e+05 lattice points, 2.98 MiB")
+    named = [each.split()[0].rstrip(":,") for each in said]
+    assert named == ["Bernstein"] * 2 + ["trigonometric"] * 2 + ["Fourier", "PFDA", "mean"]
+    assert said[1].startswith("  Bernstein, M=10 one width apart: 2.14e+08 lattice points, 1.6 GiB")
     assert list(kde_baselines.infeasible(problem([0.5]))) == []
     assert kde_baselines.size_text(8.0 * 3**54).endswith(" PiB")
     assert [kde_baselines.time_text(each) for each in (5, 120, 7200, 2e5, 1e9)] == [
