@@ -107,10 +107,12 @@ def _own_curves(splits: list[Split], passes: list[ours.Passes], curves: Curves) 
 
 
 def _figure_or_half(split: Split, scored: Callable[[], ours.Scored]) -> float:
+    """The figure; 0.5 where noise left fewer than two significant classes, or more than the table has."""
     try:
-        return figure(split, scored().values, named=True)
+        values = np.asarray(scored().values)
     except dps.QueryError:
         return 0.5
+    return figure(split, values, named=True) if values.ndim == 1 and values.dtype.kind == "f" else 0.5
 
 
 def _baselines(

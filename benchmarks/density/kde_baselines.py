@@ -128,20 +128,21 @@ def infeasible(problem: Problem) -> Iterator[str]:
     start = time.process_time()
     brute_force(problem.points, np.ones(rows), problem.queries[:64], problem.width)
     each = (time.process_time() - start) / 64
+    fine = int(np.ceil(np.max((problem.high - problem.low) / problem.width)))  # points one width apart
     left_out = [cells for cells in LATTICES if (cells + 1) ** columns > MOST_POINTS]
-    if left_out:
-        points = float(left_out[0] + 1) ** columns
+    for cells, note in ((left_out[0], "and more: not run"), (fine, "one width apart")) if left_out else ():
+        points = float(cells + 1) ** columns
         yield (
-            f"  Bernstein, M={left_out[0]} and more: infeasible, {points:.3g} lattice points, {size_text(8 * points)}, "
+            f"  Bernstein, M={cells} {note}: {points:.3g} lattice points, {size_text(8 * points)}, "
             f"{time_text(points * each)} at {each * 1e3:.2g} ms a sum"
         )
-    nodes = float(2 * DEGREES[0] + 2) ** columns
-    if nodes > MOST_NODES:
-        seconds = nodes * len(problem.queries) * _kernel_seconds()
-        yield (
-            f"  trigonometric, degree {DEGREES[0]} and more: infeasible, integrals over {nodes:.3g} nodes a query, "
-            f"{size_text(8 * nodes)}, {time_text(seconds)}"
-        )
+    for degree, note in ((DEGREES[0], "and more: not run"), (fine, "one width apart")):
+        nodes = float(2 * degree + 2) ** columns
+        if nodes > MOST_NODES:
+            yield (
+                f"  trigonometric, degree {degree} {note}: integrals over {nodes:.3g} nodes a query, "
+                f"{size_text(8 * nodes)}, {time_text(nodes * len(problem.queries) * _kernel_seconds())}"
+            )
     cube = _eigen_seconds(1000) / 1000**3
     yield f"  Fourier series: infeasible, integrals as those of trigonometric polynomials for each of {rows} records"
     yield (

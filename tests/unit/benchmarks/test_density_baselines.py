@@ -7,13 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from benchmarks.compressive import phase
 from benchmarks.compressive.phase import CLOMPR, OURS, _edges
-from benchmarks.density import curves, faults, function_release, kde_baselines, kernel_sums, linear_baselines, privbayes
+from benchmarks.density import (
+    curves,
+    faults,
+    function_release,
+    kde_baselines,
+    kernel_sums,
+    linear_baselines,
+    privbayes,
+    synthetic_models,
+)
 from benchmarks.density.choice import Settings
 from benchmarks.density.function_release import Problem, Release
 from benchmarks.density.goals import shown
+from benchmarks.density.tables import Split
 
 import dpsketch as dps
 
@@ -145,6 +156,38 @@ def test_tables_compared_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> No
         assert len(compared) == privbayes.candidates_of(6, degree) + first
 
 
+def simulated_split(rng: np.random.Generator, rows: int) -> Split:
+    """A target that follows a label and, less, a number."""
+    kind, number = rng.choice(list("abc"), rows), rng.uniform(-2, 2, rows)
+    target = np.where((kind == "a") ^ (rng.random(rows) < 0.05), "yes", "no")
+    columns = {
+        "kind": {"kind": "category", "values": list("abc")},
+        "number": {"kind": "number", "lower": -2, "upper": 2},
+        "target": {"kind": "category", "values": ["no", "yes"]},
+    }
+    table = pa.table({"kind": kind, "number": number, "target": target})
+    schema = dps.Schema.from_dict({"privacy": {"rows": rows}, "columns": columns})
+    return Split("simulated", schema, "target", table, table)
+
+
+def test_rows_of_privbayes_have_the_features_of_the_split(rng: np.random.Generator) -> None:
+    split = simulated_split(rng, 3000)
+    target = np.asarray(split.train["target"].to_numpy(zero_copy_only=False) == "yes").astype(float)
+    coded = synthetic_models.Coded(split, target, 2, 4)
+    features, drawn = coded.drawn(50.0, 2, rng)
+    assert features.shape == split.features(split.train).shape
+    assert set(np.unique(features[:, :3])) == {0.0, 1.0}
+    assert np.abs(features[:, :3].mean(axis=0) - split.features(split.train)[:, :3].mean(axis=0)).max() < 0.05
+    assert 0 <= features[:, 3].min() <= features[:, 3].max() <= 1
+    assert np.mean(features[:, 0] == drawn) == pytest.approx(
+        np.mean(split.features(split.train)[:, 0] == target), abs=0.05
+    )
+    assert synthetic_models.left_out(split) is None
+    found = list(synthetic_models.predictions(split, target, 2, (1.0, 10.0), lambda rows, labels: labels, 1))
+    assert len({setting for setting, _, _ in found}) == 9
+    assert {epsilon for _, epsilon, _ in found} == {1.0, 10.0}
+
+
 def test_a_posterior_sample_is_as_private_as_it_says() -> None:
     """Privacy losses of a sample on a pair of neighbours, in one column, at the extreme row."""
     generator = np.random.default_rng(8)
@@ -227,8 +270,10 @@ def test_the_best_setting_has_the_best_mean() -> None:
 
 def test_what_is_infeasible_is_named_with_its_size(rng: np.random.Generator) -> None:
     said = list(kde_baselines.infeasible(problem(rng.random((300, 8)), 8)))
-    assert said[0].startswith("  Bernstein, M=4 and more: infeasible, 3.91e+05 lattice points, 2.98 MiB")
-    assert [each.split()[0].rstrip(":,") for each in said] == ["Bernstein", "trigonometric", "Fourier", "PFDA", "mean"]
+    assert said[0].startswith("  Bernstein, M=4 and more: not run: 3.91e+05 lattice points, 2.98 MiB")
+    named = [each.split()[0].rstrip(":,") for each in said]
+    assert named == ["Bernstein"] * 2 + ["trigonometric"] * 2 + ["Fourier", "PFDA", "mean"]
+    assert said[1].startswith("  Bernstein, M=10 one width apart: 2.14e+08 lattice points, 1.6 GiB")
     assert list(kde_baselines.infeasible(problem([0.5]))) == []
     assert kde_baselines.size_text(8.0 * 3**54).endswith(" PiB")
     assert [kde_baselines.time_text(each) for each in (5, 120, 7200, 2e5, 1e9)] == [
