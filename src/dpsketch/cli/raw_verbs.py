@@ -93,22 +93,9 @@ def accumulate(
     from dpsketch.sketch.release import planned
 
     source, workers = chosen_source(tables, table, query), chosen_engine(engine, master)
+    described, tasks = (recipe, rows, frequencies, only, snapshot), (purpose, clusters, columns, important)
     if append is not None:
-        described = (
-            schema,
-            epsilon,
-            rho,
-            recipe,
-            rows,
-            frequencies,
-            important,
-            purpose,
-            clusters,
-            columns,
-            only,
-            snapshot,
-        )
-        check_alone(any(option is not None for option in described) or bool(delta))
+        check_alone(bool(delta) or any(each is not None for each in (schema, epsilon, rho, *described, *tasks)))
         _append(append, source, workers, disjoint_units, output or append, force or output is None, as_json)
         return
     if output is None:
@@ -117,9 +104,7 @@ def accumulate(
     facts = loaded_schema(schema)
     unknown = epsilon is None and rho is None and not delta
     budget = None if unknown and recipe is not None else Budget(epsilon, delta, rho)
-    chosen = chosen_recipe(
-        facts, budget, recipe, rows, frequencies, only, snapshot, None, purpose, clusters, columns, important
-    )
+    chosen = chosen_recipe(facts, budget, *described, None, *tasks)
     if budget is not None:
         planned(facts, chosen, budget)
     with written(output, force, secret=True) as file:
