@@ -144,8 +144,7 @@ def release(
             raw = accumulated(source, facts, chosen, workers)
         _release(raw, budget, book, name, claimed, mechanism, plan, other, tested)
     task = purpose or (None if clusters is None else f"clusters:{clusters}")
-    # a raw sketch names no task: what its release is good for, `show` says
-    then = None if _is_raw(source) else next_steps(claimed.path, task)
+    then = None if _is_raw(source) else next_steps(claimed.path, task)  # a raw sketch names no task
     _tell_released(claimed.path, budget, book, name, then, as_json)
 
 
