@@ -114,7 +114,8 @@ CASES = [
     ),
     Case(
         RELEASE.replace("t.parquet", "t.xlsx"),
-        "SourceError: t.xlsx: the name must end in .csv, .tsv, .parquet, .pq\nHint: rename or convert the file",
+        "SourceError: t.xlsx: the name must end in .csv, .tsv, .csv.gz, .csv.zst, .tsv.gz, .tsv.zst, .parquet, .pq\n"
+        "Hint: rename or convert the file",
     ),
     Case(
         RELEASE.replace("t.parquet", "broken.parquet"),
