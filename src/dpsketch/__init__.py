@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dpsketch.errors import RecipeWarning as RecipeWarning
     from dpsketch.errors import SchemaError as SchemaError
     from dpsketch.errors import SourceError as SourceError
+    from dpsketch.label_search import find_labels as find_labels
     from dpsketch.learn import models as models
     from dpsketch.learn.answer import Answer as Answer
     from dpsketch.learn.bounds import tighten as tighten
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from dpsketch.recipe.tasks.density_task import density_plan as density_plan
     from dpsketch.recipe.tasks.synthetic_task import plan_grid as plan_grid
     from dpsketch.schema.schema import Schema as Schema
+    from dpsketch.sketch.found_labels import FoundLabels as FoundLabels
     from dpsketch.sketch.raw import RawSketch as RawSketch
     from dpsketch.sketch.release import release as release
     from dpsketch.sketch.released import ReleasedSketch as ReleasedSketch

@@ -16,7 +16,17 @@ from typing import Annotated, Any
 
 import typer
 
-from dpsketch.cli import agents, answers, plan, raw_verbs, release_verbs, row_verbs, schema_verbs, signing_verbs
+from dpsketch.cli import (
+    agents,
+    answers,
+    label_verbs,
+    plan,
+    raw_verbs,
+    release_verbs,
+    row_verbs,
+    schema_verbs,
+    signing_verbs,
+)
 from dpsketch.cli.console import HELP, AsJson, Quiet, err, out, print_json, unprintable
 from dpsketch.cli.fit import fit_app
 from dpsketch.cli.ledger_verbs import ledger_app
@@ -58,6 +68,7 @@ VERBS = (
     (raw_verbs.merge, "Add up raw or released sketches of several sites."),
     (release_verbs.graph, "Release the neighbour sets of a graph."),
     (schema_verbs.tighten, "Write a schema with tighter bounds."),
+    (label_verbs.labels, "Write a schema with labels found in the table."),
     (signing_verbs.sign, "Sign a release."),
     (signing_verbs.verify, "Check who signed a release."),
     (signing_verbs.keygen, "Make a key to sign with."),

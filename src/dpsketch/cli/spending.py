@@ -61,11 +61,11 @@ def spending(budget: Budget, ledger: str | None, not_private: bool, create: bool
     return None if ledger is None else Ledger(ledger, create)
 
 
-def check_delta(facts: Schema, recipe: Recipe, budget: Budget, accepted: bool) -> None:
+def check_delta(facts: Schema, recipe: Recipe | None, budget: Budget, accepted: bool) -> None:
     """Refuse a δ at which publishing a few whole records would count as private."""
     from dpsketch.recipe.recipe import declared_rows
 
-    rows = declared_rows(facts, recipe.rows)
+    rows = declared_rows(facts, None if recipe is None else recipe.rows)
     if not accepted and budget.delta and budget.exact_delta > Fraction(1, rows):
         raise BudgetError(
             f"delta {budget.delta:g} is above one over the {rows:,} declared rows: "

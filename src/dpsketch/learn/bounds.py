@@ -14,7 +14,6 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.sql.literals import find_column
 from dpsketch.maps.base import check_columns
 from dpsketch.schema.columns import Code, Column, Datetime, Integer, Number, as_moment
-from dpsketch.schema.parsing import LONGEST_NOTE
 from dpsketch.schema.schema import TIGHTENED, Schema
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def tighten(view: View, share: float = 0.02, columns: Sequence[str] | None = Non
     tightened = tuple(bounds.get(column.name, column) for column in view.schema.columns)
     if tightened == view.schema.columns:
         return view.schema
-    return replace(view.schema, columns=tightened, note=_noted(view.schema.note))
+    return replace(view.schema, columns=tightened).noted(TIGHTENED)
 
 
 def _bounds(view: View, column: Column, share: float) -> Column:
@@ -140,11 +139,3 @@ def _scaled(column: Column, value: Any) -> float:
     if isinstance(value, datetime):
         return value.timestamp()
     return float(column.scaled(np.array(value, np.float64)))
-
-
-def _noted(note: str | None) -> str:
-    if note is None or TIGHTENED in note:
-        return note or TIGHTENED
-    if len(note) + len(TIGHTENED) + 1 > LONGEST_NOTE:
-        raise QueryError("the schema's note has no room for where the bounds come from", "shorten privacy.note")
-    return f"{note} {TIGHTENED}"

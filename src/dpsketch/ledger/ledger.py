@@ -22,7 +22,7 @@ with extra():
 
 from dpsketch.ledger.account import Account, Accounted, Cap, Plan, Record, Spend, Standing, rounded, unit_text
 from dpsketch.ledger.chain import Entry, Head, as_written, has_checksum
-from dpsketch.ledger.refusals import check_entry, check_plan, check_release, refusal
+from dpsketch.ledger.refusals import check_entry, check_plan, check_release, check_threshold, refusal
 from dpsketch.ledger.running_totals import (
     Totals,
     cost_of,
@@ -91,6 +91,13 @@ class Ledger:
             if standing is not None and budget.rho is not None and _has_plan(connection, dataset):
                 raise BudgetError(
                     f"dataset '{dataset}' has plans, which only epsilon and delta can count", "grant epsilon and delta"
+                )
+            if budget.rho is not None and any(
+                spend.release.threshold is not None for spend in read_spends(connection, dataset)
+            ):
+                raise BudgetError(
+                    f"dataset '{dataset}' has releases of found labels, which only epsilon and delta can count",
+                    "grant epsilon and delta",
                 )
             _add_grant(entry, dataset, Cap.of(budget))
 
@@ -255,6 +262,8 @@ def _room(
     _check_lineage(get, dataset, attempt.lineage)
     _check_once(get, attempt)
     standing = _known(connection, get, dataset, accounted)
+    if standing is not None:
+        check_threshold(standing, attempt)
     if attempt.plan is not None:
         check_entry(unused_budgets(connection, get, dataset, attempt.plan), dataset, attempt.plan, attempt)
     changed = _totals_with(connection, get, dataset, accounted[2], attempt, spend)

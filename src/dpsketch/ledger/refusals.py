@@ -25,6 +25,15 @@ def check_release(attempt: Attempt, accounted: Accounted) -> None:
         raise LedgerError(f"noise counts on masks for the relation {ADD_REMOVE} only", "release without masks")
 
 
+def check_threshold(standing: Standing, attempt: Attempt) -> None:
+    """Refuse labels above a threshold under a cap of ρ, which would not count their δ."""
+    if attempt.release.threshold is not None and standing.cap.rho is not None:
+        raise BudgetError(
+            f"the cap of dataset '{standing.dataset}' is in rho, which cannot count the delta of found labels",
+            "type the labels into the schema, or ask the owner to grant epsilon and delta: dpsketch ledger grant …",
+        )
+
+
 def check_entry(unused: Counter[Budget] | None, dataset: str, name: str, attempt: Attempt) -> None:
     """Refuse a release that its plan does not contain; `unused` is None if there is no such plan."""
     if unused is None:

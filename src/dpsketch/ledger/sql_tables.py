@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-VERSION = "0004"
+VERSION = "0005"
 FIRST_VERSION = "0001"  # version of ledgers from before versions were recorded
 CHAINED_SINCE = "0003"  # the first version with entries, checksums and totals
 

@@ -52,6 +52,8 @@ def plan_cost(budgets: Sequence[Budget], delta: Fraction) -> Fraction:
 def _losses(release: Release) -> tuple[Counter[tuple[Fraction, Fraction]], Fraction]:
     """A release as (ε, δ) pairs and a Gaussian: from its noises, or from its budget if it lists none."""
     pairs: Counter[tuple[Fraction, Fraction]] = Counter()
+    if release.threshold is not None:  # δ is not in its noise
+        return Counter([(release.budget.exact_epsilon, release.budget.exact_delta)]), Fraction(0)
     if not release.noises:
         if release.budget.rho is not None:
             return pairs, 2 * release.budget.exact_rho

@@ -77,11 +77,14 @@ class Release:
     """One release: its budget and the noise of every part.
 
     With rows sampled at `rate`, the budget holds for the table and the noises for the sample. ρ is the same for both.
+    With a `threshold`, the release shows the labels whose noisy counts exceed it: δ is the probability that it shows a
+    label of one unit alone, which no noise accounts for and no ρ covers.
     """
 
     budget: Budget
     noises: tuple[Noise, ...]
     rate: Fraction | None = None
+    threshold: int | None = None
 
     @property
     def once(self) -> bool:
@@ -97,7 +100,9 @@ class Release:
 
     def to_dict(self) -> dict[str, Any]:
         rate = {} if self.rate is None else {"rate": str(self.rate)}
-        return {"budget": budget_facts(self.budget)} | rate | {"noises": [noise.to_dict() for noise in self.noises]}
+        shown = {} if self.threshold is None else {"threshold": self.threshold}
+        noises = {"noises": [noise.to_dict() for noise in self.noises]}
+        return {"budget": budget_facts(self.budget)} | rate | shown | noises
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Release:
@@ -105,7 +110,10 @@ class Release:
         if rate is not None and not 0 < rate <= 1:
             raise ValueError("rate")
         noises = tuple(Noise.from_dict(noise) for noise in facts["noises"])
-        return cls(Budget(**facts["budget"]), noises, rate)
+        threshold = facts.get("threshold")
+        if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int) or threshold < 1):
+            raise ValueError("threshold")
+        return cls(Budget(**facts["budget"]), noises, rate, threshold)
 
 
 def budget_facts(budget: Budget) -> dict[str, Any]:

@@ -25,6 +25,8 @@ def group_loss(release: Release, people: int) -> tuple[Fraction, Fraction]:
     budget = release.budget
     if budget.rho is None and not budget.delta:
         return people * budget.exact_epsilon, Fraction(0)
+    if release.threshold is not None:  # δ is not in its noise
+        return _general(budget.exact_epsilon, budget.exact_delta, people)
     pure = sum((noise.epsilon for noise in release.noises if noise.epsilon is not None), Fraction(0))
     square = sum((2 * noise.rho for noise in release.noises if noise.epsilon is None), Fraction(0))
     if budget.rho is None:

@@ -36,6 +36,7 @@ ROW_UNIT = "row"
 UNIT_KINDS = ("text", "integer")
 MOST_COLUMNS = 10_000
 TIGHTENED = "Bounds were tightened from an earlier private release of the table, which costs privacy of its own."
+LABELS_FOUND = "Labels were found by an earlier private release of the table, which costs privacy of its own."
 
 Workload = tuple[tuple[str, ...], ...]  # groups of columns that questions will be about
 
@@ -155,6 +156,17 @@ class Schema:
     def tightened(self) -> bool:
         """Whether bounds came from an earlier release of the table: `tighten` says so in the note."""
         return self.note is not None and TIGHTENED in self.note
+
+    def noted(self, origin: str) -> Schema:
+        """The schema with a sentence in its note about the origin of bounds or labels, once."""
+        note = self.note or ""
+        if origin in note:
+            return self
+        if len(note) + len(origin) + 1 > LONGEST_NOTE:
+            raise SchemaError(
+                "the schema's note has no room for the origin of bounds or labels", "shorten privacy.note"
+            )
+        return replace(self, note=f"{note} {origin}".strip())
 
     @property
     def accounted(self) -> tuple[str, int, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -33,6 +33,7 @@ from dpsketch.noise.samplers import SAMPLERS
 from dpsketch.privacy.accounting import Partition
 from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
 from dpsketch.privacy.events import Noise, Release
+from dpsketch.privacy.label_threshold import label_event
 from dpsketch.privacy.mechanisms import MECHANISMS
 from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.recipe.recipe import Recipe, declared_rows
@@ -93,7 +94,8 @@ def release(
     if not keeps_budget(event) or not replace(bound, maps=noised).promised(event):
         raise RuntimeError("a bug: the noise does not keep the budget")
     _try_noises(event)
-    with _spent(ledger, dataset, raw, event, plan) as record:
+    cut = partition(raw.schema, raw.recipe)
+    with _spent(ledger, dataset, raw.schema, event, raw.lineage, cut, plan) as record:
         with Keystream() as stream:
 
             def add_noise(place: int, own: BoundMap, sums: Sums) -> Sums:
@@ -106,12 +108,18 @@ def release(
 
 
 @contextmanager
-def _spent(ledger: Ledger, dataset: str, raw: RawSketch, event: Release, plan: str | None) -> Iterator[Record]:
+def _spent(
+    ledger: Ledger,
+    dataset: str,
+    schema: Schema,
+    event: Release,
+    lineage: frozenset[str] = frozenset(),
+    cut: Partition | None = None,
+    plan: str | None = None,
+) -> Iterator[Record]:
     """Reserve the spend before the block, commit it after. Errors state whether the spend stands."""
     try:
-        spend = ledger.reserve(
-            dataset, raw.schema.accounted, event, raw.lineage, partition(raw.schema, raw.recipe), plan
-        )
+        spend = ledger.reserve(dataset, schema.accounted, event, lineage, cut, plan)
     except BaseException as error:
         if not isinstance(error, DpsketchError) or (isinstance(error, LedgerError) and error.lost):
             error.add_note(
@@ -147,6 +155,35 @@ def _commit(ledger: Ledger, spend: str) -> None:
             if tries == _COMMIT_TRIES:
                 fact = "the release was made and its spend stands, but the ledger could not mark it as finished"
                 warnings.warn(f"{fact}: {error.fact}", LedgerWarning, stacklevel=4)
+
+
+def release_labels(
+    counts: Mapping[str, int], schema: Schema, event: Release, ledger: Ledger, dataset: str
+) -> tuple[str, ...]:
+    """Reserve the spend, add noise, commit: the sorted labels whose noisy counts exceed the threshold.
+
+    `counts` are those of `engines.unit_labels`, `event` is that of `privacy.label_threshold`.
+    Guarantee: the event's (ε, δ), for one unit under the schema's neighbouring relation. Source: docs/proofs/labels.md.
+    """
+    if event != label_event(event.budget, schema.rows_per_unit or 1, schema.relation):
+        raise RuntimeError("a bug: the noise and the threshold are not those of the schema")
+    _try_noises(event)
+    with _spent(ledger, dataset, schema, event), Keystream() as stream:
+        return noisy_labels(event, counts, stream)
+
+
+def noisy_labels(event: Release, counts: Mapping[str, int], stream: Stream) -> tuple[str, ...]:
+    """The labels whose noisy counts exceed the threshold, in alphabetical order.
+
+    They become public only through `release_labels`; audits call this function directly.
+    """
+    assert event.threshold is not None
+    labels, (noise,) = sorted(counts), event.noises
+    noisy = _drawn(noise, len(labels), stream)
+    noisy += np.array([counts[label] for label in labels], np.int64)
+    shown = np.flatnonzero(noisy > event.threshold)
+    noisy.fill(0)
+    return tuple(labels[index] for index in shown.tolist())
 
 
 def noisy_sums(event: Release, maps: Sequence[BoundMap], exact: Sequence[Sums], stream: Stream) -> tuple[Sums, ...]:

@@ -34,6 +34,7 @@ COMMANDS = {
     "show": "show general.sketch",
     "ask": "ask general.sketch 'select avg(a) from sketch'",
     "tighten": "tighten general.sketch -o tight.toml",
+    "labels": f"labels {TABLE} --column label --epsilon 4 --delta 1e-6 --ledger l.db --dataset found -o found.toml",
     "audit": "audit recipe.toml --epsilon 1 --draws 1000",
     "demo": "demo hospital",
     "sample": "sample general.sketch -n 5 -o rows.csv",
@@ -57,7 +58,7 @@ COMMANDS = {
     "ledger show": "ledger show l.db",
     "ledger verify": "ledger verify l.db",
 }
-WRITING = ("accumulate", "merge", "graph", "release", "tighten", "sample", "score")
+WRITING = ("accumulate", "merge", "graph", "release", "tighten", "labels", "sample", "score")
 
 
 def verbs(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import dpsketch as dps
-from dpsketch.errors import QueryError
+from dpsketch.errors import QueryError, SchemaError
 from dpsketch.learn.bounds import _outwards, cuts
 from dpsketch.schema.columns import Code, Datetime, Integer, Number
 from dpsketch.schema.parsing import LONGEST_NOTE
@@ -111,7 +111,7 @@ def test_a_schema_with_a_note_keeps_it() -> None:
         if len(note) < LONGEST_NOTE:
             assert dps.tighten(noted).note == f"Consent was given. {TIGHTENED}"
         else:
-            with pytest.raises(QueryError, match="no room"):
+            with pytest.raises(SchemaError, match="no room"):
                 dps.tighten(noted)
 
 

@@ -317,7 +317,8 @@ def test_versions_from_before_masks_refuse_the_ledger(
     Ledger(place).reserve("a", ("row", 1, "add-remove"), MASKED, frozenset("i"))
     older = tmp_path / "migrations"
     shutil.copytree(Path(ledger_upgrade.__file__).parent / "migrations", older)
-    (older / "versions" / "m0004_masks.py").unlink()
+    for later in ("m0004_masks.py", "m0005_labels.py"):
+        (older / "versions" / later).unlink()
     monkeypatch.setattr(ledger_upgrade, "_MIGRATIONS", older)
     monkeypatch.setattr(sql_tables, "VERSION", "0003")
     with pytest.raises(LedgerError, match="written by a newer dpsketch\nHint: pip install --upgrade dpsketch"):

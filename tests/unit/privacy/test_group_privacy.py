@@ -13,6 +13,8 @@ from dpsketch.privacy.analytic_gaussian import gaussian_delta, gaussian_deviatio
 from dpsketch.privacy.attack_risk import attack_power, half_certain
 from dpsketch.privacy.events import Mechanism, Noise, Release
 from dpsketch.privacy.group_privacy import group_loss
+from dpsketch.privacy.label_threshold import label_event
+from dpsketch.schema.relation import Relation
 
 DELTA = Fraction(1, 10**6)
 SIGMA = Fraction(gaussian_deviation(Fraction(1), DELTA, 1))
@@ -61,6 +63,14 @@ def test_a_sample_with_delta_follows_the_general_rule() -> None:
     assert epsilon == Fraction(3, 2)
     assert float(delta) == pytest.approx(1e-6 * (1 + exp(0.5) + exp(1.0)))
     assert delta >= Fraction(1e-6 * (1 + exp(0.5) + exp(1.0)))
+
+
+def test_labels_above_a_threshold_follow_the_general_rule() -> None:
+    """Their noise is pure, but their δ is not in it."""
+    event = label_event(dps.Budget(0.5, 1e-6), 1, Relation.ADD_REMOVE)
+    epsilon, delta = group_loss(event, 2)
+    assert epsilon == 1
+    assert float(delta) == pytest.approx(1e-6 * (1 + exp(0.5)))
 
 
 def test_half_certain() -> None:
