@@ -20,7 +20,7 @@ from dpsketch.engines.engine import PartialSums, Pass, Share
 from dpsketch.engines.readers import Progress, opened
 from dpsketch.engines.sources.files import FilePart, Files
 from dpsketch.engines.sources.objects import Objects
-from dpsketch.engines.sources.source import check_columns
+from dpsketch.engines.sources.source import check_columns, plain_errors
 from dpsketch.errors import SourceError
 from dpsketch.extras import extra
 
@@ -61,7 +61,10 @@ class Dask:
         if not partials:
             total = one_pass.empty()
         else:
-            with self._connected() as client:
+            with (
+                plain_errors("Dask failed", "see the workers' own logs; nothing was spent"),
+                self._connected() as client,
+            ):
                 total = partials[0].compute() if client is None else client.compute(partials[0]).result()
         progress(1.0)
         return total

@@ -310,16 +310,25 @@ def append(
     engine: Engine | None = None,
     progress: Progress | None = None,
     disjoint_units: bool = False,
+    new_rows: bool = False,
 ) -> RawSketch:
-    """The raw sketch of a table to which `source` was added. A file that was counted before is refused, whatever its
-    name is now.
+    """The raw sketch of a table to which the rows of `source` were added.
 
-    With a unit column, no unit may have rows in both, which `disjoint_units=True` asserts.
+    Refused are files that were counted before, whatever their name is now, other versions of such files, and tables and
+    queries that were counted. The rows of objects in memory are not recognised: `new_rows=True` asserts that none of
+    them was counted. With a unit column, no unit may have rows in both, which `disjoint_units=True` asserts.
     """
+    now = counted(source)
+    if not new_rows and not now.hashes and not now.tables:
+        raise SourceError(
+            f"whether rows of a {type(source).__name__} were counted before is unknown",
+            "if none was, say so: new_rows=True; files, tables and queries are recognised",
+        )
     for before in raw.inputs:
-        again = counted(source, before.key).hashes & before.hashes
-        if again:
-            raise SourceError("a file was counted before", "name only new files")
+        if counted(source, before.key).hashes & before.hashes:
+            raise SourceError("a file was counted before, perhaps in another version", "name only new files")
+        if set(now.tables) & set(before.tables):
+            raise SourceError("this table or query was counted before", "ask for the new rows alone: --query")
     added = accumulate(source, raw.schema, raw.recipe, engine, progress)
     return replace(raw.merge(added, disjoint_units), schema=raw.schema)
 

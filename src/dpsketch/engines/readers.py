@@ -10,9 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpsketch.engines.sources.data_files import shown
 from dpsketch.engines.sources.databases import SCHEMES, Database
 from dpsketch.engines.sources.files import Files
-from dpsketch.engines.sources.lakes import lake
+from dpsketch.engines.sources.lakes import Delta, Iceberg, lake
 from dpsketch.engines.sources.objects import Objects
 from dpsketch.engines.sources.source import WITH_HEADER, Columns, Progress, Source
 from dpsketch.errors import SourceError
@@ -51,13 +52,16 @@ def read_batches(
 
 
 def counted(source: Any, key: bytes | None = None) -> Inputs:
-    """What recognises the files of a source, or the query of a database. Other sources leave no trace."""
+    """What recognises the files of a source, or its table or query. Objects in memory leave no trace."""
     inputs = Inputs() if key is None else Inputs(key=key)
     read = opened(source)
     if isinstance(read, Files):
-        return replace(inputs, hashes=frozenset(inputs.hash(file.samples()) for file in read.files))
+        marks = (mark for file in read.files for mark in (file.place(), file.samples()))
+        return replace(inputs, hashes=frozenset(map(inputs.hash, marks)))
     if isinstance(read, Database):
-        return replace(inputs, queries=(f"{read.name}: {read.query or read.table}",))
+        return replace(inputs, tables=(f"{read.name}: {read.query or read.table}",))
+    if isinstance(read, Delta | Iceberg):
+        return replace(inputs, tables=(shown(read.name),))
     return inputs
 
 
@@ -65,6 +69,10 @@ def holds_csv(source: Any) -> bool:
     """Whether any file of a source is a CSV file."""
     files = opened(source)
     return isinstance(files, Files) and files.csv
+
+
+def _name(source: Any) -> str:
+    return shown(source) if isinstance(source, str | Path) else "the table"
 
 
 def source_columns(source: Any, header: bool | None = None) -> tuple[Columns, Csv]:
@@ -81,7 +89,7 @@ def source_columns(source: Any, header: bool | None = None) -> tuple[Columns, Cs
     for index, (name, _) in enumerate(columns):
         if first.setdefault(name, index) != index:
             raise SourceError(
-                f"{source}: columns {first[name] + 1} and {index + 1} have the same name",
+                f"{_name(source)}: columns {first[name] + 1} and {index + 1} have the same name",
                 "give each column its own name",
             )
     return columns, layout

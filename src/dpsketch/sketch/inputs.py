@@ -14,13 +14,14 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Inputs:
-    """Keyed hashes of the files that were counted, and the queries whose rows were. Secret, like the sums.
+    """Keyed hashes of the contents and places of files that were counted, and names of tables and queries. Secret, like
+    the sums.
 
     The key is random, so that a hash of a guessed file cannot be compared without the raw sketch.
     """
 
     hashes: frozenset[str] = frozenset()
-    queries: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def hash(self, content: Iterable[bytes]) -> str:
@@ -30,13 +31,13 @@ class Inputs:
         return digest.hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
-        return {"key": self.key.hex(), "hashes": sorted(self.hashes), "queries": list(self.queries)}
+        return {"key": self.key.hex(), "hashes": sorted(self.hashes), "tables": list(self.tables)}
 
     @classmethod
     def from_dict(cls, facts: Any) -> Inputs:
         texts = [*facts["hashes"], facts["key"]]
         if not all(isinstance(text, str) and _HASH.fullmatch(text) for text in texts):
             raise ValueError("inputs")
-        if not all(isinstance(query, str) for query in facts["queries"]):
+        if not all(isinstance(each, str) for each in facts["tables"]):
             raise ValueError("inputs")
-        return cls(frozenset(facts["hashes"]), tuple(facts["queries"]), bytes.fromhex(facts["key"]))
+        return cls(frozenset(facts["hashes"]), tuple(facts["tables"]), bytes.fromhex(facts["key"]))

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import polars
 import pyarrow as pa
 import pyarrow.dataset
@@ -9,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpsketch.engines.readers import read_batches, source_columns
-from dpsketch.engines.sources.data_files import data_files
+from dpsketch.engines.sources.data_files import data_files, shown
+from dpsketch.engines.sources.databases import Database
 from dpsketch.errors import SourceError
 
 LOGS = {
@@ -100,6 +104,53 @@ def test_a_column_that_vanishes_between_two_files_is_named(tmp_path: Path) -> No
     pq.write_table(pa.table({"y": [1]}), files[1])
     with pytest.raises(SourceError, match=f"{files[1]} has no column 'x'"):
         list(read_batches(files, ["x"], lambda share: None))
+
+
+def test_folders_below_a_pattern_are_cells(tmp_path: Path) -> None:
+    """Columns where the table has none of that name, and never in a message."""
+    file = written(tmp_path / "data" / "town=ANNAPOLIS" / "a.parquet")
+    pattern = str(tmp_path / "data" / "*" / "*.parquet")
+    (batch,) = read_batches(pattern, ["x", "town"], lambda share: None)
+    assert batch["town"].to_pylist() == ["ANNAPOLIS"] * 2
+    with pytest.raises(SourceError, match=r"a file in .* has no column 'y'") as refused:
+        list(read_batches(pattern, ["y"], lambda share: None))
+    assert "ANNAPOLIS" not in str(refused.value)
+    assert file.exists()
+
+
+def test_credentials_with_odd_characters_are_not_shown() -> None:
+    for secret in ("pa/SECRET", "pa#SECRET", "pa?SECRET", "pa@SECRET", "pa[SECRET"):
+        assert shown(f"postgresql://owner:{secret}@host/db?sslkey=SECRET") == "postgresql://host/db"
+        assert "SECRET" not in repr(Database(f"postgresql://owner:{secret}@host/db", table="t"))
+    assert shown("/data/a@b.csv") == "/data/a@b.csv"
+
+
+def failing() -> Iterator[pa.RecordBatch]:
+    yield pa.record_batch({"x": [1.0]})
+    raise ValueError("the cell ANNAPOLIS")
+
+
+def broken_text() -> sqlite3.Cursor:
+    connection = sqlite3.connect(":memory:")
+    return connection.execute("select cast(x'414e4e41504f4c4953ff' as text) as x")
+
+
+def test_errors_of_other_software_are_not_shown(tmp_path: Path) -> None:
+    """Polars, DuckDB, drivers of databases and generators quote cells."""
+    frame = polars.DataFrame({"s": ["1", "ANNAPOLIS"]})
+    with duckdb.connect() as connection:
+        connection.register("t", frame)
+        sources = {
+            "polars": frame.lazy().select(polars.col("s").cast(polars.Float64).alias("x")),
+            "DuckDB": connection.sql("select cast(s as double) as x from t"),
+            "cursor": broken_text(),
+            "generator": failing(),
+        }
+        for name, source in sources.items():
+            with pytest.raises(SourceError, match="the source cannot be read as Arrow batches") as refused:
+                list(read_batches(source, ["x"], lambda share: None))
+            assert "ANNAPOLIS" not in str(refused.value), name
+            assert refused.value.__suppress_context__
 
 
 def test_a_url_that_cannot_be_opened_shows_no_credentials() -> None:

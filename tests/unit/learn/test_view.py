@@ -465,7 +465,8 @@ def test_errors_are_told_apart_by_cause() -> None:
     fourier = dps.Part(dps.Fourier(size=30, columns=["age", "height"]), 0.5)
     where = "age < 30 and height > 1.7"
     exact = causes_of([count, fourier], math.inf, lambda view: view.fraction(where))
-    assert set(exact) == {"what the sums do not resolve"}
+    assert "what the sums do not resolve" in exact
+    assert not any("noise" in cause for cause in exact)
     noisy = causes_of([count, fourier], 0.01, lambda view: view.fraction(where))
     assert noisy["privacy noise"] > 0.05
     assert 0 < noisy["what the sums do not resolve"] < 0.95

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from adbc_driver_sqlite import dbapi as sqlite
+from deltalake import write_deltalake
 
 import dpsketch as dps
 from conftest import MIXED, mixed_table
@@ -34,11 +36,38 @@ def test_months_are_appended_once(schema: dps.Schema, recipe: dps.Recipe, tmp_pa
     raw = dps.RawSketch.load(tmp_path / "year.raw")
     copy = Path(shutil.copy(january, tmp_path / "copy.parquet"))
     for again in (january, february, copy, [march, february]):
-        with pytest.raises(dps.DpsketchError, match="a file was counted before\nHint: name only new files"):
+        with pytest.raises(
+            dps.DpsketchError, match="a file was counted before, perhaps in another version\nHint: name only new files"
+        ):
             dps.append(raw, again)
     whole = dps.append(raw, march)
     assert bytes_of(whole) == bytes_of(dps.accumulate(table, schema, recipe))
     assert whole.schema == schema, "the declared rows are those of the whole table"
+
+
+def test_another_version_of_a_file_is_refused(schema: dps.Schema, recipe: dps.Recipe, tmp_path: Path) -> None:
+    january = months(tmp_path, mixed_table(900))[0]
+    raw = dps.accumulate(january, schema, recipe)
+    pq.write_table(mixed_table(301), january)
+    with pytest.raises(dps.DpsketchError, match="perhaps in another version"):
+        dps.append(raw, january)
+
+
+def test_tables_and_queries_are_recognised(schema: dps.Schema, recipe: dps.Recipe, tmp_path: Path) -> None:
+    """Of a lake table any version, of a database the same query. Rows in memory need the curator's word."""
+    table = mixed_table(300)
+    write_deltalake(tmp_path / "lake", table)
+    with sqlite.connect(str(tmp_path / "t.db")) as connection, connection.cursor() as cursor:
+        cursor.adbc_ingest("t", table)
+        connection.commit()
+    database = dps.Database(f"sqlite:///{tmp_path}/t.db", table="t")
+    for source in (tmp_path / "lake", database):
+        raw = dps.accumulate(source, schema, recipe)
+        with pytest.raises(dps.DpsketchError, match="this table or query was counted before"):
+            dps.append(raw, source)
+    with pytest.raises(dps.DpsketchError, match="whether rows of a Table were counted before is unknown"):
+        dps.append(raw, table)
+    assert dps.append(raw, table, new_rows=True).parts[0].sums[0] == 600
 
 
 def test_a_release_contains_nothing_of_the_inputs(schema: dps.Schema, recipe: dps.Recipe, tmp_path: Path) -> None:
@@ -99,6 +128,6 @@ def test_hostile_inputs_in_a_raw_file_are_refused(schema: dps.Schema, recipe: dp
 
     good = Inputs(frozenset(["a" * 64]), ("postgresql://host/db: visits",)).to_dict()
     assert Inputs.from_dict(good).to_dict() == good
-    for wrong in ({"key": "zz"}, {"hashes": ["../a"]}, {"queries": [3]}):
+    for wrong in ({"key": "zz"}, {"hashes": ["../a"]}, {"tables": [3]}):
         with pytest.raises(ValueError, match="inputs"):
             Inputs.from_dict(good | wrong)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs
@@ -63,6 +63,11 @@ class DataFile:
         pairs = (part.split("=", 1) for part in self.folders if "=" in part)
         return {key: None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value) for key, value in pairs}
 
+    def place(self) -> Iterator[bytes]:
+        """Where the file is: enough to recognise another version of it."""
+        yield b"place"
+        yield self.identity.encode("utf-8", "surrogateescape")
+
     def samples(self) -> Iterator[bytes]:
         """The size, both ends and blocks in between: enough to recognise the same file under another name."""
         yield self.size.to_bytes(8, "big")
@@ -101,12 +106,11 @@ def _each_once(files: list[DataFile]) -> list[DataFile]:
     return files
 
 
-def shown(url: str | Path) -> str:
-    """A path or URL for messages: a user name, a password and a query may be secret."""
-    parts = urlsplit(str(url))
-    if "://" not in str(url):
-        return str(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+def shown(named: str | Path) -> str:
+    """A path or URL for messages, without user, password and query: these may be secret, and hold any character."""
+    text = str(named)
+    scheme, mark, rest = text.partition("://")
+    return f"{scheme}://{re.split('[?#]', rest.rpartition('@')[2])[0]}" if mark else text
 
 
 def _of_one(named: str | Path) -> list[DataFile]:
@@ -114,11 +118,12 @@ def _of_one(named: str | Path) -> list[DataFile]:
         return _of_url(str(named))
     path = Path(unquote(str(named).removeprefix("file://"))) if str(named).startswith("file://") else Path(named)
     if _WILD.search(str(path)) and not path.exists():
-        files = [_local(Path(each), Path(each)) for each in sorted(glob.glob(str(path), recursive=True))
-                 if each.lower().endswith(_ENDINGS) and Path(each).is_file()]  # fmt: skip
-        for file in files:
-            refuse_lakes(Path(file.name), [])
-        return _one_format(str(path), files)
+        root = Path(_WILD.split(str(path))[0] + "x").parent  # folders below may be cells: key=value
+        paths = [Path(each) for each in sorted(glob.glob(str(path), recursive=True))]
+        found = [each for each in paths if each.name.lower().endswith(_ENDINGS) and each.is_file()]
+        for each in found:
+            refuse_lakes(each, [])
+        return _one_format(str(path), [_local(each, root) for each in found])
     if path.is_dir():
         return _of_folder(path)
     if not path.is_file():
@@ -170,8 +175,7 @@ def _of_url(url: str) -> list[DataFile]:
         if _hidden(inside) or not path.lower().endswith(_ENDINGS) or (pattern and not pattern.fullmatch(path[below:])):
             continue
         file_name = "/".join([shown(start).rstrip("/"), *inside])
-        folders = () if pattern else inside[:-1]
-        files.append(DataFile(file_name, name, folders, file_name, each.size, system, path))
+        files.append(DataFile(file_name, shown(start), inside[:-1], file_name, each.size, system, path))
     if len(paths) == 1 and base in paths:
         _check_ending(base)
     return _one_format(name, files)

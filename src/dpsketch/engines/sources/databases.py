@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -39,7 +39,7 @@ class Database:
     table: str | None = None
 
     def __post_init__(self) -> None:
-        if urlsplit(self.url).scheme not in SCHEMES:
+        if self.scheme not in SCHEMES:
             raise SourceError(
                 f"{shown(self.url)} is not a database that can be read",
                 "postgresql://HOST/DATABASE or sqlite:///PATH; other databases: docs/sources.md",
@@ -49,6 +49,10 @@ class Database:
                 f"{self.name} needs a table or a query",
                 "dps.Database(URL, table=NAME) or query=SELECT; --table or --query on the command line",
             )
+
+    @property
+    def scheme(self) -> str:
+        return self.url.partition("://")[0]
 
     @property
     def name(self) -> str:
@@ -79,7 +83,7 @@ class Database:
             connection = self._connect()
         plain = self._plain_errors("cannot run the query", "run the query in the database's own shell")
         with plain, closing(connection), closing(connection.cursor()) as cursor:
-            if urlsplit(self.url).scheme == "sqlite":
+            if self.scheme == "sqlite":
                 cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_ROWS_AT_ONCE)})
             cursor.execute(statement)
             with cursor.fetch_record_batch() as reader:
@@ -87,7 +91,7 @@ class Database:
 
     def _connect(self) -> Any:
         with extra():
-            if urlsplit(self.url).scheme == "sqlite":
+            if self.scheme == "sqlite":
                 from adbc_driver_sqlite import dbapi as sqlite
 
                 path = Path(self.url.removeprefix("sqlite:///"))

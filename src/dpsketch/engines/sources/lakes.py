@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from dpsketch.engines.sources.data_files import lake_of, shown
-from dpsketch.engines.sources.source import Columns, Progress, Source, check_columns
-from dpsketch.errors import DpsketchError, SourceError
+from dpsketch.engines.sources.source import Columns, Progress, Source, check_columns, plain_errors
+from dpsketch.errors import SourceError
 from dpsketch.extras import extra
 
 DELTA, ICEBERG = "delta://", "iceberg://"
@@ -36,7 +36,7 @@ def lake(named: str | Path) -> Source | None:
     if found == "a Delta Lake":
         return Delta(text)
     if found == "an Iceberg":
-        return Iceberg(text, lambda: _of_folder(Path(named)))
+        return Iceberg(str(Path(named).resolve()), lambda: _of_folder(Path(named)))
     return None
 
 
@@ -46,9 +46,13 @@ class Delta:
 
     location: str
 
+    @property
+    def name(self) -> str:
+        return self.location if "://" in self.location else str(Path(self.location).resolve())
+
     @cached_property
     def _table(self) -> Any:
-        with extra(), _read(self.location, "a Delta Lake table"):
+        with _read(self.location, "a Delta Lake table"), extra():
             from deltalake import DeltaTable
 
             return DeltaTable(self.location)
@@ -78,7 +82,7 @@ class Iceberg:
 
     @cached_property
     def _table(self) -> Any:
-        with extra(), _read(self.name, "an Iceberg table"):
+        with _read(self.name, "an Iceberg table"), extra():
             return self.load()
 
     def columns(self) -> Columns:
@@ -123,15 +127,6 @@ def _current_metadata(folder: Path) -> Path:
     return newest[0]
 
 
-@contextmanager
-def _read(name: str, kind: str) -> Iterator[None]:
-    """Replace errors of the libraries, whose text may contain cells or credentials."""
-    try:
-        yield
-    except (DpsketchError, ModuleNotFoundError, GeneratorExit):
-        raise
-    except Exception as error:
-        raise SourceError(
-            f"{shown(name)} cannot be read as {kind} ({type(error).__name__})",
-            "check the location, the catalog's configuration and the credentials in the environment",
-        ) from None
+def _read(name: str, kind: str) -> AbstractContextManager[None]:
+    hint = "check the location, the catalog's configuration and the credentials in the environment"
+    return plain_errors(f"{shown(name)} cannot be read as {kind}", hint)

@@ -9,13 +9,14 @@ from typing import Any
 import pyarrow as pa
 
 from dpsketch.encoding.arrow import cells_array, lists_array
-from dpsketch.engines.sources.source import READ_ROWS, Columns, Progress, check_columns
+from dpsketch.engines.sources.source import READ_ROWS, Columns, Progress, check_columns, plain_errors
 from dpsketch.errors import SourceError
 
 ACCEPTED = (
     "pass a path, a URL, a list of paths, a dps.Database, an Arrow, pandas, polars or DuckDB object, a dataset, a "
     "database cursor, a dict of arrays, or an iterable of batches"
 )
+_CANNOT = "the source cannot be read as Arrow batches", "run it alone, where its own message may be shown"
 
 
 @dataclass(frozen=True)
@@ -25,16 +26,15 @@ class Objects:
     held: Any
 
     def columns(self) -> Columns:
-        schema = _schema(self.held)
+        with plain_errors(*_CANNOT):
+            schema = _schema(self.held)
         if schema is None:
             raise SourceError(f"the columns of a {type(self.held).__name__} are unknown before it is read", ACCEPTED)
         return [(field.name, field.type) for field in schema]
 
     def batches(self, wanted: Sequence[str], sets: Collection[str], progress: Progress) -> Iterator[pa.RecordBatch]:
-        try:
+        with plain_errors(*_CANNOT):
             yield from _batches(self.held, wanted, sets)
-        except pa.ArrowException as error:
-            raise SourceError(f"the source cannot be read as Arrow batches ({type(error).__name__})") from None
 
 
 def _schema(held: Any) -> pa.Schema | None:

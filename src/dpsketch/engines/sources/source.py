@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from dpsketch.errors import SourceError
+from dpsketch.errors import DpsketchError, SourceError
 from dpsketch.schema.schema import Csv, nearest
 
 Progress = Callable[[float], None]
@@ -29,6 +30,17 @@ class Source(Protocol):
 
     def batches(self, wanted: Sequence[str], sets: Collection[str], progress: Progress) -> Iterator[pa.RecordBatch]:
         """The wanted columns. `sets` names those that contain lists of ids, which Python objects do not reveal."""
+
+
+@contextmanager
+def plain_errors(fact: str, hint: str | None = None) -> Iterator[None]:
+    """Replace errors of other software, whose texts may contain cells or credentials; the library's own pass."""
+    try:
+        yield
+    except (DpsketchError, GeneratorExit):
+        raise
+    except Exception as error:
+        raise SourceError(f"{fact} ({type(error).__name__})", hint) from None
 
 
 def check_columns(source: str, names: Sequence[str], wanted: Sequence[str], hint: str | None = None) -> None:
