@@ -131,3 +131,30 @@ def test_dates_of_centres_are_dates(tmp_path: Path) -> None:
     assert 3600 < first["joined_stderr"] < 1e9  # seconds
     printed = called(tmp_path, *words).stdout
     assert re.search(r"20\d\d-\d\d-\d\d \d\d:\d\d ± \S+ days", printed)
+
+
+def test_coefficients_of_labels_against_a_reference(tmp_path: Path) -> None:
+    wards = ["a", "b", "b", "b"] * 2000
+    rows = {"ward": wards, "y": [3.0 if ward == "a" else 1.0 for ward in wards]}
+    pq.write_table(pa.table(rows), tmp_path / "wards.parquet")
+    (tmp_path / "wards.toml").write_text(
+        '[about]\nname = "wards"\n[privacy]\nrows = 8000\n[columns.ward]\nkind = "category"\nvalues = ["a", "b"]\n'
+        '[columns.y]\nkind = "number"\nlower = 0\nupper = 4\n'
+    )
+    words = ["--schema", "wards.toml", "--epsilon", "5", "--ledger", "l.db", "--create-ledger", "-o", "w.sketch"]
+    done = called(tmp_path, "release", "wards.parquet", *words)
+    assert done.returncode == 0, done.stderr
+    fit = ["fit", "linear", "w.sketch", "--target", "y", "--reference"]
+    done = called(tmp_path, *fit, "common", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["reference"] == {"ward": "b"}
+    assert [row["feature"] for row in found["rows"]][:2] == ["intercept", "ward=a"]
+    for row, truth in zip(found["rows"], (1, 2), strict=False):
+        assert abs(row["coefficient"] - truth) < 4 * row["coefficient_stderr"] + 0.05
+    done = called(tmp_path, *fit, "ward=a")
+    assert "Coefficients of labels are against ward=a." in done.stdout
+    assert "│ ward=a" not in done.stdout
+    done = called(tmp_path, *fit, "ward")
+    assert done.returncode == 1
+    assert "--reference must be common or COLUMN=LABEL, got 'ward' instead" in done.stderr
