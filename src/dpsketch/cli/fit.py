@@ -61,8 +61,7 @@ def kmeans(
     _fit(model, sketch, plot, save, force)
     rows = []
     for index, share in enumerate(model.weights_.tolist()):
-        row = {"cluster": index, "weight": share}
-        rows.append(row | _located(model, model.cluster_centers_[index], model.cluster_centers_stderr_[index]))
+        rows.append({"cluster": index, "weight": share} | _located(model, index))
     _print_clusters(rows, model, format_)
 
 
@@ -85,12 +84,12 @@ def gmm(
     model = GaussianMixture(k, covariance, seed, listed(columns))
     format_ = chosen_format(format_, as_json)
     _fit(model, sketch, plot, save, force)
-    names = [str(name) for name in model.feature_names_in_]
+    columns_ = [model.schema_.column(str(name)) for name in model.feature_names_in_]
+    names = [f"{column.scale}({column.name})" if column.scale else column.name for column in columns_]
     rows = []
     for index, weight in enumerate(model.weights_.tolist()):
         row = {"component": index, "weight": weight, "weight_stderr": float(model.weights_stderr_[index])}
-        row |= _located(model, model.means_[index], model.means_stderr_[index])
-        rows.append(row | _variances(model.covariances_[index], names))
+        rows.append(row | _located(model, index) | _variances(model.covariances_[index], names))
     _print_clusters(rows, model, format_)
 
 
@@ -129,20 +128,17 @@ def pca(
         out.print(f"{model.how_}; ± is one standard error.")
 
 
-def _located(model: KMeans | GaussianMixture, values: Any, errors: Any) -> dict[str, Any]:
-    """The coordinates of a point, each followed by its standard error; dates as dates."""
-    from dpsketch.learn.sql.selection import answer_in_units
-
+def _located(model: KMeans | GaussianMixture, index: int) -> dict[str, Any]:
+    """The coordinates of a centre in the units of the columns, each followed by its standard error."""
+    _, _, *answers = model.to_table().rows[index]
     found: dict[str, Any] = {}
-    for name, value, error in zip(map(str, model.feature_names_in_), values.tolist(), errors.tolist(), strict=True):
-        column = model.schema_.column(name)
-        answer = answer_in_units(value * column.unit, error * column.unit, column)
+    for name, answer in zip(map(str, model.feature_names_in_), answers, strict=True):
         found |= {name: answer.value, f"{name}_stderr": answer.stderr}
     return found
 
 
 def _variances(covariance: Any, names: list[str]) -> dict[str, float]:
-    """Variances of the columns and, for full matrices, covariances of all pairs."""
+    """Variances of the columns, after their transform, and, for full matrices, covariances of all pairs."""
     if covariance.ndim == 1:
         return {f"{name}_var": float(value) for name, value in zip(names, covariance, strict=True)}
     variances = {f"{name}_var": float(covariance[i, i]) for i, name in enumerate(names)}

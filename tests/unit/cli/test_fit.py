@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dpsketch as dps
 from command_line import called
 from dpsketch.cli.fitted import print_rows
 from planted_clusters import CENTRES, ROWS, planted
@@ -158,3 +159,16 @@ def test_coefficients_of_labels_against_a_reference(tmp_path: Path) -> None:
     done = called(tmp_path, *fit, "ward")
     assert done.returncode == 1
     assert "--reference must be common or COLUMN=LABEL, got 'ward' instead" in done.stderr
+
+
+def test_components_of_transformed_columns_are_in_units(tmp_path: Path) -> None:
+    sketch = Path(__file__).parents[2] / "pinned" / "mixed-general-delta.sketch"
+    words = ("fit", "gmm", str(sketch), "--k", "2", "--columns", "age,income", "--json", "--save", "m.model")
+    done = called(tmp_path, *words)
+    assert done.returncode == 0, done.stderr
+    table = dps.load_model(tmp_path / "m.model").to_table()
+    for row, (_, weight, *centre) in zip(json.loads(done.stdout)["rows"], table.rows, strict=True):
+        assert row["weight"] == pytest.approx(weight.value)
+        for name, answer in zip(("age", "income"), centre, strict=True):
+            assert [row[name], row[f"{name}_stderr"]] == pytest.approx([answer.value, answer.stderr])
+        assert {"age_var", "asinh(income)_var"} <= set(row)
