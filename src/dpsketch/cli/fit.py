@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsketch.cli.console import HELP, AsJson, Force, err, listed, out, progress_bar, warnings_told
+from dpsketch.cli.console import HELP, AsJson, Force, err, listed, out, print_json, progress_bar, warnings_told
 from dpsketch.cli.fit_density import anomaly, density, modes
 from dpsketch.cli.fit_models import classifier, hashed_linear, linear, logistic
 from dpsketch.cli.fitted import Columns, Format, Save, Seed, check, chosen_format, fit_and_keep, keep, print_rows
@@ -126,6 +126,23 @@ def pca(
     print_rows(model.to_dicts(), {"how": model.how_, "converged": model.converged_}, format_)
     if format_ == "table":
         out.print(f"{model.how_}; ± is one standard error.")
+
+
+@fit_app.command(short_help="Suggest the width of a Gaussian kernel for a second release.")
+def width(sketch: Sketch, k: Count, columns: Columns = None, as_json: AsJson = False) -> None:
+    """Print the width of Gaussian frequencies that resolves this number of clusters, for the recipe of a second release
+    of the same table. The first release has cost privacy; its width costs no more.
+    """
+    from dpsketch.learn.view import open_view
+    from dpsketch.learn.width import suggest_width
+
+    with warnings_told():
+        found = suggest_width(open_view(sketch), k, listed(columns))
+    if as_json:
+        print_json({"width": found})
+        return
+    out.print(f"{found:g}", highlight=False)
+    err.print(f'In a recipe, a part of fourier takes it: kernel = "gaussian" and width = {found:g}', highlight=False)
 
 
 def _located(model: KMeans | GaussianMixture, index: int) -> dict[str, Any]:

@@ -172,3 +172,12 @@ def test_components_of_transformed_columns_are_in_units(tmp_path: Path) -> None:
         for name, answer in zip(("age", "income"), centre, strict=True):
             assert [row[name], row[f"{name}_stderr"]] == pytest.approx([answer.value, answer.stderr])
         assert {"age_var", "asinh(income)_var"} <= set(row)
+
+
+def test_the_width_of_clusters_is_printed_for_a_recipe(folder: Path) -> None:
+    done = called(folder, "fit", "width", "planted.sketch", "--k", "2")
+    assert done.returncode == 0, done.stderr
+    width = dps.suggest_width(dps.open(folder / "planted.sketch"), 2)
+    assert float(done.stdout) == width
+    assert f'kernel = "gaussian" and width = {width:g}' in " ".join(done.stderr.split())
+    dps.Fourier(size=10, kernel="gaussian", width=width)
