@@ -6,6 +6,8 @@ null`. A question that asks nothing else of the source is then about the compute
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from dpsketch.schema.schema import Schema
@@ -13,11 +15,13 @@ from dpsketch.schema.schema import Schema
 _PRESENT_WITH_SOURCE = ("part", "edges")  # a ratio or difference needs two sources, and a ratio may not exist
 
 
-def with_own_presence(expression: exp.Expr, schema: Schema) -> exp.Expr:
-    """Ask a computed column of the expression whether it is missing, instead of its source, in place."""
+def with_own_presence(expression: exp.Expr, schema: Schema, beside: Sequence[str] = ()) -> exp.Expr:
+    """Ask a computed column whether it is missing, instead of its source, in place. The question is about the columns
+    of the expression and those `beside` it.
+    """
     nodes = [node for node in expression.find_all(exp.Column) if not isinstance(node.this, exp.Star)]
-    asked = {node.name for node in nodes}
-    of_values = {node.name for node in nodes if not _of_presence(node)}
+    asked = {*beside, *(node.name for node in nodes)}
+    of_values = {*beside, *(node.name for node in nodes if not _of_presence(node))}
     computed: dict[str, str] = {}
     for column in schema.columns:
         of = column.derived

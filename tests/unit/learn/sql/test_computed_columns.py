@@ -68,6 +68,8 @@ def test_a_computed_column_is_missing_where_its_source_is() -> None:
     answer = asked.count("pickup_hour = 8 and pickup is not null")
     assert (round(answer.value), answer.stderr) == (2, 0)
     assert round(asked.count("pickup_hour is null and pickup is not null").value) == 0
+    mean = asked.mean("pickup_hour", where="pickup is not null")
+    assert (round(mean.value, 6), mean.stderr, mean.how) == (round(23 / 3, 6), 0, asked.mean("pickup_hour").how)
     [row] = asked.sql(
         "select count(pickup), count(*) filter (where pickup is null) n, avg(pickup_hour) a from sketch"
     ).rows
