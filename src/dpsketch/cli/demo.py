@@ -191,7 +191,10 @@ def _check_folder(folder: Path, schema: Path, others: list[Path]) -> None:
         reason = error.strerror or "input/output error"
         raise FileError(f"{folder} cannot be used: {reason}", "name another folder") from None
     if foreign:
-        raise FileError(f"{foreign[0]} was not written by the demo", "name another folder: dpsketch demo FOLDER")
+        raise FileError(
+            f"{foreign[0]} was not written by the demo of this version",
+            "name another folder: dpsketch demo FOLDER; files of an earlier version's demo can be deleted",
+        )
 
 
 def plot_marginals(view: View, table: dict[str, np.ndarray], path: Path) -> None:

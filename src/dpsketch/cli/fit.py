@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsketch.cli.console import HELP, AsJson, Force, err, listed, out, progress_bar, warnings_told
+from dpsketch.cli.console import HELP, AsJson, Force, err, listed, out, print_json, progress_bar, warnings_told
 from dpsketch.cli.fit_density import anomaly, density, modes
 from dpsketch.cli.fit_models import classifier, hashed_linear, linear, logistic
 from dpsketch.cli.fitted import Columns, Format, Save, Seed, check, chosen_format, fit_and_keep, keep, print_rows
@@ -61,8 +61,7 @@ def kmeans(
     _fit(model, sketch, plot, save, force)
     rows = []
     for index, share in enumerate(model.weights_.tolist()):
-        row = {"cluster": index, "weight": share}
-        rows.append(row | _located(model, model.cluster_centers_[index], model.cluster_centers_stderr_[index]))
+        rows.append({"cluster": index, "weight": share} | _located(model, index))
     _print_clusters(rows, model, format_)
 
 
@@ -85,12 +84,12 @@ def gmm(
     model = GaussianMixture(k, covariance, seed, listed(columns))
     format_ = chosen_format(format_, as_json)
     _fit(model, sketch, plot, save, force)
-    names = [str(name) for name in model.feature_names_in_]
+    columns_ = [model.schema_.column(str(name)) for name in model.feature_names_in_]
+    names = [f"{column.scale}({column.name})" if column.scale else column.name for column in columns_]
     rows = []
     for index, weight in enumerate(model.weights_.tolist()):
         row = {"component": index, "weight": weight, "weight_stderr": float(model.weights_stderr_[index])}
-        row |= _located(model, model.means_[index], model.means_stderr_[index])
-        rows.append(row | _variances(model.covariances_[index], names))
+        rows.append(row | _located(model, index) | _variances(model.covariances_[index], names))
     _print_clusters(rows, model, format_)
 
 
@@ -129,20 +128,34 @@ def pca(
         out.print(f"{model.how_}; ± is one standard error.")
 
 
-def _located(model: KMeans | GaussianMixture, values: Any, errors: Any) -> dict[str, Any]:
-    """The coordinates of a point, each followed by its standard error; dates as dates."""
-    from dpsketch.learn.sql.selection import answer_in_units
+@fit_app.command(short_help="Suggest the width of a Gaussian kernel for a second release.")
+def width(sketch: Sketch, k: Count, columns: Columns = None, as_json: AsJson = False) -> None:
+    """Print the width of Gaussian frequencies that resolves this number of clusters, for the recipe of a second release
+    of the same table. The first release has cost privacy; its width costs no more.
+    """
+    from dpsketch.learn.view import open_view
+    from dpsketch.learn.width import suggest_width
 
+    with warnings_told():
+        found = suggest_width(open_view(sketch), k, listed(columns))
+    if as_json:
+        print_json({"width": found})
+        return
+    out.print(f"{found:g}", highlight=False)
+    err.print(f'In a recipe, a part of fourier takes it: kernel = "gaussian" and width = {found:g}', highlight=False)
+
+
+def _located(model: KMeans | GaussianMixture, index: int) -> dict[str, Any]:
+    """The coordinates of a centre in the units of the columns, each followed by its standard error."""
+    _, _, *answers = model.to_table().rows[index]
     found: dict[str, Any] = {}
-    for name, value, error in zip(map(str, model.feature_names_in_), values.tolist(), errors.tolist(), strict=True):
-        column = model.schema_.column(name)
-        answer = answer_in_units(value * column.unit, error * column.unit, column)
+    for name, answer in zip(map(str, model.feature_names_in_), answers, strict=True):
         found |= {name: answer.value, f"{name}_stderr": answer.stderr}
     return found
 
 
 def _variances(covariance: Any, names: list[str]) -> dict[str, float]:
-    """Variances of the columns and, for full matrices, covariances of all pairs."""
+    """Variances of the columns, after their transform, and, for full matrices, covariances of all pairs."""
     if covariance.ndim == 1:
         return {f"{name}_var": float(value) for name, value in zip(names, covariance, strict=True)}
     variances = {f"{name}_var": float(covariance[i, i]) for i, name in enumerate(names)}

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpsketch.cli.console import AsJson, Force, listed, out
 from dpsketch.cli.fitted import Columns, Format, Save, chosen_format, fit_and_keep, print_rows
+from dpsketch.errors import QueryError
 
+if TYPE_CHECKING:
+    from dpsketch.learn.models.regression import LinearRegression, LogisticRegression
+
+Reference = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Print coefficients of labels minus that of a reference: `common`, the most common label of each column, "
+        "or COLUMN=LABEL, once for each column."
+    ),
+]
 Target = Annotated[str, typer.Option(help="The column to predict.")]
 
 
@@ -50,6 +61,7 @@ def linear(
     target: Target,
     columns: Columns = None,
     penalty: Annotated[float | None, typer.Option(help="L2 penalty. Default: chosen from the noise level.")] = None,
+    reference: Reference = None,
     format_: Format = "table",
     as_json: AsJson = False,
     save: Save = None,
@@ -59,16 +71,14 @@ def linear(
     from dpsketch.learn.models.regression import LinearRegression
 
     format_ = chosen_format(format_, as_json)
+    named = _named(reference)
     model = LinearRegression(target, listed(columns), penalty)
     fit_and_keep(model, sketch, None, save, force)
-    names = ["intercept", *(str(name) for name in model.feature_names_in_)]
-    values = [float(model.intercept_), *model.coef_.tolist()]
-    errors = [float(model.intercept_stderr_), *model.coef_stderr_.tolist()]
-    each = zip(names, values, errors, strict=True)
-    rows = [{"feature": name, "coefficient": value, "coefficient_stderr": error} for name, value, error in each]
-    print_rows(rows, {"how": model.how_}, format_)
+    rows, facts = _coefficients(model, named)
+    print_rows(rows, {"how": model.how_} | facts, format_)
     if format_ == "table":
         out.print(f"{target} by {model.how_}; ± is one standard error.")
+        _print_reference(facts)
 
 
 def logistic(
@@ -78,6 +88,7 @@ def logistic(
     target: Target,
     columns: Columns = None,
     penalty: Annotated[float | None, typer.Option(help="L2 penalty. Default: chosen from the noise level.")] = None,
+    reference: Reference = None,
     format_: Format = "table",
     as_json: AsJson = False,
     save: Save = None,
@@ -87,22 +98,58 @@ def logistic(
     from dpsketch.learn.models.regression import LogisticRegression
 
     format_ = chosen_format(format_, as_json)
+    named = _named(reference)
     model = LogisticRegression(target, listed(columns), penalty)
     fit_and_keep(model, sketch, None, save, force)
     classes = [str(label) for label in model.classes_]
-    names = ["intercept", *(str(name) for name in model.feature_names_in_)]
-    rows = []
-    for index, label in enumerate(classes[1:] if len(classes) == 2 else classes):
-        values = [float(model.intercept_[index]), *model.coef_[index].tolist()]
-        errors = [float(model.intercept_stderr_[index]), *model.coef_stderr_[index].tolist()]
-        rows += [
-            {"class": label, "feature": name, "coefficient": value, "coefficient_stderr": error}
-            for name, value, error in zip(names, values, errors, strict=True)
-        ]
-    print_rows(rows, {"classes": classes}, format_)
+    rows, facts = _coefficients(model, named)
+    shown = classes[1:] if len(classes) == 2 else classes
+    per_class = len(rows) // len(shown)
+    rows = [{"class": shown[index // per_class]} | row for index, row in enumerate(rows)]
+    print_rows(rows, {"classes": classes} | facts, format_)
     if format_ == "table":
         two = f" = {classes[1]} rather than {classes[0]}"
         out.print(f"Log odds of {target}{two if len(classes) == 2 else ', up to a term'}; ± is one standard error.")
+        _print_reference(facts)
+
+
+def _named(reference: list[str] | None) -> dict[str, str] | None:
+    """Columns and their reference labels; empty for the most common ones, None without the option."""
+    if reference is None:
+        return None
+    pairs = [text.partition("=") for text in reference if text != "common"]
+    for column, between, _ in pairs:
+        if not between:
+            raise QueryError(
+                f"--reference must be common or COLUMN=LABEL, got '{column}' instead", "write --reference ward=surgery"
+            )
+    return {column.strip(): label.strip() for column, _, label in pairs}
+
+
+def _coefficients(
+    model: LinearRegression | LogisticRegression, named: dict[str, str] | None
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """A row for each intercept and coefficient, and what they are against."""
+    import numpy as np
+
+    facts: dict[str, Any] = {}
+    if named is None:
+        count = np.size(model.intercept_)
+        names = ("intercept", *map(str, model.feature_names_in_)) * count
+        parts = (model.intercept_, model.coef_), (model.intercept_stderr_, model.coef_stderr_)
+        values, errors = (np.hstack([np.reshape(each, (count, -1)) for each in part]).ravel() for part in parts)
+    else:
+        found = model.against(named)
+        names, facts = found.coefficients.labels or (), {"reference": found.reference}
+        values, errors = found.coefficients.raw, found.coefficients.stderr
+    each = zip(names, values.tolist(), errors.tolist(), strict=True)
+    return [{"feature": name, "coefficient": value, "coefficient_stderr": error} for name, value, error in each], facts
+
+
+def _print_reference(facts: dict[str, Any]) -> None:
+    if "reference" in facts:
+        labels = ", ".join(f"{column}={label}" for column, label in facts["reference"].items())
+        out.print(f"Coefficients of labels are against {labels}." if labels else "There are no columns of labels.")
 
 
 def hashed_linear(

@@ -32,6 +32,7 @@ from dpsketch.learn.sql.findings import Finding, Rows, between, judged, judged_m
 from dpsketch.learn.sql.formulas import Aggregate, value_of
 from dpsketch.learn.sql.functions import function_factor
 from dpsketch.learn.sql.literals import find_column
+from dpsketch.learn.sql.presence import with_own_presence
 from dpsketch.learn.sql.quantities import column_quantity
 from dpsketch.learn.sql.selection import Estimator, Selection, check_arithmetic, column_number, power_of
 from dpsketch.numerics.arrays import Floats
@@ -286,6 +287,8 @@ class View:
         """
         schema = self.schema
         condition = None if where is None else parse_condition(where, schema, self.tells)
+        if condition is not None:
+            condition = with_own_presence(condition, schema, (*columns, *columns_of(groups)))
 
         def found(condition: exp.Expr | None) -> Finding:
             factors = condition_factors(schema, condition)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dpsketch as dps
 from command_line import called
 from dpsketch.cli.fitted import print_rows
 from planted_clusters import CENTRES, ROWS, planted
@@ -131,3 +132,52 @@ def test_dates_of_centres_are_dates(tmp_path: Path) -> None:
     assert 3600 < first["joined_stderr"] < 1e9  # seconds
     printed = called(tmp_path, *words).stdout
     assert re.search(r"20\d\d-\d\d-\d\d \d\d:\d\d ± \S+ days", printed)
+
+
+def test_coefficients_of_labels_against_a_reference(tmp_path: Path) -> None:
+    wards = ["a", "b", "b", "b"] * 2000
+    rows = {"ward": wards, "y": [3.0 if ward == "a" else 1.0 for ward in wards]}
+    pq.write_table(pa.table(rows), tmp_path / "wards.parquet")
+    (tmp_path / "wards.toml").write_text(
+        '[about]\nname = "wards"\n[privacy]\nrows = 8000\n[columns.ward]\nkind = "category"\nvalues = ["a", "b"]\n'
+        '[columns.y]\nkind = "number"\nlower = 0\nupper = 4\n'
+    )
+    words = ["--schema", "wards.toml", "--epsilon", "5", "--ledger", "l.db", "--create-ledger", "-o", "w.sketch"]
+    done = called(tmp_path, "release", "wards.parquet", *words)
+    assert done.returncode == 0, done.stderr
+    fit = ["fit", "linear", "w.sketch", "--target", "y", "--reference"]
+    done = called(tmp_path, *fit, "common", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["reference"] == {"ward": "b"}
+    assert [row["feature"] for row in found["rows"]][:2] == ["intercept", "ward=a"]
+    for row, truth in zip(found["rows"], (1, 2), strict=False):
+        assert abs(row["coefficient"] - truth) < 4 * row["coefficient_stderr"] + 0.05
+    done = called(tmp_path, *fit, "ward=a")
+    assert "Coefficients of labels are against ward=a." in done.stdout
+    assert "│ ward=a" not in done.stdout
+    done = called(tmp_path, *fit, "ward")
+    assert done.returncode == 1
+    assert "--reference must be common or COLUMN=LABEL, got 'ward' instead" in done.stderr
+
+
+def test_components_of_transformed_columns_are_in_units(tmp_path: Path) -> None:
+    sketch = Path(__file__).parents[2] / "pinned" / "mixed-general-delta.sketch"
+    words = ("fit", "gmm", str(sketch), "--k", "2", "--columns", "age,income", "--json", "--save", "m.model")
+    done = called(tmp_path, *words)
+    assert done.returncode == 0, done.stderr
+    table = dps.load_model(tmp_path / "m.model").to_table()
+    for row, (_, weight, *centre) in zip(json.loads(done.stdout)["rows"], table.rows, strict=True):
+        assert row["weight"] == pytest.approx(weight.value)
+        for name, answer in zip(("age", "income"), centre, strict=True):
+            assert [row[name], row[f"{name}_stderr"]] == pytest.approx([answer.value, answer.stderr])
+        assert {"age_var", "asinh(income)_var"} <= set(row)
+
+
+def test_the_width_of_clusters_is_printed_for_a_recipe(folder: Path) -> None:
+    done = called(folder, "fit", "width", "planted.sketch", "--k", "2")
+    assert done.returncode == 0, done.stderr
+    width = dps.suggest_width(dps.open(folder / "planted.sketch"), 2)
+    assert float(done.stdout) == width
+    assert f'kernel = "gaussian" and width = {width:g}' in " ".join(done.stderr.split())
+    dps.Fourier(size=10, kernel="gaussian", width=width)

@@ -48,6 +48,7 @@ COMMANDS = {
     "fit logistic": "fit logistic general.sketch --target label --columns a",
     "fit kmeans": "fit kmeans clusters.sketch --k 2",
     "fit gmm": "fit gmm clusters.sketch --k 2",
+    "fit width": "fit width clusters.sketch --k 2",
     "fit pca": "fit pca general.sketch --k 1",
     "keygen": "keygen me.key --name Ada",
     "sign": "sign general.sketch --key me.key",

@@ -290,7 +290,9 @@ def test_tighten_writes_through_no_link_and_leaves_no_half_file(folder: Path) ->
 def test_the_demo_replaces_no_ledger_but_its_own(tmp_path: Path) -> None:
     dps.Ledger(tmp_path / "ledger.db").grant("mine", dps.Budget(1.0))
     done = called(tmp_path, "demo", ".")
-    assert "ledger.db was not written by the demo" in done.stderr
+    assert "ledger.db was not written by the demo of this version" in done.stderr
+    assert "name another folder" in done.stderr
+    assert "files of an earlier version's demo can be deleted" in " ".join(done.stderr.split())
     assert [account.dataset for account in dps.Ledger(tmp_path / "ledger.db").accounts()] == ["mine"]
     (tmp_path / "file").write_text("")
     assert "file cannot be used: File exists" in called(tmp_path, "demo", "file").stderr

@@ -160,6 +160,15 @@ def test_a_hint_without_effect_is_told(
     assert recipe == dps.Recipe.general(schema, rows=rows, budget=budget)
 
 
+def test_a_hint_may_have_an_effect_on_triples_alone() -> None:
+    group = [f"c{i}" for i in range(5)]
+    told = "important pairs weigh no more than others at epsilon 1: they are 10 of 28 pairs, too many for the others"
+    with pytest.warns(RecipeWarning, match=f"{told} to pay for; triples have tables of their own"):
+        recipe = dps.Recipe.general(wide(8), rows=ROWS, budget=PURE, important=[group])
+    [triples] = triples_of(recipe)
+    assert len(triples.triples or ()) == 10
+
+
 def test_a_hint_with_an_effect_is_silent(schema: dps.Schema) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

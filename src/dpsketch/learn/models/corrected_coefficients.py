@@ -81,13 +81,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Corrected:
-    """Coefficients in the user's units and their standard errors, NaN for a feature that is constant in the fitted
-    distribution, and the standard error of the intercept.
+    """Coefficients in the user's units, and the covariance of the errors of the intercept and of them: NaN for a
+    feature that is constant in the fitted distribution.
     """
 
     coefficients: Floats
-    stderr: Floats
-    intercept_stderr: float
+    covariance: Floats
 
 
 @dataclass(frozen=True)
@@ -158,15 +157,19 @@ def _solved(
     covariance = free @ covariance @ free + (settled.T * (LEFT * left) ** 2) @ settled
     # Features are standardised by deviations that are off themselves.
     scale = [np.where(np.isfinite(each.deviation), deviation / each.deviation - 1, 0.0)[known] for each in scalings[1:]]
-    total = np.diag(covariance) + np.mean(np.square(scale), axis=0) * start**2
-    units = line.unit / deviation
-    coefficients, stderr = line.coefficients.copy(), np.full(len(known), np.nan)
-    coefficients[known] += change * units[known]
-    stderr[known] = np.sqrt(total) * units[known]
-    through = scaling.mean[known] * units[known]
+    scaled = np.array(scale) * start
+    units = (line.unit / deviation)[known]
+    coefficients, every = line.coefficients.copy(), np.append(True, known)
+    coefficients[known] += change * units
+    together = np.full((len(every), len(every)), np.nan)
     levels = np.array([each.value[0] - fit.value[0] for each in equations[1:]]) / fit.curvature[0, 0]
     level = np.mean(levels**2) * (factor * line.unit) ** 2
-    return Corrected(coefficients, stderr, float(np.sqrt(level + through @ covariance @ through)))
+    through = scaling.mean[known]
+    own = covariance * np.outer(units, units)
+    total = own + scaled.T @ scaled / len(scaled) * np.outer(units, units)
+    beside = -own @ through
+    together[np.ix_(every, every)] = np.block([[level + through @ own @ through, beside], [beside[:, None], total]])
+    return Corrected(coefficients, together)
 
 
 def _settled_by_penalty(curvature: Floats, penalty: float, deviation: Floats, columns: NDArray[np.str_]) -> Floats:

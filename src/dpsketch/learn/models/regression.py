@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from dpsketch.errors import QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.estimators.weights import WeightedPoints
+from dpsketch.learn.models.against_reference import AgainstReference, against_references, references
 from dpsketch.learn.models.corrected_coefficients import OF_LABEL, OF_LABEL_ODDS, Line, corrected
 from dpsketch.learn.models.design import (
     STANDS_OUT,
@@ -59,6 +60,7 @@ class _Regression(Model):
     intercept_: Floats
     _column: Column
     _least_penalty = _LEAST_PENALTY
+    _covariance: Floats | None = None  # of intercept and coefficients, one matrix for each vector
 
     def __init__(self, target: str, columns: Sequence[str] | None = None, penalty: float | None = None) -> None:
         self.target, self.columns, self.penalty = target, columns, penalty
@@ -80,7 +82,7 @@ class _Regression(Model):
         return column, population, found, max(penalty, _LEAST_PENALTY)
 
     def _finish(self, found: Design, means: Floats, fit: Coefficients) -> None:
-        self._design, self._means = found, means
+        self._design, self._means, self._covariance = found, means, None
         self.coef_, self.intercept_ = fit
         self.coef_stderr_ = np.full_like(self.coef_, np.nan)
         self.intercept_stderr_ = np.full_like(self.intercept_, np.nan)
@@ -91,9 +93,11 @@ class _Regression(Model):
         found = corrected(population, self._design, penalty, lines)
         before, shape = self.coef_, np.shape(self.intercept_)
         self.coef_ = np.reshape([each.coefficients for each in found], before.shape)
-        self.coef_stderr_ = np.reshape([each.stderr for each in found], before.shape)
+        self._covariance = np.array([each.covariance for each in found])
+        stderr = np.sqrt(np.diagonal(self._covariance, axis1=1, axis2=2))
+        self.coef_stderr_ = np.reshape(stderr[:, 1:], before.shape)
         self.intercept_ = self.intercept_ + np.reshape((before - self.coef_) @ self._means, shape)
-        self.intercept_stderr_ = np.reshape([each.intercept_stderr for each in found], shape)
+        self.intercept_stderr_ = np.reshape(stderr[:, 0], shape)
 
     @property
     def coefficients(self) -> Answer:
@@ -109,6 +113,22 @@ class _Regression(Model):
             reason = "the model was fitted without standard errors"
         shown = np.where(known, value, np.nan)
         return Answer(shown, stderr, "coefficients", names, raw=value, reason=reason, laplace=self._roughly_known)
+
+    def against(self, reference: Mapping[str, object] | None = None) -> AgainstReference:
+        """Coefficients of labels minus that of a reference label: `reference` maps columns to theirs; of other columns
+        it is the most common label. Errors follow from the covariance of both, which saved models do not keep.
+        """
+        self._check_fitted()
+        count = np.size(self.intercept_)
+        lines, levels = np.reshape(self.coef_, (count, -1)), np.reshape(self.intercept_, (count, 1))
+        covariance = self._covariance
+        if covariance is None:
+            errors = np.column_stack([np.ravel(self.intercept_stderr_), np.reshape(self.coef_stderr_, (count, -1))])
+            covariance = np.array([np.diag(each**2) for each in errors])
+            if references(self._design, self._means):
+                covariance = np.full_like(covariance, np.nan)
+        values = np.hstack([levels, lines])
+        return against_references(self._design, self._means, values, covariance, reference or {}, self._roughly_known)
 
     @property
     def _roughly_known(self) -> bool:

@@ -16,6 +16,7 @@ from dpsketch.errors import QueryError
 from dpsketch.learn.sql.dates import constant_moment, date_part, is_date, moved, truncation
 from dpsketch.learn.sql.literals import is_constant, literal_number
 from dpsketch.learn.sql.names import with_schema_names
+from dpsketch.learn.sql.presence import with_own_presence
 from dpsketch.numerics.arrays import Floats
 from dpsketch.schema.calendar import truncated
 from dpsketch.schema.columns import Category, Integer, Number
@@ -37,7 +38,8 @@ def as_meant(expression: exp.Expr, schema: Schema, aliases: Collection[str] = ()
         return _bucket(node, schema) if isinstance(node, exp.WidthBucket) else node
 
     expression = expression.transform(plain, copy=False)
-    return expression.transform(lambda node: _interval(node, schema), copy=False)
+    expression = expression.transform(lambda node: _interval(node, schema), copy=False)
+    return with_own_presence(expression, schema)
 
 
 def _with_texts(expression: exp.Expr, schema: Schema, aliases: Collection[str]) -> None:

@@ -147,7 +147,11 @@ def _hinted(
     tables = most or comb(len(paired), 2)
     times = pair_weight(budget, tables, len(important), kept)
     if times == 1 and most is None:
-        _no_effect(budget, f"they are {len(important)} of {tables} pairs, too many for the others to pay for")
+        why = f"they are {len(important)} of {tables} pairs, too many for the others to pay for"
+        if kept < 1:
+            _warn(f"important pairs weigh no more than others at {budget}: {why}; triples have tables of their own")
+        else:
+            _no_effect(budget, why)
         return pairs
     return replace(pairs, important=important, times=times, most=most)
 
@@ -166,7 +170,11 @@ def pair_weight(budget: Budget, tables: int, important: int, kept: float = 1.0) 
 
 
 def _no_effect(budget: Budget, why: str) -> None:
-    warnings.warn(RecipeWarning(f"important pairs have no effect at {budget}: {why}"), stacklevel=2)
+    _warn(f"important pairs have no effect at {budget}: {why}")
+
+
+def _warn(fact: str) -> None:
+    warnings.warn(RecipeWarning(fact), stacklevel=2)
 
 
 def _with_marginals(schema: Schema, rows: int, budget: Budget, bins: int, rest: Shares, halved: bool = False) -> Shares:
