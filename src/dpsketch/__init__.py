@@ -11,9 +11,13 @@ if TYPE_CHECKING:
     from dpsketch import maps as maps
     from dpsketch.auditing import audit as audit
     from dpsketch.drivers import dbapi as dbapi
+    from dpsketch.engines.dask import Dask as Dask
     from dpsketch.engines.engine import accumulate as accumulate
+    from dpsketch.engines.engine import append as append
     from dpsketch.engines.fit_embedding import fit_embedding as fit_embedding
     from dpsketch.engines.local import Local as Local
+    from dpsketch.engines.sources.databases import Database as Database
+    from dpsketch.engines.spark import Spark as Spark
     from dpsketch.errors import BudgetError as BudgetError
     from dpsketch.errors import DpsketchError as DpsketchError
     from dpsketch.errors import FileError as FileError
