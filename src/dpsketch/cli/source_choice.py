@@ -18,7 +18,6 @@ ENGINES = ("local", "spark", "dask")
 Tables = Annotated[
     list[str],
     typer.Argument(
-        metavar="TABLE…",
         help="CSV or Parquet files, folders or patterns of them, a lake table, or the URL of an object store or a "
         "database: docs/sources.md.",
     ),

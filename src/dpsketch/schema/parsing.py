@@ -95,7 +95,7 @@ def check_no_blanks(facts: Mapping[str, Any]) -> None:
     blanks = []
     for path, section in sections.items():
         if isinstance(section, Mapping):
-            kind = section.get("kind")
+            kind = None if {"from", "ratio", "difference"} & set(section) else section.get("kind")  # computed
             needed = _NEEDED.get(kind, ()) if path.startswith("columns.") and isinstance(kind, str) else ()
             keys = [key for key, value in section.items() if value == ""]
             keys += [key for key in needed if key not in section]
