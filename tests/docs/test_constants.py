@@ -65,7 +65,8 @@ NOT_TUNED = {
     "seeds, units, markers, sizes of arrays, grids of plots": """
         density_prior.ABSENT density_prior.BOUND density_prior.GROUPS density_prior.LABELS density_prior.PRODUCTS
         single_values.ASKED
-        against_reference._SHOWN bootstrap.SEED cell_points._ANY cell_points._GOLDEN clompr.POINT convolved._HIGH convolved._INNER convolved._LOW
+        against_reference._SHOWN
+        bootstrap.SEED cell_points._ANY cell_points._GOLDEN clompr.POINT convolved._HIGH convolved._INNER convolved._LOW
         density_plot._STEPS descent.SEED fit_cache._DIGEST one_column.ATOMS joint_estimator.ERRORS
         one_column.PER_COLUMN level_counters.SPREAD level_counters._NORMAL_MEDIAN linear_moments._SEED
         losses._NO_DESCENT fourier_sums.FEWEST fourier_sums.LEVEL

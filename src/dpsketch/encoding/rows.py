@@ -1,7 +1,7 @@
 """Records to codes: columns as they are stored, and columns that are computed from other cells of the same row.
 
-Guarantee: a record's code depends on its own cells alone. Every operation is a single one of IEEE 754 on each record,
-so neither the batch nor the machine changes a result, and no cell raises.
+Guarantee: a record's code depends on its own cells alone. Each operation is one of IEEE 754 on one record's
+cells, so neither the batch nor the machine changes a result, and no cell raises.
 """
 
 from __future__ import annotations

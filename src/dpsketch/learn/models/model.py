@@ -82,7 +82,7 @@ class Model:
 
     @property
     def table_columns(self) -> tuple[str, ...]:
-        """The columns of a stored table that X is read from: those that computed columns need in the place of these."""
+        """The columns that X is read from, with the sources of computed columns instead of the columns themselves."""
         return self._schema.stored_for([self._schema.column(name) for name in self.input_columns])
 
     @property

@@ -147,8 +147,8 @@ class GridEstimator:
         )
 
     def _at_thresholds(self, factors: Sequence[Factor], rows: int) -> Floats:
-        """Influence of which side of the numbers that columns are compared with the records of heavy cells are on, with
-        random signs: `threshold_changes`.
+        """Influence of the unknown side of a threshold on which a heavy cell's records lie, with random signs:
+        `threshold_changes`.
         """
         points, found = self._points(0), np.zeros((rows, SIGNS))
         for place, change in threshold_changes(self._schema, self._population.cells, points, factors):

@@ -103,8 +103,8 @@ class Applied:
 
 @dataclass(frozen=True)
 class Overall:
-    """A formula of all records, or of those that meet the statement's condition, whatever the groups: that of a share
-    of the total. `by` are the keys of group by whose groups are kept, as texts. The records are those that meet
+    """A formula over all records that meet the condition, ignoring groups: the denominator of a share of the total.
+    `by` are the keys of group by whose groups are kept, as texts. The records are those that meet
     `where`, or the statement's condition if that is None.
     """
 

@@ -21,7 +21,7 @@ _FALSE = 0.05  # labels of no record that are expected to be taken as present, w
 
 
 def distinct_labels(selection: Selection, quantity: Quantity) -> Estimate:
-    """The number of listed labels that a record of each group has: halfway between those that are present for sure and
+    """The number of listed labels that occur in each group: halfway between those that are present for sure and
     all that may be, with an interval of 95 % that reaches to both.
     """
     from scipy.stats import norm

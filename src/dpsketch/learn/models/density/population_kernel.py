@@ -59,7 +59,7 @@ class PopulationKernel:
         """
         points = self._points(places)
         (mean, square), *refits = (self._means(rows, points) for rows in self._located)
-        # What refits change holds the drawing of two sets of rows, of which an answer has one.
+        # The difference between two refits contains the sampling error of both; an answer contains one.
         drawn, both = (square * sum(1 / len(rows) for rows in self._located[:count]) for count in (1, 2))
         noise = np.maximum(spread(mean, [refit for refit, _ in refits]) ** 2 - DRAWN**2 * both, 0.0) + drawn
         hidden = unseen(mean, square, self._hidden)
