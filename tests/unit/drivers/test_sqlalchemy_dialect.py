@@ -29,7 +29,7 @@ SENT = {
     "SELECT city AS city, m AS m\nFROM\n  (SELECT city, avg(age) AS m FROM sketch GROUP BY city) AS virtual_table\n"
     "ORDER BY m DESC\nLIMIT 1": 1,
     # superset/models/helpers.py, values_for_column: what a filter offers
-    "SELECT DISTINCT city AS column_values FROM sketch LIMIT 10000": 3,
+    "SELECT DISTINCT city AS column_values FROM sketch LIMIT 10000": 2,
     # Metabase, test/metabase/driver/sql/query_processor_test.clj: default-select-test
     'SELECT "source".* FROM (SELECT city, count(*) AS n FROM sketch GROUP BY city) AS "source"': 2,
     # not-null-test, with the schema that Metabase writes before its tables
