@@ -90,7 +90,6 @@ papers-truth: $(VENV)/.installed-test .venvs/dpmm/.installed  ## whether ± hold
 
 papers-m2m: $(VENV)/.installed-test .venvs/mbi/.installed .venvs/diffprivlib/.installed  ## every figure of the m2m paper beside its goal and its baselines
 	$(BIN)/python -m benchmarks.m2m
-	$(BIN)/python -m benchmarks.m2m.single
 
 papers-compressive: $(VENV)/.installed-test .venvs/diffprivlib/.installed  ## every figure of the compressive paper beside its goal and its baselines
 	$(BIN)/python -m benchmarks.compressive

@@ -32,15 +32,15 @@ NOT_TUNED = {
         quadratic_fit.MOST_UNKNOWNS race_rejection.MOST_ROUNDS race_rejection.ROUND recipe.MOST_PARTS
         recipe._MOST_LETTERS release_noise._BLOCK sampling.MOST_ROWS sum_blocks.MOST_ENTRIES
         sum_blocks.MOST_FREQUENCIES sum_blocks.MOST_ROWS sum_blocks.MOST_SUMS sum_regression.MOST_REDRAWN
-        block_moments.MOST_DENSE density_prior.MOST_LABELS density_prior.MOST_PRODUCTS density_prior.MOST_SCANNED
-        single_values.MOST_POINTS sum_regression.COMPARED
+        block_moments.MOST_DENSE
+        sum_regression.COMPARED
         surrogate._BLOCK synthetic_task.MOST_WIDTH table.MOST_DRAWN task.MOST_TABLE_BINS weighted_rows.REFIT_ROWS
         latent_factors.COMPONENTS triples.LARGEST triples.MOST_KEPT
         weighted_rows.FEWEST_DRAWN weighted_rows.OVERDRAWN weighted_rows.ROWS weighted_rows._BLOCK_CELLS
         wrapped.MOST_ROWS
     """,
     "numerical safeguards: tolerances, floors against zero, steps and iterations of solvers": """
-        density_prior.PASSES density_prior.TRIED density_prior._LEAST plain_regression.LEAST_RIDGE
+        plain_regression.LEAST_RIDGE
         sum_regression.ANYTHING
         class_tables._LEAST_SPREAD classifier._LEAST_LIKELIHOOD smooth_shares.GAIN smooth_shares.NEWTON_STEPS
         smooth_shares.SHORTEST
@@ -63,8 +63,6 @@ NOT_TUNED = {
         tails.EMPTY tails.FAR tails.MORE_ALONE
     """,
     "seeds, units, markers, sizes of arrays, grids of plots": """
-        density_prior.ABSENT density_prior.BOUND density_prior.GROUPS density_prior.LABELS density_prior.PRODUCTS
-        single_values.ASKED
         against_reference._SHOWN
         bootstrap.SEED cell_points._ANY cell_points._GOLDEN clompr.POINT convolved._HIGH convolved._INNER convolved._LOW
         density_plot._STEPS descent.SEED fit_cache._DIGEST one_column.ATOMS joint_estimator.ERRORS

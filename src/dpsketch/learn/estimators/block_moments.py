@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsketch.encoding.records import Records
 from dpsketch.learn.answer import Estimate
+from dpsketch.learn.cell_places import codes_in_cells
 from dpsketch.learn.estimators.reduction import Reduction
 from dpsketch.learn.estimators.release_noise import NOISE, ReleaseNoise
 from dpsketch.learn.estimators.sum_blocks import Block
 from dpsketch.learn.estimators.weights import WeightedPoints, positive_weights
 from dpsketch.learn.points import Frame
 from dpsketch.learn.shared import made_once
+from dpsketch.maps.tables.cells import Cells
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.numerics.tuned import UNRECORDED
 from dpsketch.schema.schema import Schema
@@ -129,3 +132,31 @@ class BlockMoments:
         influence[:, : placed.shape[1]] = placed
         influence[:, self._reduced :] = left * np.sqrt(self.variance)
         return Estimate(value, influence)
+
+
+def drawn_codes(
+    distributions: Mapping[str, tuple[Cells, Floats]], count: int
+) -> tuple[dict[str, Codes], dict[str, NDArray[np.int64]]]:
+    """Codes of points from the product of distributions, and the cells that they are in: a Sobol' sequence."""
+    from scipy.stats import qmc
+
+    codes, every = {}, {}
+    uniforms = qmc.Sobol(len(distributions), seed=0).random(count)
+    for (name, (cells, shares)), uniform in zip(distributions.items(), uniforms.T, strict=True):
+        upper = np.cumsum(shares)
+        bins = np.minimum(np.searchsorted(upper, uniform * upper[-1], side="right"), cells.count - 1)
+        position = (uniform * upper[-1] - upper[bins] + shares[bins]) / np.maximum(shares[bins], 1e-300)
+        codes[name], every[name] = codes_in_cells(cells, bins, np.clip(position, 0, 1)), bins
+    return codes, every
+
+
+def white_noise(gram: Floats, distance: Floats, variance: float) -> float:
+    """Estimate τ², the variance of white noise in the records' density relative to that of the points, from the sum of
+    squares of the difference between moments and those of the points, plus one standard deviation of it. The
+    difference has covariance τ²·gram + variance.
+    """
+    trace, size = max(float(np.trace(gram)), 1e-12), len(gram)
+    excess = max(float(distance @ distance) - size * variance, 0.0)
+    first = excess / trace
+    spread = 2 * (first**2 * float((gram**2).sum()) + 2 * first * variance * trace + size * variance**2)
+    return max((excess + float(np.sqrt(spread))) / trace, 1e-9)

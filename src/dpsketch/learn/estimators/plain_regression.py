@@ -12,8 +12,7 @@ from typing import Annotated
 import numpy as np
 
 from dpsketch.learn.answer import Estimate
-from dpsketch.learn.estimators.block_moments import BlockMoments, MomentsAtPoints
-from dpsketch.learn.estimators.regression_points import drawn_codes
+from dpsketch.learn.estimators.block_moments import BlockMoments, MomentsAtPoints, drawn_codes, white_noise
 from dpsketch.learn.estimators.release_noise import UNRESOLVED, ReleaseNoise
 from dpsketch.learn.estimators.sum_blocks import Block
 from dpsketch.learn.estimators.weights import WeightedPoints
@@ -140,17 +139,8 @@ class PlainRegression:
 
     @made_once
     def _spread(self) -> float:
-        """Estimate τ², the variance of white noise in the records' density relative to that of the points, from the sum
-        of squares of the difference between moments and those of the points, plus one standard deviation of it. The
-        difference has covariance τ²·gram + variance.
-        """
-        (_, gram, _), variance = self._system, self._sums.variance
-        distance = self.points.moments - self.points.features.mean(axis=1)
-        trace, size = max(float(np.trace(gram)), 1e-12), len(gram)
-        excess = max(float(distance @ distance) - size * variance, 0.0)
-        first = excess / trace
-        spread = 2 * (first**2 * float((gram**2).sum()) + 2 * first * variance * trace + size * variance**2)
-        return max((excess + float(np.sqrt(spread))) / trace, 1e-9)
+        (_, gram, _), points = self._system, self.points
+        return white_noise(gram, points.moments - points.features.mean(axis=1), self._sums.variance)
 
     def _weighted(self, model: int) -> WeightedPoints:
         return self._sums.weighted(self.points, self.weighted(0) if model else None, model)

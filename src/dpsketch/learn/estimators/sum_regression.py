@@ -1,83 +1,56 @@
 """Moment-to-moment regression: any expectation from the sums of any map.
 
 Points are drawn from a product of distributions of single columns, a function is regressed on the map's features at
-these points, and the regression's coefficients are applied to the noisy sums. Source: m2m §3. Columns come from noisy
-marginals where the release has them: the marginals then enter as unpenalised features, which explain all functions of
-single columns. Other columns start uniform on their bounds, and are redrawn from the shares that the regression
-estimates.
+these points, and the regression's coefficients are applied to the noisy sums. Source: m2m §3, with an unpenalised
+intercept and λ = σ²/(n·τ)² (Theorem 1 supports σ²/n², not σ²/n). Columns come from noisy marginals where the release
+has them: the marginals then enter as unpenalised features, which explain all functions of single columns. Other
+columns start uniform on their bounds, and are redrawn from the shares that the regression estimates.
 
-Regression and errors follow from one normal model: the records' density differs from that of the points by the effects
-of `density_prior`, and the sums have noise besides. An expectation is its posterior mean. Its error is the noise
-propagated through the coefficients, and what the coefficients leave of effects that may be rougher than those that they
-were chosen for; and what answers would change by if peaks at bounds, and records that look like missing cells, were
-single values (`single_values`). With white noise alone this is a ridge regression with an intercept and λ = σ²/(n·τ)².
+Errors: the distribution of the records is modelled as that of the points plus white noise of variance τ², estimated
+from the sums. The posterior variance of an expectation is then the variance of the noise propagated through the
+coefficients, plus τ² times the mean square of the residual of the function.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsketch.learn.answer import Estimate
-from dpsketch.learn.estimators.block_moments import BlockMoments
-from dpsketch.learn.estimators.density_prior import (
-    BOUND,
-    GROUPS,
-    START,
-    Effects,
-    Scales,
-    column_effects,
-    estimated_scales,
-    likely_single,
-)
-from dpsketch.learn.estimators.regression_points import (
-    FEW,
-    Distribution,
-    Fit,
-    RegressionPoints,
-    bin_groups,
-    drawn_codes,
-)
+from dpsketch.learn.estimators.block_moments import BlockMoments, MomentsAtPoints, drawn_codes, white_noise
 from dpsketch.learn.estimators.release_noise import UNRESOLVED, ReleaseNoise
-from dpsketch.learn.estimators.single_values import ASKED, Peak, missing_like, peaks_asked_about, peaks_of
 from dpsketch.learn.estimators.small_table import TableEstimator
 from dpsketch.learn.estimators.sum_blocks import Block
 from dpsketch.learn.estimators.weights import WeightedPoints
-from dpsketch.learn.factors import Factor, columns_of, product_at
+from dpsketch.learn.factors import Factor, product_at
 from dpsketch.learn.points import Frame
 from dpsketch.learn.shared import Memo, made_once
-from dpsketch.maps.tables.cells import HistogramCells
-from dpsketch.numerics.arrays import Codes, Floats
+from dpsketch.maps.tables.cells import Cells, HistogramCells
+from dpsketch.numerics.arrays import Floats
+from dpsketch.numerics.nonnegative import project_to_simplex
 from dpsketch.numerics.threads import one_thread
 from dpsketch.numerics.tuned import BY_HAND, UNRECORDED, Tuned
-from dpsketch.schema.columns import MISSING, Integer, Number
 from dpsketch.schema.schema import Schema
 
-_CHOSEN = Tuned("Random10, Beta(2,8), lifesci", by=BY_HAND, decision=58)
 POINTS: Annotated[int, UNRECORDED] = 1 << 14
 MOST_REDRAWN = 1024  # sums of a dense map, up to which points are redrawn: time
+FEW: Annotated[int, UNRECORDED] = 32  # points in a bin, below which its effect is not estimated
 UNIFORM: Annotated[float, UNRECORDED] = 0.05  # uniform share of the points' marginals, so that no bin is without points
 BINS: Annotated[int, UNRECORDED] = 64
-# Of the points, at most, at each bound of a column and missing; and in all columns together.
-SINGLE: Annotated[tuple[float, float], _CHOSEN] = (1 / 128, 0.04)
-# Squared error of answers by the choice of Sobol' points, in parts of that of random ones.
-SOBOL: Annotated[float, Tuned("Random10", by=BY_HAND, decision=58)] = 0.5
-# The posterior is normal around one set of points; densities far from an even one are not linear in their effects.
-WIDER: Annotated[float, Tuned("Beta(2,8), lifesci, california", by=BY_HAND, decision=58)] = 1.3
-# Points that a counter is taken to have beside its own: of few points, its variance is not known.
-RARE: Annotated[float, _CHOSEN] = 4.0
-SMOOTH_ROUNDS: Annotated[int, _CHOSEN] = 2  # in which shares of single values keep their first scale
-# Of what the sums tell of single values: a smooth density may have absorbed a part of them.
-TRUSTED: Annotated[float, Tuned("california_housing with missing cells, airfoil", by=BY_HAND, decision=58)] = 0.1
-ANYTHING = 0.3  # standard error of a share of which nothing is known: more than that of any number from 0 to 1
-ROUNDS: Annotated[int, _CHOSEN] = 6  # in which points are redrawn
-COMPARED = 32  # points at which the features of missing cells are compared with those of numbers
-ERRORS: Annotated[int, UNRECORDED] = 256  # coordinates of the error of white noise
-SINGLE_VALUES = "missing cells and values that many records share"
+BOUND_SHARE: Annotated[float, UNRECORDED] = 0.04  # of a column's first points: clamped values pile up at the bounds
+MISSING_SHARE: Annotated[float, UNRECORDED] = 0.01  # of a column's first points
+ROUNDS: Annotated[int, UNRECORDED] = 3  # in which points are redrawn
+COARSE: Annotated[int, UNRECORDED] = 10  # shares of a column, from which points are redrawn
+MIX: Annotated[float, UNRECORDED] = 0.1  # weight of uniform points among redrawn ones
+# Least τ² of directions that the sums do not determine.
+PRIOR: Annotated[float, Tuned("real tables", by=BY_HAND)] = 0.5
+ERRORS: Annotated[int, UNRECORDED] = 256  # coordinates of the approximation error
+
+Distribution = tuple[Cells, Floats]  # cells of a column and their shares among the points
 
 
 class MomentEstimator:
@@ -111,86 +84,75 @@ class MomentEstimator:
     def cells_of(self, column: str) -> None:
         return None
 
-    @property
-    def _unknown(self) -> list[str]:
-        """Columns without a marginal."""
-        return [name for name in self.columns if name not in self._marginals]
+    def expect(self, *products: Sequence[Factor]) -> Estimate:
+        return self.expect_values(np.concatenate([product_at(each, self.frame) for each in products]))
 
     @made_once
     @one_thread()
-    def _points(self) -> RegressionPoints:
-        count = POINTS // 2 if self._block.size > 2 * MOST_REDRAWN else POINTS  # memory and time
+    def _points(self) -> _Points:
+        few = self._block.size > 2 * MOST_REDRAWN or not self._marginals  # memory and time
+        count = POINTS // 2 if few else POINTS
         self._block.check_size(count)
         start = {name: self._start(name) for name in self.columns}
         if not self._redraws:
             return self._drawn(start, count)
-        points, last = self._drawn(start, count // 2), None
+        points = self._drawn(start, count // 4)
         for step in range(ROUNDS):
-            fit = self._fit(points, last, GROUPS if step >= SMOOTH_ROUNDS else BOUND)
-            last = fit.scales
+            fit = self._fit(points)
             again = {name: self._again(name, fit) for name in self.columns}
-            points = replace(self._drawn(again, count if step == ROUNDS - 1 else count // 2), last=last)
+            points = self._drawn(again, count if step == ROUNDS - 1 else count // 4)
         return points
 
     @property
     def _redraws(self) -> bool:
         """Whether points are redrawn: the sums distinguish points, and are few enough for this to be fast."""
+        unknown = len(self._marginals) < len(self.columns)
         small = self._block.sparse or self._block.size <= MOST_REDRAWN
-        return bool(self._unknown) and self._block.separates_points and small
+        return unknown and self._block.separates_points and small
 
     def _start(self, name: str) -> Distribution:
-        """The noisy marginal of a column, else uniform, with few points at the bounds and few missing."""
+        """The noisy marginal of a column, else uniform, with some points at the bounds and some missing."""
         if name in self._marginals:
             table = self._marginals[name]
             return table.table.cells[0], (1 - UNIFORM) * table.marginal.positive + UNIFORM / table.table.size
         cells = HistogramCells(self._schema.column(name), BINS)
         shares = np.append(np.diff(cells.first_levels) / cells.first_levels[-1], 0.0)
         if cells.binned:
-            shares[[0, -2]] = self._single
-        if self._absent(name):
-            shares[-1] = self._single
+            shares[[0, -2]] = BOUND_SHARE
+        shares[-1] = MISSING_SHARE * shares.sum()
         return cells, shares / shares.sum()
 
-    def _absent(self, name: str) -> bool:
-        """Whether cells of a column may be missing: the schema may give a value that takes their place."""
-        column = self._schema.column(name)
-        return not isinstance(column, Number | Integer) or column.missing is None
-
-    @property
-    def _single(self) -> float:
-        """Share of points at each bound of a column, and of those that are missing."""
-        return min(SINGLE[0], SINGLE[1] / len(self.columns))
-
-    def _again(self, name: str, fit: Fit) -> Distribution:
-        """The cells of a column without a marginal, with the shares that the fit estimates."""
+    def _again(self, name: str, fit: _Fit) -> Distribution:
+        """The estimated shares of coarse bins of a column without a marginal, truncated at zero."""
         cells, last = fit.points.distributions[name]
         if name in self._marginals:
             return cells, last
-        own, first = fit.points.effects_of[name], fit.effects.starts[name]
-        means = fit.posterior[first : first + len(own.groups)]
-        return cells, own.tilted(self._start(name)[1], last, means, self._single)
+        together = np.arange(cells.count) * min(cells.count, COARSE) // cells.count
+        bins = together[fit.points.bins[name]]
+        indicators = (bins[None, :] == np.arange(together[-1] + 1)[:, None]).astype(np.float64)
+        value = self._expect(fit, indicators)[0].value
+        now = np.bincount(together, last)
+        shares = last * (project_to_simplex(value) / now)[together]
+        return cells, (1 - MIX) * shares + MIX * self._start(name)[1]
 
-    def _drawn(self, distributions: Mapping[str, Distribution], count: int) -> RegressionPoints:
+    def _drawn(self, distributions: dict[str, Distribution], count: int) -> _Points:
         """Points drawn from the product of distributions, with their features."""
         import scipy.sparse
 
         codes, bins = drawn_codes(distributions, count)
         groups, indicators = {}, [scipy.sparse.csr_array((count, 0))]
         for name in self._marginals:
-            groups[name] = bin_groups(np.bincount(bins[name], minlength=distributions[name][0].count))
+            groups[name] = _groups(np.bincount(bins[name], minlength=distributions[name][0].count))
             ones = (np.ones(count), (np.arange(count), groups[name][bins[name]]))
             indicators.append(scipy.sparse.csr_array(ones, shape=(count, groups[name].max() + 1)))
-        effects = {
-            name: column_effects(cells, self._start(name)[1], shares) for name, (cells, shares) in distributions.items()
-        }
-        together = scipy.sparse.hstack(indicators, format="csr")
-        return RegressionPoints(self._sums.at(codes), distributions, bins, groups, together, effects)
+        every = scipy.sparse.hstack(indicators, format="csr")
+        return _Points(self._sums.at(codes), distributions, bins, groups, every)
 
     def _weighted(self, model: int) -> WeightedPoints:
         return self._sums.weighted(self._points.at, self.weighted(0) if model else None, model)
 
-    def _shifts(self, points: RegressionPoints, effects: Floats) -> Estimate:
-        """Change of each function's mean from the points' marginals to the noisy ones."""
+    def _shifts(self, points: _Points, effects: Floats) -> tuple[Floats, Floats]:
+        """Change of each function's mean from the points' marginals to the noisy ones, and its influence."""
         change, influence = np.zeros(len(effects)), np.zeros((len(effects), self._noise.coordinates))
         start = 0
         for name, table in self._marginals.items():
@@ -199,76 +161,57 @@ class MomentEstimator:
             change += slope @ (table.marginal.shares - points.distributions[name][1])
             influence += table.marginal.influence(slope)
             start += groups.max() + 1
-        return Estimate(change, influence)
+        return change, influence
 
     @made_once
-    def _fitted(self) -> Fit:
-        return self._fit(self._points, self._points.last)
+    def _fitted(self) -> _Fit:
+        return self._fit(self._points)
 
     @one_thread()
-    def _fit(self, points: RegressionPoints, last: Scales | None = None, groups: int = GROUPS) -> Fit:
-        from scipy.linalg import cho_factor, cho_solve
+    def _fit(self, points: _Points) -> _Fit:
+        from scipy.linalg import cho_factor
 
-        at, count = points.at, points.count
-        features = points.interactions(at.features)
-        gram = features @ features.T / count
-        effects = Effects(points.effects_of, points.bins, self._unknown)
-        covariance = features @ effects.values.T / count
-        moved = points.moved(self._unknown, {name: self._start(name)[1] for name in self._unknown})
-        change = self._shifts(points, points.main_effects(at.features)).value
-        distance = at.moments - at.features.mean(axis=1) - change + features @ moved / count
-        by_chance = 1 / max(float(self._sums.rows.value), 1.0) + 1 / count
-        known = by_chance * gram
-        rare = RARE / count * by_chance if self._block.sparse else 0.0
-        known[np.diag_indices_from(known)] += self._sums.variance + rare + 1e-9 * np.trace(known) / len(known)
-        scales = estimated_scales(last or START, effects, covariance, gram, known, distance, groups)
-        variances, prior = effects.variances(scales.groups), effects.means(scales.groups)
-        known += scales.white * gram
-        factor = cho_factor(known + (covariance * variances) @ covariance.T)
-        misfit = cho_solve(factor, distance - covariance @ prior)
-        mean = prior + variances * (covariance.T @ misfit)
-        wider = 1 + (WIDER**2 - 1) * min(scales.uneven, 1.0)
-        rough = wider * effects.rough * scales.groups[effects.groups] ** 2
-        alone = likely_single(effects, known, covariance, rough, distance, mean)
-        deviations = np.sqrt(np.where(effects.held > 0, alone, rough))
-        white = scales.white + by_chance
-        before = (scales, white, variances, prior)
-        return Fit(points, features, factor, effects, covariance, *before, mean, deviations, moved, misfit)
+        features, variance = points.interactions(points.at.features), self._sums.variance
+        gram = features @ features.T / features.shape[1]
+        change, _ = self._shifts(points, points.main_effects(points.at.features))
+        spread = white_noise(gram, points.at.moments - points.at.features.mean(axis=1) - change, variance)
+        gram[np.diag_indices_from(gram)] += variance / spread + 1e-9
+        return _Fit(points, features, cho_factor(gram), spread)
 
-    @one_thread()
-    def expect(self, *products: Sequence[Factor]) -> Estimate:
+    def _expect(self, fit: _Fit, functions: Floats) -> tuple[Estimate, Floats]:
+        """Expectations with the noise of the sums and the marginals, and the residuals of the functions."""
         from scipy.linalg import cho_solve
 
-        fit, points = self._fitted, self._points
-        each_product = [product_at(each, self.frame) for each in products]
-        functions, ends = np.concatenate(each_product), np.cumsum([0, *map(len, each_product)])
-        of = [slice(first, last) for first, last in pairwise(ends)]
-        wanted, count = points.interactions(functions), points.count
-        across, own = wanted @ fit.features.T / count, wanted @ fit.effects.values.T / count
-        slopes = cho_solve(fit.factor, ((own * fit.variances) @ fit.covariance.T + fit.white * across).T).T
-        left, own = wanted - slopes @ fit.features, own - slopes @ fit.covariance
+        points, wanted = fit.points, fit.points.interactions(functions)
+        slopes = cho_solve(fit.factor, fit.features @ wanted.T / functions.shape[1]).T
+        found = self._sums.noise_of(slopes, points.at)
         rest = functions - slopes @ points.at.features
-        found = self._sums.noise_of(slopes, points.at) + self._shifts(points, points.main_effects(rest))
-        value = found.value + rest.mean(axis=1) + own @ fit.prior - left @ fit.moved / count
-        free = max(count - len(fit.features), 1)
-        scale = np.sqrt((fit.white - (1 - SOBOL) / count) / free)
-        unresolved = scale * (left @ _buckets(count))
-        self._floor(functions, unresolved, found.influence)
-        single = np.concatenate(
-            [self._single_values(each, slopes[rows]) for each, rows in zip(products, of, strict=True)]
-        )
-        errors = np.hstack([unresolved, own * fit.deviations, single])
-        influence = np.zeros((len(value), max(self._errors + errors.shape[1], found.influence.shape[1])))
-        influence[:, : found.influence.shape[1]] = found.influence
-        influence[:, self._errors : self._errors + errors.shape[1]] += errors
-        return Estimate(value, influence)
+        change, influence = self._shifts(points, points.main_effects(rest))
+        found.influence[:, : influence.shape[1]] += influence
+        return Estimate(found.value + rest.mean(axis=1) + change, found.influence), wanted - slopes @ fit.features
 
-    def _floor(self, functions: Floats, unresolved: Floats, noise: Floats) -> None:
-        """Raise the error of functions with too few points to that of one cell, or of few points; of functions of
-        missing cells or values at a bound alone, to what is possible: sums do not tell these from values close to them.
+    def expect_values(self, functions: Floats) -> Estimate:
+        """Expectations of functions given by their values on the points: one row a function."""
+        first = self._errors
+        found, left = self._expect(self._fitted, functions)
+        influence = np.zeros((len(functions), first + ERRORS))
+        influence[:, : found.influence.shape[1]] = found.influence
+        influence[:, first:] = self._scale(functions, left)[:, None] * (left @ _buckets(left.shape[1]))
+        self._floor(functions, influence)
+        return Estimate(found.value, influence)
+
+    def _scale(self, functions: Floats, left: Floats) -> Floats:
+        """τ divided by the root of the number of points, for each function; at least a public value where the sums
+        carry no information on it.
         """
-        unknown = self._points.only_single_values(functions)
-        unresolved[unknown, 0] += ANYTHING * np.abs(functions[unknown]).max(axis=1, initial=0.0)
+        every = np.maximum(np.square(functions - functions.mean(axis=1, keepdims=True)).sum(axis=1), 1e-300)
+        unseen = np.minimum(np.square(left).sum(axis=1) / every, 1.0)
+        spread = self._fitted.spread
+        free = left.shape[1] - len(self._fitted.features)
+        return np.asarray(np.sqrt((spread + max(PRIOR - spread, 0.0) * unseen) / free))
+
+    def _floor(self, functions: Floats, influence: Floats) -> None:
+        """Raise the error of functions with too few points to that of one cell, or of few points."""
         rare = np.count_nonzero(functions, axis=1) < FEW
         if not rare.any():
             return
@@ -276,73 +219,56 @@ class MomentEstimator:
         size = np.where(size > 0, size, 1.0)
         if self._marginals:
             cell = next(iter(self._marginals.values())).marginal.one_cell()
-            noise[rare, : self._noise.coordinates] += size * cell
+            influence[rare, : self._noise.coordinates] += size * cell
         else:
             share = FEW / functions.shape[1]
-            unresolved[rare, 0] += size[:, 0] * np.sqrt(share * min(self._fitted.white, 1.0))
-
-    def _single_values(self, factors: Sequence[Factor], slopes: Floats) -> Floats:
-        """What functions with these slopes would change by if peaks were single values, as far as the sums allow that:
-        one row a function, a column a peak, and some for the numbers that the question names.
-        """
-        names, rows = columns_of(factors), product_at(factors, self.frame)
-        asked = [
-            (peak, self._shift(peak))
-            for peak in peaks_asked_about(self._schema, self.frame, factors, self._fitted.scales.uneven)
-        ]
-        found = np.zeros((len(rows), len(self._peaks) + ASKED))
-        for index, (peak, shift) in enumerate([*self._peaks, *asked]):
-            place = index if index < len(self._peaks) else len(self._peaks) + (index - len(self._peaks)) % ASKED
-            change = -slopes @ shift
-            if peak.column in names:
-                moved = product_at(factors, peak.moved(self._schema, self.frame, names))
-                change = change + (moved - rows[:, peak.points]).mean(axis=1)
-            found[:, place] += change * self._likely(peak, shift)
-        return found
-
-    def _shift(self, peak: Peak) -> Floats:
-        """The change of the moments if all records were at the peak's points and had its code instead."""
-        moved = peak.moved(self._schema, self.frame, self.columns)
-        features = self._sums.features_like(self._points.at, {name: moved.codes(name) for name in self.columns})
-        return np.asarray(features.mean(axis=1) - self._points.at.features[:, peak.points].mean(axis=1))
-
-    def _likely(self, peak: Peak, shift: Floats) -> float:
-        """The root mean square of a peak's share of single values, as far as the sums tell; the smooth density may have
-        absorbed a part of them, and missing cells altogether.
-        """
-        if peak.code == MISSING:
-            return peak.share
-        from scipy.linalg import cho_solve
-
-        known = float(shift @ cho_solve(self._fitted.factor, shift)) * TRUSTED
-        variance = 1 / (1 / peak.share**2 + known)
-        likely = variance * TRUSTED * float(shift @ self._fitted.misfit)
-        return min(float(np.hypot(np.sqrt(variance), likely)), peak.share)
-
-    @made_once
-    def _peaks(self) -> list[tuple[Peak, Floats]]:
-        """Where records of columns without a marginal may be missing, or sit on a bound."""
-        found: list[Peak] = []
-        points = self._points
-        few = {name: self.frame.codes(name)[:COMPARED] for name in self.columns}
-        for name in self._unknown:
-            cells, shares = points.distributions[name]
-            if not cells.binned:
-                continue
-
-            def features(own: Codes, name: str = name) -> Any:
-                return self._sums.raw_features(few | {name: own})
-
-            like = missing_like(cells, features, COMPARED) if self._absent(name) else None
-            found += peaks_of(cells, shares, points.bins[name], like, self._fitted.scales.uneven)
-        return [(peak, self._shift(peak)) for peak in found]
+            influence[rare, self._errors] += size[:, 0] * np.sqrt(share * min(self._fitted.spread, 1.0))
 
     @made_once
     def _errors(self) -> int:
-        """The first coordinate of what is not noise."""
+        """The first coordinate of the approximation error, after those of the sums."""
         self._sums.reserve()
-        own = ERRORS + len(self._fitted.effects.groups)
-        return self._noise.reserve((UNRESOLVED, own), (SINGLE_VALUES, len(self._peaks) + ASKED))
+        return self._noise.reserve((UNRESOLVED, ERRORS))
+
+
+@dataclass(frozen=True)
+class _Points:
+    """Points with their features and moments, their distributions, their bins, the group of each bin of each marginal,
+    and the groups' indicators.
+    """
+
+    at: MomentsAtPoints
+    distributions: dict[str, Distribution]
+    bins: dict[str, NDArray[np.int64]]
+    groups: dict[str, NDArray[np.int64]]
+    groups_at_points: Any  # a sparse matrix
+
+    def main_effects(self, functions: Floats) -> Floats:
+        """E[f | group] − E[f] for every group of bins of every marginal."""
+        count = np.asarray(self.groups_at_points.sum(axis=0)).ravel()
+        mean = functions.mean(axis=1, keepdims=True) * (count > 0)
+        return np.asarray((functions @ self.groups_at_points) / np.maximum(count, 1.0) - mean)
+
+    def interactions(self, functions: Floats) -> Floats:
+        """The residual of each function after its mean and the effects of single columns."""
+        centred = functions - functions.mean(axis=1, keepdims=True)
+        return centred - (self.groups_at_points @ self.main_effects(functions).T).T if self.groups else centred
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Points, interactions of the features there, the factored ridge system, and τ²."""
+
+    points: _Points
+    features: Floats
+    factor: tuple[Floats, bool]
+    spread: float
+
+
+def _groups(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A group of its own for each bin with enough points to estimate its effect, one group for all others."""
+    enough = counts >= FEW
+    return np.where(enough, np.cumsum(enough) - 1, enough.sum())
 
 
 def _buckets(count: int) -> Any:

@@ -26,8 +26,8 @@ SCHEMA = dps.Schema.from_dict(
     {
         "privacy": {"rows": ROWS},
         "columns": {
-            "x": {"kind": "number", "lower": 0, "upper": 1, "missing": 0},
-            "y": {"kind": "number", "lower": -5, "upper": 5, "missing": 0},
+            "x": {"kind": "number", "lower": 0, "upper": 1},
+            "y": {"kind": "number", "lower": -5, "upper": 5},
             "z": {"kind": "category", "values": ["a", "b"]},
         },
     }
@@ -54,88 +54,35 @@ def view_of(example: FeatureMap, epsilon: float) -> dps.View:
     return dps.View(dps.release(raw(example), dps.Budget(epsilon), *private))
 
 
-# Of errors over standard errors, as a root mean square: twice what releases had.
+# Of errors over standard errors, as a root mean square: twice what 40 releases had.
 LARGEST = {
-    dps.Fourier(size=100): 1.2,
-    dps.OneBitFourier(size=100): 1.8,
-    dps.Race(rows=40, width=200, hash=dps.Euclidean(bandwidth=0.3)): 0.4,
-    dps.Grid(rows=5, width=1024, levels=(2,)): 1.1,
+    dps.Fourier(size=100): 0.75,
+    dps.OneBitFourier(size=100): 0.45,
+    dps.Race(rows=40, width=200, hash=dps.Euclidean(bandwidth=0.3)): 0.5,
+    dps.Grid(rows=5, width=1024, levels=(2,)): 0.7,
     dps.Marginals(): 1.75,
-    dps.Grouped(dps.Fourier(size=50, columns=["x", "y"]), "z"): 2.0,
+    dps.Grouped(dps.Fourier(size=50, columns=["x", "y"]), "z"): 0.7,
 }
 MAPS = list(LARGEST)
-ODD = 0.0123456789  # makes no number round
 
 
 @pytest.mark.parametrize("example", MAPS, ids=repr)
 def test_errors_cover_the_truth(example: FeatureMap) -> None:
     """At ε = 1, over single columns. Standard errors a third as large would be noticed, in 98 of 100 runs with fresh
     noise; the right ones fail in less than one of 10^6: χ² with the degrees that fit the spread of 40 releases, from
-    3 a release (marginals) on. The numbers have too many digits to be shared by many records.
+    3 a release (marginals) on. A regression's also hold what its points cannot tell, hence are far larger than errors.
     """
     squares = []
     for _ in range(2 if isinstance(example, dps.Race) else 6):
         view = view_of(example, 1.0)
         for at in (0.1, 0.2, 0.3, 0.4, 0.6):
-            answer = view.fraction(f"x > {at + ODD}")
-            squares.append(((answer.value - (FRAME.x > at + ODD).mean()) / answer.stderr) ** 2)
+            answer = view.fraction(f"x > {at}")
+            squares.append(((answer.value - (FRAME.x > at).mean()) / answer.stderr) ** 2)
         for name in ("x", "y"):
             answer = view.mean(name)
             squares.append(((answer.value - FRAME[name].mean()) / answer.stderr) ** 2)
     found = math.sqrt(np.mean(squares))
     assert LARGEST[example] / 5 < found < LARGEST[example]
-
-
-def released_numbers(frame: pandas.DataFrame, example: FeatureMap, **facts: float) -> dps.ReleasedSketch:
-    """A release without noise of columns between 0 and 1."""
-    columns = {name: {"kind": "number", "lower": 0, "upper": 1, **facts} for name in frame}
-    schema = dps.Schema.from_dict({"privacy": {"rows": ROWS}, "columns": columns})
-    raw = dps.accumulate(frame, schema, dps.Recipe([dps.Part(dps.Count(), 0.1), dps.Part(example, 0.9)]))
-    return dps.release(raw, dps.Budget(math.inf))
-
-
-@pytest.mark.parametrize("example", [dps.Fourier(size=100), dps.OneBitFourier(size=100)], ids=repr)
-def test_errors_of_a_uniform_table_are_not_wide(example: FeatureMap) -> None:
-    """Without noise, so the same in every run: errors are those of the rows by chance, hardly above the paper's."""
-    uniform = pandas.DataFrame(np.random.default_rng(SEED).random((ROWS, 5)), columns=list("abcde"))
-    released = released_numbers(uniform, example, missing=0.0)
-    ours, paper = dps.View(released), dps.View(released, method="ridge-paper")
-    relative, errors, of_paper = [], [], []
-    for one, two in [*zip("abcde", "bcdea", strict=True), *zip("abcde", "cdeab", strict=True)]:
-        for condition, holds in (
-            (f"{one} <= 0.3", uniform[one] <= 0.3),
-            (f"{one} <= 0.6 and {two} >= 0.5", (uniform[one] <= 0.6) & (uniform[two] >= 0.5)),
-        ):
-            answer = ours.fraction(condition)
-            errors.append(answer.raw - holds.mean())
-            relative.append(errors[-1] / answer.stderr)
-            of_paper.append(paper.fraction(condition).raw - holds.mean())
-    assert 0.3 < math.sqrt(np.mean(np.square(relative))) < 1.4
-    assert np.mean(np.square(errors)) < 1.1**2 * np.mean(np.square(of_paper))
-
-
-@pytest.mark.parametrize("example", [dps.Fourier(size=100), dps.Race(rows=40, width=80)], ids=repr)
-def test_errors_cover_missing_cells_unless_the_schema_excludes_them(example: FeatureMap) -> None:
-    """A quarter of a column is missing. Sums hardly tell such cells from numbers at one place of the column."""
-    rng = np.random.default_rng(SEED)
-    frame = pandas.DataFrame(rng.beta(6, 3, (ROWS, 5)), columns=list("abcde"))
-    exact = dps.View(released_numbers(frame, example, missing=0.0)).mean("a")
-    frame.loc[rng.random(ROWS) < 0.25, "a"] = np.nan
-    answer = dps.View(released_numbers(frame, example)).mean("a")
-    assert abs(answer.raw - frame.a.mean()) < 2 * answer.stderr
-    assert answer.stderr > 3 * exact.stderr
-    assert "missing cells" in answer.causes[0][0]
-
-
-def test_sums_do_not_tell_single_values() -> None:
-    view = view_of(dps.Fourier(size=100), math.inf)
-    assert not view.fraction("x = 0 and y > 0").known
-    assert view.fraction("x <= 0.1").known
-
-
-def test_round_numbers_may_be_shared() -> None:
-    view = view_of(dps.Fourier(size=100), math.inf)
-    assert view.fraction("x <= 0.25").stderr > 1.5 * view.fraction(f"x <= {0.25 + 1e-9}").stderr
 
 
 def test_better_than_the_paper_from_fourier_sums_alone() -> None:
