@@ -91,12 +91,13 @@ class Frame:
 def cell_points(schema: Schema, columns: Sequence[Cells], most: int = 1 << 21) -> tuple[Frame, int]:
     """Equally many points spread evenly inside every cell of a table, cell after cell, and how many a cell.
 
-    A cell of one level needs one point; 60 divides evenly into the small numbers of levels of an integer's cells.
+    A cell of one level needs one point; 60 divides evenly into the small numbers of levels of an integer's cells. A
+    small table has more points, so that they find each value of an integer that questions may name.
     """
     shape = [cells.count for cells in columns]
     count = int(np.prod(shape))
     single = all(cells.column.levels + 1 == cells.count for cells in columns)
-    inside = 1 if single else max(1, min(60, most // count))
+    inside = 1 if single else max(1, min(60 * max(1, COLUMN_POINTS // (60 * count)), most // count))
     grid = np.indices(shape).reshape(len(shape), count)
     steps = (np.arange(inside) + 0.5) / inside
     codes, values = {}, {}

@@ -74,7 +74,8 @@ def test_single_columns(view: dps.View, frame: pandas.DataFrame) -> None:
             assert view.quantile(name, q).value == pytest.approx(wanted, rel=0.04)
         at = [column.quantile(0.3), column.quantile(0.8)]
         np.testing.assert_allclose(view.cdf(name, at).value, [(column.dropna() <= a).mean() for a in at], atol=0.012)
-        assert view.mean(name).stderr == 0
+        assert abs(view.mean(name).value - column.mean()) < 4 * view.mean(name).stderr or name == "age"
+    assert view.mean("age").stderr == 0  # a cell for each value
 
 
 def test_counts_and_conditions(view: dps.View, frame: pandas.DataFrame) -> None:
@@ -154,7 +155,7 @@ def test_dates_and_booleans(view: dps.View, frame: pandas.DataFrame) -> None:
     assert view.mean("member").value == pytest.approx(frame.member.mean())
     (row,) = view.sql("select avg(joined) as mean, median(joined) from sketch").to_dicts()
     assert row["mean"] == str(mean.value)
-    assert row["mean_stderr"] == 0.0
+    assert 0 < row["mean_stderr"] < 86_400, "places inside bins of two weeks"
 
 
 def test_dates_in_a_cdf(view: dps.View, frame: pandas.DataFrame) -> None:
@@ -485,5 +486,6 @@ def test_errors_are_told_apart_by_cause() -> None:
 def test_causes_in_statements_and_of_arrays(view: dps.View) -> None:
     ((answer,),) = view.sql("select avg(income) from sketch").rows
     assert answer.causes == view.mean("income").causes
-    assert view.histogram("height", 5).causes == ()  # no noise, and cells end where bins do: no error
+    assert dict(view.histogram("height", 5).causes) == {"where records lie inside cells": 1.0}
+    assert view.histogram("height", 4).causes == ()  # no noise, and cells end where bins do: no error
     assert "its causes are not told apart" in view.cov(["age", "height"]).explain()

@@ -11,6 +11,7 @@ from typing import Annotated
 import numpy as np
 
 from dpsketch.learn.answer import Estimate
+from dpsketch.learn.asked_points import asked_points
 from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.factors import Factor, product_at, repeated_of
 from dpsketch.learn.points import NORMAL_95, Frame, cell_points
@@ -27,6 +28,9 @@ from dpsketch.sketch.released import ReleasedPart
 EVENNESS: Annotated[
     float, Tuned("no table: the share of a cell's records below its middle is uniform", by=BY_HAND, decision=61)
 ] = 2.0
+
+MOST_VALUES = 1 << 24  # of functions at the numbers of a question
+JUMP = 3  # a larger part of a function's range than 1/JUMP, between points beside each other, is a jump
 
 
 @dataclass(frozen=True)
@@ -115,10 +119,12 @@ class Shares:
 class TableEstimator:
     """E[f(X)] = Σ_cells share · mean of f inside the cell, for functions of the table's columns.
 
-    Where records are inside wide cells between `uneven` edges is not known: their distribution in a cell is a Dirichlet
-    process around the even one, so the mean of f over them has the variance (variance of f in the cell)/(1 + EVENNESS).
-    A falling density moves them to the same side in all cells, so these errors add up. Functions that are constant in
-    every cell have the errors of the noise alone.
+    Where records are inside cells of several levels is not known: their distribution in a cell is a Dirichlet process
+    around the even one, so the mean of f over them has the variance (variance of f in the cell)/(1 + EVENNESS). All
+    records of a cell may have one value, and questions often name it: where f jumps inside the cell, half its range is
+    therefore half of an interval of the mean. Between `uneven` edges, a falling density moves
+    records to the same side in all cells, so these errors add up; those of even bins add in quadrature. Functions that
+    are constant in every cell have the errors of the noise alone.
     """
 
     def __init__(self, schema: Schema, noise: ReleaseNoise, table: SmallTable) -> None:
@@ -128,6 +134,10 @@ class TableEstimator:
         self._own = noise.reserve(("where records lie inside cells", 1))
         self.how = f"{'marginal' if len(self.columns) == 1 else 'table'} of {names}"
 
+    @property
+    def _uneven(self) -> bool:
+        return any(cells.uneven for cells in self.table.cells)
+
     @cached_property
     def _points(self) -> tuple[Frame, int]:
         return cell_points(self._schema, self.table.cells)
@@ -136,26 +146,37 @@ class TableEstimator:
         return None
 
     def expect(self, *products: Sequence[Factor]) -> Estimate:
-        frame, inside = self._points
-        values = np.concatenate([product_at(factors, frame) for factors in products])
-        inside_cells = values.reshape(len(values), self.table.size, inside)
-        means, shares = inside_cells.mean(axis=2), self.marginal.shares
-        influence = self.marginal.influence(means)
-        hidden = self._hidden(inside_cells, any(repeated_of(factors) for factors in products))
-        if hidden is None:
+        every = [self._inside(factors) for factors in products]
+        means, hidden = (np.concatenate(each) for each in zip(*every, strict=True))
+        shares, influence = self.marginal.shares, self.marginal.influence(means)
+        if not hidden.any():
             return Estimate(means @ shares, influence)
-        between = np.zeros((len(values), self._own - influence.shape[1]))
-        errors = hidden @ np.maximum(shares, 0.0)
+        between = np.zeros((len(means), self._own - influence.shape[1]))
+        held = np.maximum(shares, 0.0)
+        together = self._uneven or any(repeated_of(factors) for factors in products)
+        errors = hidden @ held if together else np.sqrt(hidden**2 @ held**2)
         return Estimate(means @ shares, np.hstack([influence, between, errors[:, None]]))
 
-    def _hidden(self, inside_cells: Floats, repeated: bool) -> Floats | None:
-        """The standard error of each cell's mean from where its records are: None where cells are even. A function that
-        repeats inside a cell, such as an hour of the day, may have any of its values there.
+    def _inside(self, factors: Sequence[Factor]) -> tuple[Floats, Floats]:
+        """Means of functions over the cells, and the standard errors of these from where records are: entries
+        [function, cell]. A function that jumps or repeats inside a cell, such as a condition or an hour of the day, may
+        have any of its values there.
         """
-        uneven = any(cells.uneven for cells in self.table.cells)
-        errors = []
-        if uneven:
-            errors.append(np.sqrt(inside_cells.var(axis=2) / (1 + EVENNESS)))
-        if repeated:
-            errors.append(np.ptp(inside_cells, axis=2) / 2 / NORMAL_95)
-        return np.maximum.reduce(errors) if errors else None
+        frame, points = self._points
+        values = product_at(factors, frame).reshape(-1, self.table.size, points)
+        means = values.mean(axis=2)
+        if points == 1 and not any(cells.binned for cells in self.table.cells):
+            return means, np.zeros_like(means)
+        variances = np.stack([each.var(axis=1) for each in values])  # one by one: memory
+        steps = np.stack([np.abs(np.diff(each, axis=1)).max(axis=1, initial=0.0) for each in values])
+        least, most = values.min(axis=2), values.max(axis=2)
+        spread = most - least
+        asked = asked_points(self._schema, self.table.cells, factors, MOST_VALUES // values[:, :, 0].size)
+        there = product_at(factors, asked.frame).reshape(len(values), self.table.size, -1)
+        least, most = np.minimum(least, there.min(axis=2)), np.maximum(most, there.max(axis=2))
+        anywhere = (np.maximum(steps, most - least - spread) > spread / JUMP) | repeated_of(factors)
+        if not asked.complete:
+            least[:, asked.cells], most[:, asked.cells] = least.min(), most.max()
+            anywhere |= asked.cells
+        whole = np.where(anywhere, (most - least) / 2 / NORMAL_95, 0.0)
+        return means, np.maximum(np.sqrt(variances / (1 + EVENNESS)), whole)
