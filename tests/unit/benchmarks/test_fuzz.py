@@ -12,7 +12,7 @@ from benchmarks.fuzz import __main__ as driver
 
 from dpsketch.encoding import layouts
 from dpsketch.engines import csv
-from dpsketch.engines import readers as sources
+from dpsketch.engines.sources import files as sources
 from dpsketch.schema import schema
 
 CASES, SEED = 60, 20260101

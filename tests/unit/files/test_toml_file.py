@@ -94,6 +94,6 @@ def test_the_command_says_it_in_one_line(tmp_path: Path) -> None:
     said = called(tmp_path, "plan", "--schema", "a.toml", "--rows", "10", "--epsilon", "1")
     assert said.returncode == 1
     assert said.stderr == (
-        "SchemaError: a.toml: columns.a.kind must be one of number, integer, category, boolean, datetime, set, "
+        "SchemaError: a.toml: columns.a.kind must be one of number, integer, code, category, boolean, datetime, set, "
         "got [] instead\n"
     )
