@@ -41,7 +41,7 @@ NOT_TUNED = {
     """,
     "numerical safeguards: tolerances, floors against zero, steps and iterations of solvers": """
         density_prior.PASSES density_prior.TRIED density_prior._LEAST plain_regression.LEAST_RIDGE
-        sum_regression.ANYTHING
+        small_table.JUMP sum_regression.ANYTHING
         class_tables._LEAST_SPREAD classifier._LEAST_LIKELIHOOD smooth_shares.GAIN smooth_shares.NEWTON_STEPS
         smooth_shares.SHORTEST
         control_variate._STEPS cuts.STEPS cuts.TINY cuts.UNKNOWN copula._FARTHEST copula._LEAST decoder.SPREAD
@@ -64,7 +64,7 @@ NOT_TUNED = {
     """,
     "seeds, units, markers, sizes of arrays, grids of plots": """
         density_prior.ABSENT density_prior.BOUND density_prior.GROUPS density_prior.LABELS density_prior.PRODUCTS
-        single_values.ASKED
+        single_values.ASKED small_table.MOST_VALUES
         bootstrap.SEED cell_points._ANY cell_points._GOLDEN clompr.POINT convolved._HIGH convolved._INNER convolved._LOW
         density_plot._STEPS descent.SEED fit_cache._DIGEST one_column.ATOMS joint_estimator.ERRORS
         one_column.PER_COLUMN level_counters.SPREAD level_counters._NORMAL_MEDIAN linear_moments._SEED
