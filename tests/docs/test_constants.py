@@ -27,13 +27,13 @@ NOT_TUNED = {
         heap.CANDIDATES heap.HEAVIEST heap.MOST_SCANNED heap._BLOCK level_counters.ROUNDS
         heavy_cells.MOST_CELLS joint_estimator.BATCHES joint_estimator.COARSE joint_estimator.DRAWS
         kernel_sums._AT_ONCE one_column.MOST_KNOWN joint_estimator.REFIT_DRAWS level_counters._LOOKED_AT lloyd._BLOCK
-        small_table.MOST_VALUES modes.MOST_MODES loss_search.MOST_PARAMETERS row_kernel.FIT_ROWS row_kernel.REFIT_ROWS row_kernel._DISTANCES
+        small_table.MOST_VALUES
+        modes.MOST_MODES loss_search.MOST_PARAMETERS row_kernel.FIT_ROWS row_kernel.REFIT_ROWS row_kernel._DISTANCES
         row_kernel._TABULATED
         quadratic_fit.MOST_UNKNOWNS race_rejection.MOST_ROUNDS race_rejection.ROUND recipe.MOST_PARTS
         recipe._MOST_LETTERS release_noise._BLOCK sampling.MOST_ROWS sum_blocks.MOST_ENTRIES
         sum_blocks.MOST_FREQUENCIES sum_blocks.MOST_ROWS sum_blocks.MOST_SUMS sum_regression.MOST_REDRAWN
         block_moments.MOST_DENSE
-        sum_regression.COMPARED
         surrogate._BLOCK synthetic_task.MOST_WIDTH table.MOST_DRAWN task.MOST_TABLE_BINS weighted_rows.REFIT_ROWS
         latent_factors.COMPONENTS triples.LARGEST triples.MOST_KEPT
         weighted_rows.FEWEST_DRAWN weighted_rows.OVERDRAWN weighted_rows.ROWS weighted_rows._BLOCK_CELLS
@@ -41,7 +41,6 @@ NOT_TUNED = {
     """,
     "numerical safeguards: tolerances, floors against zero, steps and iterations of solvers": """
         plain_regression.LEAST_RIDGE
-        sum_regression.ANYTHING
         class_tables._LEAST_SPREAD classifier._LEAST_LIKELIHOOD smooth_shares.GAIN smooth_shares.NEWTON_STEPS
         smooth_shares.SHORTEST
         control_variate._STEPS cuts.STEPS cuts.TINY cuts.UNKNOWN copula._FARTHEST copula._LEAST decoder.SPREAD
