@@ -33,7 +33,7 @@ NOT_TUNED = {
         recipe._MOST_LETTERS release_noise._BLOCK sampling.MOST_ROWS sum_blocks.MOST_ENTRIES
         sum_blocks.MOST_FREQUENCIES sum_blocks.MOST_ROWS sum_blocks.MOST_SUMS sum_regression.MOST_REDRAWN
         block_moments.MOST_DENSE density_prior.MOST_LABELS density_prior.MOST_PRODUCTS density_prior.MOST_SCANNED
-        single_values.MOST_POINTS sum_regression.COMPARED
+        single_values.FEW_VALUES single_values.MOST_POINTS sum_regression.COMPARED
         surrogate._BLOCK synthetic_task.MOST_WIDTH table.MOST_DRAWN task.MOST_TABLE_BINS weighted_rows.REFIT_ROWS
         latent_factors.COMPONENTS triples.LARGEST triples.MOST_KEPT
         weighted_rows.FEWEST_DRAWN weighted_rows.OVERDRAWN weighted_rows.ROWS weighted_rows._BLOCK_CELLS
@@ -41,7 +41,7 @@ NOT_TUNED = {
     """,
     "numerical safeguards: tolerances, floors against zero, steps and iterations of solvers": """
         density_prior.PASSES density_prior.TRIED density_prior._LEAST plain_regression.LEAST_RIDGE
-        sum_regression.ANYTHING
+        sum_regression.ANYTHING sum_regression.ROUNDING
         class_tables._LEAST_SPREAD classifier._LEAST_LIKELIHOOD smooth_shares.GAIN smooth_shares.NEWTON_STEPS
         smooth_shares.SHORTEST
         control_variate._STEPS cuts.STEPS cuts.TINY cuts.UNKNOWN copula._FARTHEST copula._LEAST decoder.SPREAD

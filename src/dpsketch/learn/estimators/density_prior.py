@@ -5,7 +5,7 @@ effects: cosines of the ranks of single columns, shares of labels, shares of val
 products of cosines of two columns, and white noise for everything else. The moments of features are then normal too.
 
 Effects are in groups, one scale each. Scales are estimated from the released moments: the mean of their posterior, with
-a prior that is flat in the logarithm. So a scale of which the moments say nothing stays large.
+a prior that is flat in the logarithm. So a scale that the moments do not determine stays large.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ColumnEffects:
 
     @property
     def alone(self) -> NDArray[np.bool_]:
-        """Cells of single values: no smooth function tells them from each other."""
+        """Cells of single values, where all smooth functions are zero."""
         return np.asarray(~self.functions[self.groups < BOUND].any(axis=0))
 
     def moved(self, start: Floats, shares: Floats) -> Floats:

@@ -40,12 +40,12 @@ class RegressionPoints:
         return self.at.features.shape[1]
 
     def only_single_values(self, functions: Floats) -> NDArray[np.bool_]:
-        """Which functions are zero wherever some column without a marginal is neither missing nor at a bound."""
+        """Which functions are zero unless some column without a marginal is at a bound, or missing as well."""
         some, alone = functions.any(axis=1), np.zeros(len(functions), bool)
         for name, own in self.effects_of.items():
             if name not in self.groups:
-                inside = ~own.alone[self.bins[name]]
-                alone |= ~functions[:, inside].any(axis=1)
+                single, missing = own.alone[self.bins[name]], self.bins[name] == len(own.alone) - 1
+                alone |= ~functions[:, ~single].any(axis=1) & functions[:, single & ~missing].any(axis=1)
         return some & alone
 
     def moved(self, names: Sequence[str], start: Mapping[str, Floats]) -> Floats:
@@ -73,8 +73,7 @@ class Fit:
 
     Of the effects: their covariances with the features at the points, scales of their groups, variances and means
     before the sums, means after them, and the standard deviations that errors are computed with. `white` is the
-    variance of white noise, `moved` what the points already have of the effects, as a function at the points, and
-    `misfit` the distance of the moments from what was expected, divided by its covariance.
+    variance of white noise, and `moved` what the points already have of the effects, as a function at the points.
     """
 
     points: RegressionPoints
@@ -89,7 +88,6 @@ class Fit:
     posterior: Floats
     deviations: Floats
     moved: Floats
-    misfit: Floats
 
 
 def drawn_codes(

@@ -7,10 +7,11 @@ single columns. Other columns start uniform on their bounds, and are redrawn fro
 estimates.
 
 Regression and errors follow from one normal model: the records' density differs from that of the points by the effects
-of `density_prior`, and the sums have noise besides. An expectation is its posterior mean. Its error is the noise
-propagated through the coefficients, and what the coefficients leave of effects that may be rougher than those that they
-were chosen for; and what answers would change by if peaks at bounds, and records that look like missing cells, were
-single values (`single_values`). With white noise alone this is a ridge regression with an intercept and λ = σ²/(n·τ)².
+of `density_prior`, and the sums have noise besides. An expectation is its posterior mean. Its error has three parts:
+the noise propagated through the coefficients; the effects that the coefficients leave, which may be rougher than
+expected; and the change of the answer if the records close to bounds, to round numbers, and to the place of missing
+cells were single values (`single_values`). With white noise alone this is a ridge regression with an intercept and
+λ = σ²/(n·τ)².
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ from dpsketch.maps.tables.cells import HistogramCells
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.numerics.threads import one_thread
 from dpsketch.numerics.tuned import BY_HAND, UNRECORDED, Tuned
-from dpsketch.schema.columns import MISSING, Integer, Number
+from dpsketch.schema.columns import Integer, Number
 from dpsketch.schema.schema import Schema
 
 _CHOSEN = Tuned("Random10, Beta(2,8), lifesci", by=BY_HAND, decision=58)
@@ -62,18 +63,17 @@ POINTS: Annotated[int, UNRECORDED] = 1 << 14
 MOST_REDRAWN = 1024  # sums of a dense map, up to which points are redrawn: time
 UNIFORM: Annotated[float, UNRECORDED] = 0.05  # uniform share of the points' marginals, so that no bin is without points
 BINS: Annotated[int, UNRECORDED] = 64
-# Of the points, at most, at each bound of a column and missing; and in all columns together.
+# Largest share of the points at each bound of a column and missing; and in all columns together.
 SINGLE: Annotated[tuple[float, float], _CHOSEN] = (1 / 128, 0.04)
 # Squared error of answers by the choice of Sobol' points, in parts of that of random ones.
 SOBOL: Annotated[float, Tuned("Random10", by=BY_HAND, decision=58)] = 0.5
 # The posterior is normal around one set of points; densities far from an even one are not linear in their effects.
 WIDER: Annotated[float, Tuned("Beta(2,8), lifesci, california", by=BY_HAND, decision=58)] = 1.3
-# Points that a counter is taken to have beside its own: of few points, its variance is not known.
+# Points that a counter is taken to have beside its own, as few points do not determine its variance.
 RARE: Annotated[float, _CHOSEN] = 4.0
 SMOOTH_ROUNDS: Annotated[int, _CHOSEN] = 2  # in which shares of single values keep their first scale
-# Of what the sums tell of single values: a smooth density may have absorbed a part of them.
-TRUSTED: Annotated[float, Tuned("california_housing with missing cells, airfoil", by=BY_HAND, decision=58)] = 0.1
 ANYTHING = 0.3  # standard error of a share of which nothing is known: more than that of any number from 0 to 1
+ROUNDING = 1e-10  # of the variance of features: what the largest scales leave of the precision of numbers
 ROUNDS: Annotated[int, _CHOSEN] = 6  # in which points are redrawn
 COMPARED = 32  # points at which the features of missing cells are compared with those of numbers
 ERRORS: Annotated[int, UNRECORDED] = 256  # coordinates of the error of white noise
@@ -220,20 +220,19 @@ class MomentEstimator:
         by_chance = 1 / max(float(self._sums.rows.value), 1.0) + 1 / count
         known = by_chance * gram
         rare = RARE / count * by_chance if self._block.sparse else 0.0
-        known[np.diag_indices_from(known)] += self._sums.variance + rare + 1e-9 * np.trace(known) / len(known)
+        known[np.diag_indices_from(known)] += self._sums.variance + rare + ROUNDING * np.square(features).mean()
         scales = estimated_scales(last or START, effects, covariance, gram, known, distance, groups)
         variances, prior = effects.variances(scales.groups), effects.means(scales.groups)
         known += scales.white * gram
         factor = cho_factor(known + (covariance * variances) @ covariance.T)
-        misfit = cho_solve(factor, distance - covariance @ prior)
-        mean = prior + variances * (covariance.T @ misfit)
+        mean = prior + variances * (covariance.T @ cho_solve(factor, distance - covariance @ prior))
         wider = 1 + (WIDER**2 - 1) * min(scales.uneven, 1.0)
         rough = wider * effects.rough * scales.groups[effects.groups] ** 2
         alone = likely_single(effects, known, covariance, rough, distance, mean)
         deviations = np.sqrt(np.where(effects.held > 0, alone, rough))
         white = scales.white + by_chance
         before = (scales, white, variances, prior)
-        return Fit(points, features, factor, effects, covariance, *before, mean, deviations, moved, misfit)
+        return Fit(points, features, factor, effects, covariance, *before, mean, deviations, moved)
 
     @one_thread()
     def expect(self, *products: Sequence[Factor]) -> Estimate:
@@ -253,6 +252,7 @@ class MomentEstimator:
         free = max(count - len(fit.features), 1)
         scale = np.sqrt((fit.white - (1 - SOBOL) / count) / free)
         unresolved = scale * (left @ _buckets(count))
+        unresolved += np.sqrt(ROUNDING * np.square(fit.features).mean()) * (slopes @ _buckets(len(fit.features)))
         self._floor(functions, unresolved, found.influence)
         single = np.concatenate(
             [self._single_values(each, slopes[rows]) for each, rows in zip(products, of, strict=True)]
@@ -264,8 +264,8 @@ class MomentEstimator:
         return Estimate(value, influence)
 
     def _floor(self, functions: Floats, unresolved: Floats, noise: Floats) -> None:
-        """Raise the error of functions with too few points to that of one cell, or of few points; of functions of
-        missing cells or values at a bound alone, to what is possible: sums do not tell these from values close to them.
+        """Raise the error of functions with too few points to that of one cell, or of few points; and that of functions
+        of values at a bound alone to what is possible, since values close to them have nearly the same features.
         """
         unknown = self._points.only_single_values(functions)
         unresolved[unknown, 0] += ANYTHING * np.abs(functions[unknown]).max(axis=1, initial=0.0)
@@ -282,42 +282,29 @@ class MomentEstimator:
             unresolved[rare, 0] += size[:, 0] * np.sqrt(share * min(self._fitted.white, 1.0))
 
     def _single_values(self, factors: Sequence[Factor], slopes: Floats) -> Floats:
-        """What functions with these slopes would change by if peaks were single values, as far as the sums allow that:
-        one row a function, a column a peak, and some for the numbers that the question names.
+        """The change of functions with these slopes if peaks were single values: one row a function, a column a peak,
+        and some for the numbers that the question names.
         """
         names, rows = columns_of(factors), product_at(factors, self.frame)
-        asked = [
-            (peak, self._shift(peak))
-            for peak in peaks_asked_about(self._schema, self.frame, factors, self._fitted.scales.uneven)
-        ]
+        asked = peaks_asked_about(self._schema, self.frame, factors, rows, self._fitted.scales.uneven)
+        named = [(peak, self._shift(peak), mine) for peak, mine in asked]
         found = np.zeros((len(rows), len(self._peaks) + ASKED))
-        for index, (peak, shift) in enumerate([*self._peaks, *asked]):
+        every = [(*both, np.ones(len(rows), bool)) for both in self._peaks]
+        for index, (peak, shift, mine) in enumerate([*every, *named]):
             place = index if index < len(self._peaks) else len(self._peaks) + (index - len(self._peaks)) % ASKED
-            change = -slopes @ shift
+            change = -slopes[mine] @ shift
             if peak.column in names:
                 moved = product_at(factors, peak.moved(self._schema, self.frame, names))
-                change = change + (moved - rows[:, peak.points]).mean(axis=1)
-            found[:, place] += change * self._likely(peak, shift)
+                change = change + moved[mine] - rows[mine][:, peak.points]
+            own = peak.share * peak.change(change)
+            found[mine, place] = np.copysign(np.hypot(found[mine, place], own), own)
         return found
 
     def _shift(self, peak: Peak) -> Floats:
-        """The change of the moments if all records were at the peak's points and had its code instead."""
+        """The change of the features of a peak's points, if they had its code instead: one column a point."""
         moved = peak.moved(self._schema, self.frame, self.columns)
         features = self._sums.features_like(self._points.at, {name: moved.codes(name) for name in self.columns})
-        return np.asarray(features.mean(axis=1) - self._points.at.features[:, peak.points].mean(axis=1))
-
-    def _likely(self, peak: Peak, shift: Floats) -> float:
-        """The root mean square of a peak's share of single values, as far as the sums tell; the smooth density may have
-        absorbed a part of them, and missing cells altogether.
-        """
-        if peak.code == MISSING:
-            return peak.share
-        from scipy.linalg import cho_solve
-
-        known = float(shift @ cho_solve(self._fitted.factor, shift)) * TRUSTED
-        variance = 1 / (1 / peak.share**2 + known)
-        likely = variance * TRUSTED * float(shift @ self._fitted.misfit)
-        return min(float(np.hypot(np.sqrt(variance), likely)), peak.share)
+        return np.asarray(features - self._points.at.features[:, peak.points])
 
     @made_once
     def _peaks(self) -> list[tuple[Peak, Floats]]:
@@ -327,8 +314,6 @@ class MomentEstimator:
         few = {name: self.frame.codes(name)[:COMPARED] for name in self.columns}
         for name in self._unknown:
             cells, shares = points.distributions[name]
-            if not cells.binned:
-                continue
 
             def features(own: Codes, name: str = name) -> Any:
                 return self._sums.raw_features(few | {name: own})

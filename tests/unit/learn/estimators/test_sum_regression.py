@@ -58,7 +58,7 @@ def view_of(example: FeatureMap, epsilon: float) -> dps.View:
 LARGEST = {
     dps.Fourier(size=100): 1.2,
     dps.OneBitFourier(size=100): 1.8,
-    dps.Race(rows=40, width=200, hash=dps.Euclidean(bandwidth=0.3)): 0.4,
+    dps.Race(rows=40, width=200, hash=dps.Euclidean(bandwidth=0.3)): 1.4,
     dps.Grid(rows=5, width=1024, levels=(2,)): 1.1,
     dps.Marginals(): 1.75,
     dps.Grouped(dps.Fourier(size=50, columns=["x", "y"]), "z"): 2.0,
@@ -125,6 +125,90 @@ def test_errors_cover_missing_cells_unless_the_schema_excludes_them(example: Fea
     assert abs(answer.raw - frame.a.mean()) < 2 * answer.stderr
     assert answer.stderr > 3 * exact.stderr
     assert "missing cells" in answer.causes[0][0]
+
+
+@cache
+def with_heavy_value() -> pandas.DataFrame:
+    """A third of the records have 40 hours, and 15 % none."""
+    rng = np.random.default_rng(SEED)
+    hours = np.clip(np.rint(rng.normal(40, 13, ROWS)), 1, 60)
+    hours[rng.random(ROWS) < 0.4] = 40
+    hours[rng.random(ROWS) < 0.15] = np.nan
+    age = rng.integers(17, 91, ROWS)
+    job, sex = rng.choice(["a", "b", "c"], ROWS, p=[0.1, 0.7, 0.2]), rng.choice(["f", "m"], ROWS, p=[0.35, 0.65])
+    return pandas.DataFrame({"age": age, "hours": hours, "job": job, "sex": sex})
+
+
+@cache
+def view_with_heavy_value(example: FeatureMap, columns: tuple[str, ...] = ("age", "hours", "job", "sex")) -> dps.View:
+    kinds = {
+        "age": {"kind": "integer", "lower": 17, "upper": 90},
+        "hours": {"kind": "integer", "lower": 1, "upper": 60},
+        "job": {"kind": "category", "values": ["a", "b", "c"]},
+        "sex": {"kind": "category", "values": ["f", "m"]},
+    }
+    declared = {name: kinds[name] for name in columns}
+    schema = dps.Schema.from_dict({"privacy": {"rows": ROWS}, "columns": declared})
+    recipe = dps.Recipe([dps.Part(dps.Count(), 0.1), dps.Part(example, 0.9)])
+    raw = dps.accumulate(with_heavy_value()[list(columns)], schema, recipe)
+    return dps.View(dps.release(raw, dps.Budget(math.inf)))
+
+
+HEAVY = [dps.Fourier(size=200), dps.OneBitFourier(size=200)]
+
+
+@pytest.mark.parametrize("example", HEAVY, ids=repr)
+def test_errors_cover_missing_cells_and_heavy_values(example: FeatureMap) -> None:
+    view, frame = view_with_heavy_value(example), with_heavy_value()
+    hours, present = frame.hours, frame.hours.notna()
+    answers = [
+        (view.mean("hours"), hours.mean()),
+        (view.std("hours"), hours.std()),
+        (view.fraction("hours is not null"), present.mean()),
+        (view.fraction("hours < 40"), (hours < 40).mean()),
+        (view.fraction("hours <= 40"), (hours <= 40).mean()),
+        (view.fraction("hours = 40"), (hours == 40).mean()),
+        (view.fraction("hours in (40, 50)"), hours.isin([40, 50]).mean()),
+        (view.fraction("hours <> 40"), (present & (hours != 40)).mean()),
+        (view.fraction("hours = 40 and sex = 'f'"), ((hours == 40) & (frame.sex == "f")).mean()),
+        *((view.mean("hours", where=f"sex = '{sex}'"), hours[frame.sex == sex].mean()) for sex in ("f", "m")),
+        *((view.fraction(f"job = '{job}'"), (frame.job == job).mean()) for job in ("a", "b", "c")),
+    ]
+    for answer, exact in answers:
+        assert not answer.known or abs(answer.raw - exact) < 4 * answer.stderr, (answer, exact)
+    assert answers[0][0].known
+    assert answers[2][0].known
+
+
+@pytest.mark.parametrize("example", HEAVY, ids=repr)
+def test_numbers_are_as_uncertain_as_missing_cells(example: FeatureMap) -> None:
+    view = view_with_heavy_value(example)
+    missing = view.fraction("hours is null")
+    assert missing.stderr > 0.05
+    assert view.fraction("hours is not null").stderr >= 0.999 * missing.stderr
+    (present, absent) = (
+        view.sql(f"select count(*) as c from sketch where hours is {what}").to_dicts()[0]["c_stderr"]
+        for what in ("not null", "null")
+    )
+    assert present >= 0.999 * absent
+    among = [view.fraction(f"hours is {what} and sex = 'f'").stderr for what in ("null", "not null")]
+    assert among[1] >= 0.9 * among[0]
+
+
+def test_missing_cells_may_all_be_in_one_group() -> None:
+    frame = with_heavy_value()
+    frame = frame.assign(hours=frame.hours.fillna(40).where((frame.job != "a") | (frame.index % 4 == 0)))
+    schema = view_with_heavy_value(HEAVY[0]).schema
+    raw = dps.accumulate(frame, schema, dps.Recipe([dps.Part(dps.Count(), 0.1), dps.Part(HEAVY[0], 0.9)]))
+    view = dps.View(dps.release(raw, dps.Budget(math.inf)))
+    answer = view.fraction("hours is null and job = 'a'")
+    assert abs(answer.raw - (frame.hours.isna() & (frame.job == "a")).mean()) < 4 * answer.stderr
+
+
+def test_more_sums_than_a_column_has_values() -> None:
+    view = view_with_heavy_value(dps.Fourier(size=100), ("hours",))
+    answer = view.mean("hours")
+    assert abs(answer.raw - with_heavy_value().hours.mean()) < 4 * answer.stderr
 
 
 def test_sums_do_not_tell_single_values() -> None:
