@@ -138,7 +138,7 @@ def test_a_view_that_was_used_can_still_be_sent_to_another_process(kind: str) ->
 
 def test_coordinates_are_reserved_once() -> None:
     noise = ReleaseNoise(released("fourier"))
-    found = together(lambda number: [noise.reserve(2) for _ in range(500)])
+    found = together(lambda number: [noise.reserve(("noise", 2)) for _ in range(500)])
     assert len({first for each in found for first in each}) == 500 * THREADS
 
 
