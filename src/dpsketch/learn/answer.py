@@ -69,7 +69,7 @@ class Answer(Arithmetic):
 
     def explain(self) -> str:
         """Which estimate the answer is, which others there were, the predicted error of each, and the shares of the
-        causes in the variance of the answer's own error, where the estimator tells them apart.
+        causes in the variance of the answer's own error, where the estimator separates them.
         """
         lines = [f"not known: {self.reason}"] if self.reason else []
         if self.derived:

@@ -54,7 +54,7 @@ def test_another_version_of_a_file_is_refused(schema: dps.Schema, recipe: dps.Re
 
 
 def test_tables_and_queries_are_recognised(schema: dps.Schema, recipe: dps.Recipe, tmp_path: Path) -> None:
-    """Of a lake table any version, of a database the same query. Rows in memory need the curator's word."""
+    """Any version of a lake table, and the same query of a database. Rows in memory need an assertion."""
     table = mixed_table(300)
     write_deltalake(tmp_path / "lake", table)
     with sqlite.connect(str(tmp_path / "t.db")) as connection, connection.cursor() as cursor:
