@@ -57,6 +57,7 @@ class GridEstimator:
         self.columns, self._schema, self._population = population.columns, schema, population
         self._first = noise.reserve(
             (FITTED, population.refits),
+            ("missing cells that noise hides", len(self.columns)),
             ("where records lie inside cells", 2 * len(self.columns) + 2 * SIGNS),
             ("changes from cell to cell", SIGNS + 1),
             (FITTED, 1),
@@ -95,6 +96,7 @@ class GridEstimator:
         known = np.column_stack(
             [
                 np.stack(changes, axis=1) / sqrt(refits),
+                self._missing(factors, value),
                 self._inside(factors),
                 self._at_thresholds(factors, len(value)),
                 APART * moved @ _signs(groups) / sqrt(SIGNS),
@@ -145,6 +147,17 @@ class GridEstimator:
         return np.column_stack(
             [np.broadcast_to(each, rows) for each in at_bounds] + [np.broadcast_to(random, (rows, SIGNS))]
         )
+
+    def _missing(self, factors: Sequence[Factor], value: Floats) -> Floats:
+        """The change if records of a column that is taken to have no missing values had one, for each column."""
+        points, found = self._few, np.zeros((len(value), len(self.columns)))
+        for column, deviation in enumerate(self._population.unseen_missing):
+            if deviation and self.columns[column] in columns_of(factors):
+                codes = points.codes.copy()
+                codes[column] = MISSING
+                moved = self._values(factors, codes) @ points.weights / points.weights.sum()
+                found[:, column] = deviation * (moved - value)
+        return found
 
     def _at_thresholds(self, factors: Sequence[Factor], rows: int) -> Floats:
         """Influence of the unknown side of a threshold on which a heavy cell's records lie, with random signs:

@@ -16,7 +16,14 @@ from dpsketch.learn.points import Frame
 from dpsketch.learn.population.grids.cell_points import points_in_cells
 from dpsketch.learn.population.grids.grid_cells import GridCells, Ranks
 from dpsketch.learn.population.grids.heap import HEAVIEST, check_heavy, heaviest, number_of_records
-from dpsketch.learn.population.grids.heavy_cells import MOST_CELLS, LevelCells, missing_in, never_missing, search
+from dpsketch.learn.population.grids.heavy_cells import (
+    MOST_CELLS,
+    LevelCells,
+    missing_deviations,
+    missing_in,
+    never_missing,
+    search,
+)
 from dpsketch.learn.population.grids.level_counters import GridTable, check_recovery, grid_tables, levels_of
 from dpsketch.learn.population.weighted_rows import OF_CELLS, block_sizes, usual_rows
 from dpsketch.learn.shared import Memo, made_once
@@ -116,6 +123,13 @@ class GridPopulation:
     def noise(self) -> float:
         """Standard deviation of the noise of the share of rows in a cell of the finest level."""
         return sqrt(self.tables[-1].variance(self._recovery)) / self.model(0).total
+
+    @made_once
+    def unseen_missing(self) -> Floats:
+        """Standard deviation of the share of missing values, for each column taken to have none; zero for others."""
+        never = never_missing(self.cells, self.tables[0], self._recovery)
+        deviations = missing_deviations(self.cells, self.tables[0], self._recovery)
+        return np.where(never, np.minimum(deviations / self.model(0).total, 1.0), 0.0)
 
     @made_once
     def coarsest(self) -> tuple[Ranks, Floats]:

@@ -120,6 +120,14 @@ def never_missing(cells: GridCells, table: GridTable, recovery: str) -> list[boo
     return never
 
 
+def missing_deviations(cells: GridCells, table: GridTable, recovery: str) -> Floats:
+    """Standard deviation of the number of records with a missing value in each column, at the coarsest level."""
+    ranks = cells.every(0)
+    _, variances = table.separated(cells.numbers(0, ranks), recovery)
+    here = [(own == column.count(0) - 1) & column.missing for column, own in zip(cells.columns, ranks, strict=True)]
+    return np.sqrt([variances[own].sum() for own in here])
+
+
 def missing_in(cells: GridCells, position: int, ranks: Ranks, columns: Sequence[bool]) -> NDArray[np.bool_]:
     """Cells of missing values of some columns."""
     found = np.zeros(ranks.shape[1], bool)
