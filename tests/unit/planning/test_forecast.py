@@ -133,7 +133,7 @@ OCCUPANCY_COLUMNS = ("temperature", "co2", "occupancy")
 OCCUPANCY_QUERIES = [
     "select avg(temperature) from sketch",
     "select count(*) from sketch where occupancy = '1'",
-    "select count(*) from sketch where occupancy = '1' and temperature >= 21",
+    "select count(*) from sketch where occupancy = '1' and temperature > 21",
 ]
 
 
@@ -156,6 +156,7 @@ def near(predicted: Forecast, actual: list[float], factor: float) -> list[bool]:
 def test_errors_from_tables_are_predicted(seeded: None, known: tuple[pa.Table, dps.Schema, list[str]]) -> None:
     """Within a factor of 1.5; a prediction for three times the budget is not."""
     table, schema, queries = known
+    queries = [query.replace("> 21", ">= 21") for query in queries]  # at the edge of `both_ways`
     pair = ["smoker", "sex"] if "smoker" in queries[2] else ["occupancy", "temperature"]
     recipe = dps.Recipe([*SMALL.parts[:1], dps.Part(dps.Histogram(bins=64), 0.5), dps.Part(both_ways(pair), 0.4)])
     actual = actual_errors(table, schema, queries, dps.Budget(0.05), recipe, 60)
