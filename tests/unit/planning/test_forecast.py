@@ -166,7 +166,8 @@ def test_errors_from_tables_are_predicted(seeded: None, known: tuple[pa.Table, d
 
 
 def both_ways(columns: list[str]) -> dps.Histogram:
-    edges = {"temperature": [21]} if "temperature" in columns else None  # where the question is: its error is the noise
+    # With an edge where the question is, its error is that of the noise.
+    edges = {"temperature": [15 + step / 4 for step in range(1, 60)]} if "temperature" in columns else None
     return dps.Histogram(ways=2, columns=columns, edges=edges)
 
 
