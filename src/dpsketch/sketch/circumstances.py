@@ -1,4 +1,4 @@
-"""What surrounds a release in its file: its place in the curator's ledger, and an audit of its recipe."""
+"""What surrounds a release in its file: its place in the curator's ledger, an audit and a plan of it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from dpsketch.privacy.budget import Budget, decimal_text
 from dpsketch.privacy.events import exact_number
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.schema import Schema
+from dpsketch.sketch.predicted_errors import PredictedErrors
 
 _KINDS = ("epsilon", "delta", "rho")
 _LONGEST_NAME = 200
@@ -94,9 +95,10 @@ class Circumstances:
     library: str
     account: Account | None = None
     audit: AuditResult | None = None
+    predicted: PredictedErrors | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        facts = {"account": self.account, "audit": self.audit}
+        facts = {"account": self.account, "audit": self.audit, "predicted": self.predicted}
         return {"library": self.library} | {name: each.to_dict() for name, each in facts.items() if each is not None}
 
     @classmethod
@@ -105,6 +107,7 @@ class Circumstances:
             _version(facts["library"]),
             Account.from_dict(facts["account"]) if "account" in facts else None,
             AuditResult.from_dict(facts["audit"]) if "audit" in facts else None,
+            PredictedErrors.from_dict(facts["predicted"]) if "predicted" in facts else None,
         )
 
 

@@ -86,6 +86,7 @@ def statement_facts(
     facts["implementation"] = dict(IMPLEMENTATION)
     facts["ledger"] = [each.account.stated() for each in circumstances if each.account is not None]
     facts["audits"] = [each.audit.to_dict() for each in circumstances if each.audit is not None]
+    facts["predicted"] = [each.predicted.to_dict() for each in circumstances if each.predicted is not None]
     facts["parts"] = [
         part.map.summary() | {"noise": [_noise_facts(release, index) for release in releases]}
         for index, part in enumerate(recipe.parts)

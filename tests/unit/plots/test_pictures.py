@@ -18,7 +18,8 @@ import dpsketch as dps
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.answer_pictures import Binned
 from dpsketch.learn.answer_table import Table
-from dpsketch.planning.forecast import Forecast, Prediction
+from dpsketch.planning.forecast import Forecast
+from dpsketch.planning.prediction import Prediction
 from dpsketch.plots.drawing import Drawing
 from dpsketch.plots.picture import ASINH, DATE, LOG, Axis, Picture, Series
 from dpsketch.plots.svg import HEIGHT, WIDTH
