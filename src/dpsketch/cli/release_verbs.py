@@ -147,7 +147,7 @@ def release(
             event = planned(facts, chosen, budget, mechanism)
             if book is not None and event is not None:
                 book.check(name, facts.accounted, event, partition(facts, chosen), plan)
-            print_report(source, facts, report)
+            print_report(source, facts, report, book, name)
             raw = accumulated(source, facts, chosen, workers)
         _release(raw, budget, book, name, claimed, mechanism, plan, other, *cited)
     task = purpose or (None if clusters is None else f"clusters:{clusters}")

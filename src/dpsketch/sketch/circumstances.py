@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
 from math import isfinite
@@ -15,6 +15,7 @@ from dpsketch.errors import FileError, visible
 from dpsketch.privacy.budget import Budget, decimal_text
 from dpsketch.privacy.events import exact_number
 from dpsketch.recipe.recipe import Recipe
+from dpsketch.schema.about import About
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.predicted_errors import PredictedErrors
 
@@ -96,10 +97,12 @@ class Circumstances:
     account: Account | None = None
     audit: AuditResult | None = None
     predicted: PredictedErrors | None = None
+    after_report: bool = False  # the schema is not the one with which exact counts of cells were first shown
 
     def to_dict(self) -> dict[str, Any]:
         facts = {"account": self.account, "audit": self.audit, "predicted": self.predicted}
-        return {"library": self.library} | {name: each.to_dict() for name, each in facts.items() if each is not None}
+        given = {name: each.to_dict() for name, each in facts.items() if each is not None}
+        return {"library": self.library} | given | ({"after_report": True} if self.after_report else {})
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Circumstances:
@@ -108,7 +111,14 @@ class Circumstances:
             Account.from_dict(facts["account"]) if "account" in facts else None,
             AuditResult.from_dict(facts["audit"]) if "audit" in facts else None,
             PredictedErrors.from_dict(facts["predicted"]) if "predicted" in facts else None,
+            facts.get("after_report", False) is not False,
         )
+
+
+def schema_digest(schema: Schema) -> str:
+    """SHA-256 of what a schema declares, apart from texts about the release and the number of rows."""
+    facts = replace(schema, about=About(), rows=None).to_dict()
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def audited_digest(recipe: Recipe, schema: Schema, mechanism: str) -> str:

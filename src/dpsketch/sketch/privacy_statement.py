@@ -97,7 +97,7 @@ def _premises(facts: dict[str, Any]) -> Lines:
     if "trust" in facts:
         lines += [("Trusted", facts["trust"]["curator"]), ("Who saw what", facts["trust"]["readers"])]
     if "bounds" in facts:
-        lines.append(("Bounds", f"{facts['bounds'].capitalize()}."))
+        lines.append(("Bounds", f"{facts['bounds'][0].upper()}{facts['bounds'][1:]}."))
     if facts["merged_inputs"] > 1 and facts["unit"] != "row":
         lines.append(("Provided that", "nobody has rows in two of the merged tables, as their merger declared."))
     if facts.get("csv_multiline"):

@@ -41,7 +41,7 @@ from dpsketch.schema.schema import Schema
 from dpsketch.sketch import counters
 from dpsketch.sketch.adaptive import noisy_in_stages
 from dpsketch.sketch.agreement import agreed_maps
-from dpsketch.sketch.circumstances import Account, AuditResult, Circumstances
+from dpsketch.sketch.circumstances import Account, AuditResult, Circumstances, schema_digest
 from dpsketch.sketch.predicted_errors import PredictedErrors
 from dpsketch.sketch.raw import RawSketch, sums_dtype
 from dpsketch.sketch.released import ReleasedSketch, fits, library_version
@@ -107,7 +107,8 @@ def release(
             parts = noisy_in_stages(bound, exact, event, add_noise, agreed)
         if not bound.settled([part.map for part in parts]).promised(event):
             raise RuntimeError("a bug: the noise is not that of what would be released")
-    made = Circumstances(library_version(), _account(record), audit, predicted)
+    changed = record.first_report not in (None, schema_digest(raw.schema))
+    made = Circumstances(library_version(), _account(record), audit, predicted, changed)
     return released_sketch(raw, (event,), parts, (made,))
 
 
