@@ -16,7 +16,6 @@ _NEEDED = {
     "dp_accounting": ("the cost of several releases together needs dp-accounting", "curate"),
     "mcp": ("serving sketches to language models needs the MCP library", "agents"),
     "cairosvg": ("drawing a PNG needs CairoSVG", "plot"),
-    "matplotlib": ("drawing a figure needs Matplotlib", "plot"),
     "pyspark": ("the Spark engine needs pyspark", "spark"),
     "dask": ("the Dask engine needs dask", "dask"),
     "deltalake": ("reading a Delta Lake table needs deltalake", "lake"),

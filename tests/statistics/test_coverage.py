@@ -10,12 +10,12 @@ import pytest
 import scipy.stats
 
 import dpsketch as dps
-from conftest import SEED
-from dpsketch.noise.keystream import Keystream
+from conftest import SEED, TestStream
 from dpsketch.sketch.release import noisy_sums, release
 
 ALPHA = 1e-6
-RELEASES = 5000
+RELEASES = 2000
+OTHERS = 150  # releases for answers that take longer
 ROWS = 10_000
 FACTS = {
     "privacy": {"rows": ROWS},
@@ -41,10 +41,10 @@ def raw(table: dict[str, np.ndarray]) -> dps.RawSketch:
 
 
 def views(raw: dps.RawSketch, releases: int) -> list[dps.View]:
-    """Releases with fresh noise, each as `release` draws it; the ledger, which adds up all of them, is asked once."""
+    """Releases with noise of their own, each as `release` draws it; the ledger, which adds them up, is asked once."""
     first = release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "uniform")
     exact = [part.sums for part in raw.parts]
-    with Keystream() as stream:
+    with TestStream() as stream:
         drawn = [noisy_sums(first.releases[0], first.maps, exact, stream) for _ in range(releases)]
     return [dps.View(replace(first, sums=sums)) for sums in drawn]
 
@@ -54,7 +54,7 @@ def hits(answers: list[dps.Answer], truth: float) -> float:
 
 
 def test_coverage_of_the_mean(raw: dps.RawSketch, table: dict[str, np.ndarray]) -> None:
-    """5,000 releases at ε = 1: between 93.5 % and 96.5 % of the 95 % intervals hold the true mean."""
+    """2,000 releases at ε = 1: between 93.5 % and 96.5 % of the 95 % intervals hold the true mean."""
     answers = [view.mean("x") for view in views(raw, RELEASES)]
     found = hits(answers, table["x"].mean())
     print(f"coverage of the mean over {RELEASES} releases: {found:.4f}")
@@ -64,7 +64,7 @@ def test_coverage_of_the_mean(raw: dps.RawSketch, table: dict[str, np.ndarray]) 
 
 
 def test_coverage_of_other_answers(raw: dps.RawSketch, table: dict[str, np.ndarray]) -> None:
-    """300 releases: each kind of answer is within what chance allows around 95 %; the tail begins at a bin's edge."""
+    """150 releases: each kind of answer is within what chance allows around 95 %; the tail begins at a bin's edge."""
     x, y, z = table["x"], table["y"], table["z"]
     truths = {
         "count": (lambda view: view.count(), float(ROWS)),
@@ -74,9 +74,9 @@ def test_coverage_of_other_answers(raw: dps.RawSketch, table: dict[str, np.ndarr
         "sum": (lambda view: view.sum("x"), float(x.sum())),
         "median": (lambda view: view.quantile("x", 0.5), float(np.median(x))),
     }
-    drawn = views(raw, 300)
-    low = scipy.stats.binom.ppf(ALPHA / 2, 300, 0.935) / 300  # a single Laplace sum: 93.75 %
-    high = scipy.stats.binom.ppf(1 - ALPHA / 2, 300, 0.96) / 300
+    drawn = views(raw, OTHERS)
+    low = scipy.stats.binom.ppf(ALPHA / 2, OTHERS, 0.935) / OTHERS  # a single Laplace sum: 93.75 %
+    high = scipy.stats.binom.ppf(1 - ALPHA / 2, OTHERS, 0.96) / OTHERS
     for name, (ask, truth) in truths.items():
         found = hits([ask(view) for view in drawn], truth)
         assert low <= found <= high, (name, found)

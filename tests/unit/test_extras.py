@@ -21,7 +21,7 @@ PINNED = ROOT / "tests" / "pinned"
 BLOCK = """
 import sys
 
-absent = {"numba", "llvmlite", "sqlalchemy", "alembic", "dp_accounting", "matplotlib", "mcp", "cairosvg"}
+absent = {"numba", "llvmlite", "sqlalchemy", "alembic", "dp_accounting", "mcp", "cairosvg"}
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
@@ -49,7 +49,7 @@ REFUSALS = """
 calls = {
     "numba": lambda: dps.open(sys.argv[1]).mean("age"),
     "sqlalchemy": lambda: dps.release,
-    "matplotlib": lambda: dps.PCA(1).fit(dps.open(sys.argv[2])).plot("picture.png"),
+    "cairosvg": lambda: dps.PCA(1).fit(dps.open(sys.argv[2])).plot("picture.png"),
     "mcp": lambda: __import__("dpsketch.drivers.mcp_server"),
 }
 for call in calls.values():
@@ -100,7 +100,7 @@ def test_a_missing_package_is_one_line_and_a_command() -> None:
     assert done.stdout.splitlines() == [
         "sketching a table, and reading hashed counters, needs Numba | pip install 'dpsketch[curate]'",
         "releasing a table, its ledger, and dpsketch:// addresses need SQLAlchemy | pip install 'dpsketch[curate]'",
-        "drawing a figure needs Matplotlib | pip install 'dpsketch[plot]'",
+        "drawing a PNG needs CairoSVG | pip install 'dpsketch[plot]'",
         "serving sketches to language models needs the MCP library | pip install 'dpsketch[agents]'",
     ], done.stderr
 

@@ -9,9 +9,10 @@ import typer
 from rich.table import Table as RichTable
 
 from dpsketch.cli.console import err, progress_bar
-from dpsketch.errors import FileError
+from dpsketch.errors import BudgetError, FileError
 
 if TYPE_CHECKING:
+    from dpsketch.ledger.ledger import Ledger
     from dpsketch.schema.schema import Schema
 
 Report = Annotated[
@@ -19,7 +20,7 @@ Report = Annotated[
     typer.Option(
         "--report",
         help="First count how cells of each column are read, in a pass of its own. Exact and SECRET, so only on a "
-        "terminal.",
+        "terminal. A schema changed afterwards is marked as data-dependent in the statement.",
     ),
 ]
 
@@ -33,10 +34,21 @@ def check_terminal(wanted: bool) -> None:
         )
 
 
-def print_report(source: Any, facts: Schema, wanted: bool) -> None:
-    """Print how cells are read, if that is wanted. Sets of ids and columns computed from others are not counted."""
+def print_report(source: Any, facts: Schema, wanted: bool, book: Ledger | None, dataset: str) -> None:
+    """Print how cells are read, if that is wanted. Sets of ids and columns computed from others are not counted.
+
+    The ledger records with which schema counts are shown, before they are.
+    """
     if not wanted:
         return
+    if book is None:
+        raise BudgetError(
+            "the ledger notes that exact counts were shown, and a study without privacy has no ledger",
+            "leave out --report",
+        )
+    from dpsketch.sketch.circumstances import schema_digest
+
+    book.note_report(dataset, schema_digest(facts))
     from dpsketch.encoding.cell_counts import CellCounts, count_cells
     from dpsketch.engines.readers import read_batches
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ from rich.table import Table as RichTable
 from dpsketch.engines.engine import accumulate
 from dpsketch.errors import FileError
 from dpsketch.files.outputs import written
-from dpsketch.files.pictures import picture
 from dpsketch.learn.answer import Answer, number_text
 from dpsketch.learn.view import View, open_view
 from dpsketch.ledger.ledger import Ledger
+from dpsketch.plots.drawing import Drawing
+from dpsketch.plots.picture import NAMES, Series
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.schema import Schema
@@ -198,44 +199,21 @@ def _check_folder(folder: Path, schema: Path, others: list[Path]) -> None:
 
 
 def plot_marginals(view: View, table: dict[str, np.ndarray], path: Path) -> None:
-    """Plot one panel a column: noisy counts, a band of two standard errors, true counts."""
-    columns = view.schema.scalars
-    with picture(path, 16, 7, 2, -(-len(columns) // 2)) as (figure, axes):
-        for axis, column in zip(axes.flat, columns, strict=False):
-            bins = 37 if column.kind == "integer" else 40  # 111 ages: three to a bin
-            answer = view.histogram(column.name, bins)
-            exact = _true_counts(view, column.name, table[column.name], bins)
-            value, stderr = answer.value[:-1], answer.stderr[:-1]
-            if column.numeric:
-                low, high = column.values_of(np.array([-32767, 32767]))
-                middle = np.linspace(low, high, bins + 1)
-                middle = (middle[:-1] + middle[1:]) / 2
-                if column.kind == "datetime":
-                    middle = middle.astype("datetime64[us]")
-                axis.fill_between(
-                    middle, value - 2 * stderr, value + 2 * stderr, step="mid", alpha=0.4, label="± 2 stderr"
-                )
-                axis.step(middle, value, where="mid", linewidth=1, label="private answer")
-                axis.plot(middle, exact, "k.", markersize=3, label="truth (simulated data)")
-                axis.tick_params(axis="x", rotation=30)
-            else:
-                labels = list((answer.labels or ())[:-1])
-                axis.bar(labels, value, yerr=2 * stderr, alpha=0.5, capsize=4, label="private answer ± 2 stderr")
-                axis.plot(labels, exact, "k.", label="truth (simulated data)")
-            axis.set_title(column.name)
-            axis.set_ylim(bottom=0)
-        for axis in axes.flat[len(columns) :]:
-            axis.axis("off")
-        axes.flat[0].legend(fontsize=8)
-        figure.suptitle("One private release, epsilon = 1: marginals with error bands")
-
-
-def _true_counts(view: View, name: str, values: np.ndarray, bins: int) -> np.ndarray:
-    column = view.schema.column(name)
-    if column.numeric:
-        low, high = column.values_of(np.array([-32767, 32767]))
-        numbers = values.astype("datetime64[us]").astype(np.int64) if column.kind == "datetime" else values
-        return np.histogram(numbers, bins=bins, range=(low, high))[0]
-    labels = column.labels  # type: ignore[attr-defined]
-    texts = np.array([str(value).lower() for value in values.tolist()])
-    return np.array([(texts == label).sum() for label in labels])
+    """Plot one panel a column: private counts with their 95 % intervals, and true counts."""
+    panels = []
+    for column in view.schema.scalars:
+        (panel,) = view.plot(column.name).pictures
+        (answer,) = panel.series
+        numbers = table[column.name]
+        if panel.x.scale == NAMES:
+            texts = np.array([str(value).lower() for value in numbers.tolist()])
+            exact = np.array([float((texts == name).sum()) for name in panel.x.names])
+            places = np.arange(len(exact), dtype=np.float64)
+        else:
+            numbers = numbers.astype("datetime64[us]").astype(np.int64) if column.dates else numbers
+            exact = np.histogram(numbers, answer.x)[0].astype(np.float64)
+            scaled = column.scaled(answer.x)
+            places = column.unscaled((scaled[:-1] + scaled[1:]) / 2)
+        truth = Series.exact("points", places, exact, "truth (simulated data)")
+        panels.append(replace(panel, series=(replace(answer, name="private answer, epsilon = 1"), truth)))
+    Drawing(tuple(panels), across=3).save(path)

@@ -173,7 +173,7 @@ def plan(
         forecast.plot(plot)
         err.print(f"{plot}: relative error against epsilon")
     if as_json:
-        print_json(forecast.to_dicts())
+        print_json(forecast.to_dict())
     else:
         _print_forecast(forecast)
 
@@ -232,7 +232,7 @@ def _print_least(found: LeastBudget, as_json: bool) -> None:
     """Print the least epsilon, or that none is enough, which is an exit code of 1."""
     if as_json:
         epsilon = None if found.budget is None else found.budget.epsilon
-        print_json({"within": found.within, "epsilon": epsilon, "predictions": found.forecast.to_dicts()})
+        print_json({"within": found.within, "epsilon": epsilon} | found.forecast.to_dict())
     else:
         _print_forecast(found.forecast, compared=False)
         tried = found.forecast.predictions[0].budget

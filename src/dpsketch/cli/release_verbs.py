@@ -58,7 +58,7 @@ from dpsketch.cli.spending import (
     dataset_name,
     spending,
 )
-from dpsketch.errors import FileError
+from dpsketch.errors import FileError, RecipeError
 from dpsketch.files.outputs import Output
 from dpsketch.privacy.budget import Budget, spend_stands
 
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from dpsketch.recipe.recipe import Recipe
     from dpsketch.schema.schema import Schema
     from dpsketch.sketch.circumstances import AuditResult
+    from dpsketch.sketch.predicted_errors import PredictedErrors
     from dpsketch.sketch.raw import RawSketch
     from dpsketch.sketch.released import ReleasedSketch
 
@@ -82,6 +83,12 @@ GroupsFrom = Annotated[
 AuditPath = Annotated[
     Path | None,
     typer.Option("--audit", help="What `dpsketch audit … --json` printed for this recipe: the statement cites it."),
+]
+PredictionsPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--predictions", help="What `dpsketch plan … --json` printed for this release: the statement cites it."
+    ),
 ]
 NotPrivate = Annotated[bool, typer.Option("--not-private", help="For studies: no noise; needs --epsilon inf.")]
 
@@ -107,6 +114,7 @@ def release(
     plan: Plan = None,
     accept_delta: AcceptDelta = False,
     audit: AuditPath = None,
+    predictions: PredictionsPath = None,
     report: Report = False,
     rows: Rows = None,
     frequencies: Frequencies = None,
@@ -123,11 +131,10 @@ def release(
     from dpsketch.sketch.release import partition, planned
     from dpsketch.sketch.released import ReleasedSketch
 
-    check_free(output, force, *local_paths(tables), schema, recipe, ledger, groups_from, audit)
+    check_free(output, force, *local_paths(tables), schema, recipe, ledger, groups_from, audit, predictions)
     check_terminal(report)
     source, workers = chosen_source(tables, table, query), chosen_engine(engine, master)
-    other = None if groups_from is None else ReleasedSketch.load(groups_from)
-    budget = Budget(epsilon, delta, rho)
+    other, budget = None if groups_from is None else ReleasedSketch.load(groups_from), Budget(epsilon, delta, rho)
     described, tasks = (recipe, rows, frequencies, only, snapshot), (purpose, clusters, columns, important)
     with Output(output, force) as claimed:
         raw = _loaded(source, report or any(option is not None for option in (schema, *described, *tasks)))
@@ -135,14 +142,14 @@ def release(
         name, book = dataset_name(facts, dataset, budget), spending(budget, ledger, not_private, create_ledger)
         chosen = chosen_recipe(facts, budget, *described, other, *tasks) if raw is None else raw.recipe
         check_delta(facts, chosen, budget, accept_delta)
-        tested = _tested(audit, chosen, facts, mechanism, budget)
+        cited = _cited(audit, predictions, chosen, facts, mechanism, budget)
         if raw is None:
             event = planned(facts, chosen, budget, mechanism)
             if book is not None and event is not None:
                 book.check(name, facts.accounted, event, partition(facts, chosen), plan)
-            print_report(source, facts, report)
+            print_report(source, facts, report, book, name)
             raw = accumulated(source, facts, chosen, workers)
-        _release(raw, budget, book, name, claimed, mechanism, plan, other, tested)
+        _release(raw, budget, book, name, claimed, mechanism, plan, other, *cited)
     task = purpose or (None if clusters is None else f"clusters:{clusters}")
     then = None if _is_raw(source) else next_steps(claimed.path, task)  # a raw sketch names no task
     _tell_released(claimed.path, budget, book, name, then, as_json)
@@ -223,21 +230,34 @@ def _loaded(source: Any, described: bool) -> RawSketch | None:
     return RawSketch.load(source)
 
 
-def _tested(path: Path | None, recipe: Recipe, facts: Schema, mechanism: str, budget: Budget) -> AuditResult | None:
-    """The result of an audit of this recipe, from a file."""
+def _cited(
+    audit: Path | None, plan: Path | None, recipe: Recipe, facts: Schema, mechanism: str, budget: Budget
+) -> tuple[AuditResult | None, PredictedErrors | None]:
+    """The results of an audit and a plan of this release, from files."""
+    from dpsketch.sketch.circumstances import audited_digest, checked_audit
+    from dpsketch.sketch.predicted_errors import checked_predictions, planned_digest
+
+    tested = predicted = None
+    if audit is not None:
+        tested = checked_audit(_printed(audit, "audit"), str(audit), audited_digest(recipe, facts, mechanism), budget)
+    if plan is not None:
+        if mechanism != "auto":
+            raise RecipeError("a plan is about a release that chooses its mechanism", "leave out --mechanism")
+        predicted = checked_predictions(_printed(plan, "plan"), str(plan), planned_digest(recipe, facts, budget))
+    return tested, predicted
+
+
+def _printed(path: Path, verb: str) -> object:
+    """What a verb printed with --json into a file; None if it is no JSON."""
     import json
 
-    from dpsketch.sketch.circumstances import audited_digest, checked_audit
-
-    if path is None:
-        return None
     try:
-        found = json.loads(path.read_bytes())
+        return json.loads(path.read_bytes())
     except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror}", "name a file that audit --json printed") from None
+        hint = f"name a file that {verb} --json printed"
+        raise FileError(f"{path}: cannot be read: {error.strerror}", hint) from None
     except (ValueError, RecursionError):
-        found = None
-    return checked_audit(found, str(path), audited_digest(recipe, facts, mechanism), budget)
+        return None
 
 
 def _release(
@@ -250,6 +270,7 @@ def _release(
     plan: str | None,
     other: ReleasedSketch | None,
     audit: AuditResult | None = None,
+    predicted: PredictedErrors | None = None,
 ) -> None:
     """Release into a claimed file. Errors after the spend state that it stands."""
     from dpsketch.sketch.release import release as release_raw
@@ -257,7 +278,7 @@ def _release(
     check_stopped()
     output.make_room(raw.most_bytes)
     with warnings_told():
-        released = release_raw(raw, budget, book, name, mechanism, plan, other, audit)
+        released = release_raw(raw, budget, book, name, mechanism, plan, other, audit, predicted)
     try:
         released.write(output.file)
         ignore_signals()

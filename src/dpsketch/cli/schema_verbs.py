@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from dpsketch.cli.console import AsJson, Force, check_free, err, listed, print_json, tell_written
-from dpsketch.cli.source_choice import Query, TableName, Tables, chosen_source
+from dpsketch.cli.sample_check import check_sample
+from dpsketch.cli.source_choice import Query, TableName, Tables, chosen_source, local_paths
+from dpsketch.errors import SourceError
 from dpsketch.files.outputs import written
 
 
@@ -20,17 +22,27 @@ def init(
         bool | None,
         typer.Option("--header/--no-header", help="The first line of a CSV file names its columns, or is a record."),
     ] = None,
+    check: Annotated[
+        Path | None,
+        typer.Option(
+            help="A PUBLIC sample file with the same columns: list formats of its cells that a release does not read, "
+            "such as $55,000 or 31.12.2025. Its values are looked at."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print a schema to fill in, from column names and types only; values are never looked at."""
+    """Print a schema to fill in, from column names and types only; values of the table are never looked at."""
     from dpsketch.engines.readers import source_columns
     from dpsketch.schema.template import schema_template
 
+    if check is not None and check.resolve() in [path.resolve() for path in local_paths(tables)]:
+        raise SourceError("--check looks at values, and names the table itself", "name a sample that is public")
     template = schema_template(*source_columns(chosen_source(tables, table, query), header))
+    if not as_json:
+        print(template, end="")
+    checked = {} if check is None else check_sample(check, header, tables[0])
     if as_json:
-        print_json({"schema": template})
-        return
-    print(template, end="")
+        print_json({"schema": template} | checked)
 
 
 def tighten(

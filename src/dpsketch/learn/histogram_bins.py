@@ -41,10 +41,22 @@ class Bins:
     @property
     def axis(self) -> Axis:
         """How a picture shows the column."""
-        scales = {None: LINEAR, "log": LOG, "asinh": ASINH}
-        if self.edges is None:
-            return Axis(self.column.name, NAMES, self.labels)
-        return Axis(self.column.name, DATE if self.column.dates else scales[self.column.scale])
+        return Axis(self.column.name, NAMES, self.labels) if self.edges is None else number_axis(self.column)
+
+
+def number_axis(column: Column) -> Axis:
+    """How a picture shows the values of a number or date."""
+    scales = {None: LINEAR, "log": LOG, "asinh": ASINH}
+    return Axis(column.name, DATE if column.dates else scales[column.scale])
+
+
+def even_edges(column: Column, bins: int) -> Floats:
+    """The edges of bins that are equal after the column's transform."""
+    low, high = column.values_of(np.array([LOWEST, HIGHEST]))
+    scaled = column.scaled(np.array([low, high]))
+    edges = column.unscaled(np.linspace(scaled[0], scaled[1], bins + 1))
+    edges[0], edges[-1] = low, high
+    return edges
 
 
 def bins_of(column: Column, bins: int = 20, edges: Sequence[Any] | None = None) -> Bins:
@@ -79,11 +91,7 @@ def drawn_bins(column: Column, bins: int) -> Bins:
         found = _between(column, np.append(firsts, values[-1] + 1) - 0.5)
         edges = None if size == 1 and len(values) <= _BY_VALUE else found.edges
         return Bins(column, found.each, (*labels, MISSING), edges)
-    low, high = column.values_of(np.array([LOWEST, HIGHEST]))
-    scaled = column.scaled(np.array([low, high]))
-    edges = column.unscaled(np.linspace(scaled[0], scaled[1], bins + 1))
-    edges[0], edges[-1] = low, high
-    return _between(column, edges)
+    return _between(column, even_edges(column, bins))
 
 
 def short_labels(bins: Bins) -> tuple[str, ...]:

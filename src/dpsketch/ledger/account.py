@@ -138,6 +138,7 @@ class Record:
     cap: Cap
     before: Cap
     after: Cap
+    first_report: str | None = None  # digest of the schema with which exact counts of cells were first shown
 
 
 @dataclass(frozen=True)

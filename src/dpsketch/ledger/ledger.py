@@ -33,7 +33,7 @@ from dpsketch.ledger.running_totals import (
     totals_after,
     totals_of,
 )
-from dpsketch.ledger.sql_tables import commits, datasets, grants, plans, spends, totals
+from dpsketch.ledger.sql_tables import commits, datasets, grants, plans, reports, spends, totals
 from dpsketch.ledger.store import Store
 from dpsketch.ledger.stored import (
     RunningTotals,
@@ -208,6 +208,14 @@ class Ledger:
             key = total_key(dataset)
             _add_totals(entry, {key: cost_value(cost_of(get(key)) + plan.cost)})
         return plan
+
+    def note_report(self, dataset: str, schema: str) -> None:
+        """Record, before exact counts of a dataset's cells are shown, with which schema: later releases with another
+        one may depend on these counts, and their statements say so. `schema` is a digest of public facts.
+        """
+        _check_name("a dataset's name", dataset, "--dataset NAME")
+        with self._entry() as (_, entry):
+            entry.add(reports, dataset=dataset, schema=schema, created=_now())
 
     def standing(self, dataset: str) -> Standing | None:
         """The cap and the total spent of a dataset; None if it is new to the ledger."""

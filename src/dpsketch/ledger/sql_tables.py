@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-VERSION = "0005"
+VERSION = "0006"
 FIRST_VERSION = "0001"  # version of ledgers from before versions were recorded
 CHAINED_SINCE = "0003"  # the first version with entries, checksums and totals
 
@@ -77,6 +77,16 @@ commits = sa.Table(
     sa.Column("entry", sa.Integer, nullable=False),
     sa.Index("commits_by_entry", "entry"),
 )
+# `schema` is a digest of what was declared when exact counts of cells were shown.
+reports = sa.Table(
+    "reports",
+    tables,
+    sa.Column("entry", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("dataset", sa.String, nullable=False),
+    sa.Column("schema", sa.String, nullable=False),
+    sa.Column("created", sa.String, nullable=False),
+    sa.Index("reports_of", "dataset", "entry"),
+)
 # Running totals, with `value` in JSON: the newest entry of a key counts. They follow from the other rows
 # (`running_totals`).
 totals = sa.Table(
@@ -87,7 +97,7 @@ totals = sa.Table(
     sa.Column("value", sa.String, nullable=False),
     sa.Index("totals_by_entry", "entry"),
 )
-CHAINED = (datasets, grants, plans, spends, commits, totals)
+CHAINED = (datasets, grants, plans, spends, commits, reports, totals)
 version = sa.Table(
     "alembic_version",
     sa.MetaData(),  # Alembic's own table, not compared with ours

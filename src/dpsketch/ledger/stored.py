@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from dpsketch.ledger.account import Account, Cap, Plan, Record, Spend, Standing
 from dpsketch.ledger.chain import as_written, damaged
 from dpsketch.ledger.running_totals import Totals, cost_of, plan_key, total_key, totals_of, used_of
-from dpsketch.ledger.sql_tables import commits, datasets, grants, plans, spends, totals
+from dpsketch.ledger.sql_tables import commits, datasets, grants, plans, reports, spends, totals
 from dpsketch.privacy.accounting import ADD_REMOVE, Partition
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Release
@@ -67,11 +67,13 @@ def read_record(connection: sa.Connection, spend: str) -> Record:
     before, after = (_total_at(connection, made.dataset, entry) for entry in (made.entry - 1, made.entry))
     earlier = sa.select(sa.func.count()).where(spends.c.dataset == made.dataset, spends.c.entry <= made.entry)
     granted = sa.select(grants).where(grants.c.dataset == made.dataset, grants.c.entry <= made.entry)
+    shown = sa.select(reports.c.schema).where(reports.c.dataset == made.dataset).order_by(reports.c.entry).limit(1)
     grant = connection.execute(granted.order_by(grants.c.entry.desc()).limit(1)).one()
     with as_written():
         cap = _cap(grant)
         number = connection.scalar(earlier) or 0
-        return Record(made.dataset, number, cap, cap.of_kind(cost_of(before)), cap.of_kind(cost_of(after)))
+        spent = [cap.of_kind(cost_of(total)) for total in (before, after)]
+        return Record(made.dataset, number, cap, spent[0], spent[1], connection.scalar(shown))
 
 
 def _total_at(connection: sa.Connection, dataset: str, entry: int) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from dpsketch.maps.base import check_whole
 from dpsketch.numerics.arrays import Floats
 from dpsketch.planning.compared import Compared, compared_levels
 from dpsketch.planning.forecast_picture import drawn, html
+from dpsketch.planning.prediction import Prediction
 from dpsketch.planning.simulated_release import (
     SimulatedView,
     affordable_simulations,
@@ -31,70 +33,13 @@ from dpsketch.plots.drawing import Drawing
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.recipe import Only, Recipe, declared_rows
 from dpsketch.schema.schema import Schema
+from dpsketch.sketch.predicted_errors import planned_digest
 from dpsketch.sketch.raw import RawSketch
+from dpsketch.sketch.released import library_version
 
 MOST_ROWS = 100_000  # in a simulated table; more declared rows are simulated as copies of these
 GOOD = 0.1
 _SMALL = 64  # rows
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The predicted error of one answer at one budget, pooled over all groups with `group by`."""
-
-    query: str
-    answer: str  # the entry of the select list
-    budget: Budget
-    typical: float | np.datetime64  # median size of the true answers; nan if the simulated tables have none
-    error: float  # the median standard error that simulated releases state, in seconds for dates; infinite if unknown
-    low: float  # the least and the largest of the simulated tables
-    high: float
-    how: str
-    without_hint: float | None = None  # the error without important pairs; None where they change nothing
-
-    @property
-    def texts(self) -> tuple[str, str]:
-        """The typical answer and the error as texts; the error of a date is a duration."""
-        if np.isnan(self.error):
-            return "no such rows", "-"
-        return str(Answer(self.typical, self._as_error(self.error))).split(" ± ")[0], self._text(self.error)
-
-    @property
-    def text_without_hint(self) -> str:
-        """The error without important pairs as a text; that of the release where they change nothing."""
-        error = self.error if self.without_hint is None else self.without_hint
-        return "-" if np.isnan(error) else self._text(error)
-
-    @property
-    def range_text(self) -> str:
-        return "-" if np.isnan(self.error) else f"{self._text(self.low)} – {self._text(self.high)}"
-
-    def _text(self, error: float) -> str:
-        if not np.isfinite(error):
-            return "no answer"
-        return str(Answer(self.typical, self._as_error(error))).split(" ± ")[1]
-
-    def _as_error(self, error: float) -> float | np.timedelta64:
-        if not isinstance(self.typical, np.datetime64):
-            return error
-        known = np.isfinite(error)
-        return np.timedelta64(int(min(error * 1e6, 2.0**62)), "us") if known else np.timedelta64("NaT", "us")
-
-    @property
-    def relative(self) -> float:
-        """The error divided by the typical answer; NaN for dates."""
-        if isinstance(self.typical, np.datetime64) or not self.typical:
-            return float("nan")
-        return self.error / abs(self.typical)
-
-    def to_dict(self) -> dict[str, Any]:
-        budget = {"epsilon": self.budget.epsilon, "delta": self.budget.delta}
-        typical = str(self.typical) if isinstance(self.typical, np.datetime64) else _plain(self.typical)
-        numbers = {name: _plain(getattr(self, name)) for name in ("error", "low", "high", "relative")}
-        spent = budget if self.budget.rho is None else {"rho": self.budget.rho}
-        if self.without_hint is not None:
-            numbers["without_hint"] = _plain(self.without_hint)
-        return {"query": self.query, "answer": self.answer} | spent | {"typical": typical} | numbers | {"how": self.how}
 
 
 @dataclass(frozen=True)
@@ -104,10 +49,21 @@ class Forecast:
     predictions: tuple[Prediction, ...]
     simulations: int = 1
     drawn: bool = False  # tables are drawn from an earlier release
+    planned: Mapping[Budget, str] = field(default_factory=dict)  # digests of the releases that are predicted
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Plain rows, with None for numbers that are not finite."""
         return [prediction.to_dict() for prediction in self.predictions]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The rows, each with a digest of the release that it is about, and how they were simulated."""
+        return {
+            "date": datetime.now(UTC).date().isoformat(),
+            "library": library_version(),
+            "simulations": self.simulations,
+            "drawn": self.drawn,
+            "predictions": [each.to_dict() | {"planned": self.planned.get(each.budget)} for each in self.predictions],
+        }
 
     def answers(self) -> dict[str, list[Prediction]]:
         """The predictions of each answer by budget, keyed by its query, and its name if a query has several."""
@@ -197,7 +153,7 @@ def plan(
                     progress(done / steps)
     asked = zip(queries, errors_of_queries, strict=True)
     found = tuple(each for query, errors in asked for each in _predictions(query, cases, errors))
-    return Forecast(found, simulations, like is not None)
+    return Forecast(found, simulations, like is not None, _digests(schema, cases))
 
 
 class _Case(NamedTuple):
@@ -206,6 +162,10 @@ class _Case(NamedTuple):
     budget: Budget
     recipe: Recipe
     plain: bool = False
+
+
+def _digests(schema: Schema, cases: Sequence[_Case]) -> dict[Budget, str]:
+    return {case.budget: planned_digest(case.recipe, schema, case.budget) for case in cases if not case.plain}
 
 
 def _cases(
@@ -390,7 +350,3 @@ def _median(errors: Floats) -> float:
 def _differ(one: Prediction, other: Prediction) -> bool:
     """Whether two predictions are for different entries of one select list."""
     return one.query == other.query and one.answer != other.answer
-
-
-def _plain(number: float) -> float | None:
-    return number if np.isfinite(number) else None

@@ -10,7 +10,8 @@ import numpy as np
 
 from dpsketch.errors import QueryError
 from dpsketch.learn.view import View
-from dpsketch.planning.forecast import Forecast, Prediction, plan
+from dpsketch.planning.forecast import Forecast, plan
+from dpsketch.planning.prediction import Prediction
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.columns import DAY, SECOND

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from dpsketch.errors import RecipeError
-from dpsketch.files.pictures import picture
 from dpsketch.maps.base import check_whole
+from dpsketch.plots.drawing import Drawing
+from dpsketch.plots.picture import LOG, Axis, Picture, Series
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.tasks.ratio import RatioPrediction
 from dpsketch.recipe.tasks.task import Prediction
@@ -46,19 +47,26 @@ def plan_task(
 
 def plot_region(plan: RatioPrediction, path: str | Path) -> None:
     """Plot rows against ε to an SVG or PNG file: the region where the task can succeed, and the plan."""
-    epsilons = np.geomspace(1e-3, 10, 25).tolist()
-    needed = np.array([np.nan if rows is None else float(rows) for rows in acceptable_rows(plan, epsilons)])
-    with picture(path, 6.5, 4.5) as (_, axis):
-        top = max(np.nanmax(needed), plan.rows) * 10
-        axis.fill_between(epsilons, needed, top, color="#9fc99f", label="can succeed")
-        axis.fill_between(epsilons, 1, needed, color="#e3b5b0", label="most likely fails")
-        if plan.budget.epsilon is not None:
-            axis.plot(plan.budget.epsilon, plan.rows, "k*", markersize=14, label="this plan")
-        axis.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="rows", xlim=(1e-3, 10))
-        axis.set_ylim(max(np.nanmin(needed) / 10, 1), top)
-        delta = f", delta {plan.budget.delta:g}" if plan.budget.delta else ""
-        axis.set_title(f"{plan.task}, k = {plan.k}, {plan.columns} columns{delta}", fontsize=10)
-        axis.legend(loc="lower left")
+    region_drawing(plan).save(path)
+
+
+def region_drawing(plan: RatioPrediction) -> Drawing:
+    epsilons = np.geomspace(1e-3, 10, 25)
+    found = acceptable_rows(plan, epsilons.tolist())
+    known = [float(rows) for rows in found if rows is not None]
+    bottom, top = max(min([*known, plan.rows]) / 10, 1), max([*known, plan.rows]) * 10
+    needed = np.array([top if rows is None else float(rows) for rows in found])
+    ends = np.full(len(needed), top), np.full(len(needed), bottom)
+    regions = [
+        Series("area", epsilons, needed, needed, ends[0], "can succeed"),
+        Series("area", epsilons, needed, ends[1], needed, "most likely fails"),
+    ]
+    if plan.budget.epsilon is not None:
+        point = np.array([plan.budget.epsilon]), np.array([float(plan.rows)])
+        regions.append(Series.exact("points", *point, "this plan"))
+    delta = f", delta {plan.budget.delta:g}" if plan.budget.delta else ""
+    title = f"{plan.task}, k = {plan.k}, {plan.columns} columns{delta}"
+    return Drawing((Picture(title, Axis("epsilon", LOG), Axis("rows", LOG), tuple(regions)),))
 
 
 def acceptable_rows(plan: RatioPrediction, epsilons: Sequence[float]) -> list[int | None]:

@@ -32,8 +32,8 @@ class Axis:
 class Series:
     """Values with the ends of their intervals; not-a-number where nothing is known.
 
-    `kind` is steps (x are the edges of bins, one more than values), bars (x is not used: one for each name of the axis)
-    or line.
+    `kind` is steps (x are the edges of bins, one more than values), bars (x is not used: one a name of the axis),
+    line, points, crosses (with circles whose areas are the `sizes`) or area (what lies between the ends).
     """
 
     kind: str
@@ -42,6 +42,12 @@ class Series:
     low: Floats
     high: Floats
     name: str = ""
+    sizes: Floats | None = None
+
+    @classmethod
+    def exact(cls, kind: str, x: Floats, y: Floats, name: str = "", sizes: Floats | None = None) -> Series:
+        """Values without intervals."""
+        return cls(kind, x, y, y, y, name, sizes)
 
 
 @dataclass(frozen=True)
@@ -54,8 +60,17 @@ class Cells:
 
 
 @dataclass(frozen=True)
+class Surface:
+    """Values of at least zero over two axes of numbers: a row for each cell of the y axis, with the edges of cells."""
+
+    values: Floats
+    x: Floats
+    y: Floats
+
+
+@dataclass(frozen=True)
 class Picture:
-    """One panel: series over an x axis, or cells over two axes of names."""
+    """One panel: series over an x axis, perhaps over a surface, or cells over two axes of names."""
 
     title: str
     x: Axis
@@ -63,3 +78,4 @@ class Picture:
     series: tuple[Series, ...] = ()
     cells: Cells | None = None
     note: str = ""
+    surface: Surface | None = None

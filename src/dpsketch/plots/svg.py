@@ -9,7 +9,7 @@ import numpy as np
 
 from dpsketch.errors import visible
 from dpsketch.numerics.arrays import Floats
-from dpsketch.plots.picture import NAMES, Cells, Picture, Series
+from dpsketch.plots.picture import NAMES, Cells, Picture, Series, Surface
 from dpsketch.plots.ticks import Tick, number_label, ticks_of
 
 WIDTH, HEIGHT = 460, 300  # of a panel
@@ -18,7 +18,10 @@ _LETTER = 6.4  # width of a letter of 11 pixels, on average a little more than i
 _LONGEST = 22  # letters of a name
 _COLOURS = ("#2f6db3", "#d1701e", "#3a8f5c", "#8a5bb5", "#b23a48", "#6b6b6b")
 _HATCH = 6.0  # pixels between the lines of a hatched cell
+_LEVELS = 32  # shades of a surface
+_CIRCLE = 22.0  # radius of the circle of a cross with all records
 _BLUE, _RED = (8, 69, 148), (165, 15, 21)
+_MARK = "#c1272d"
 _STYLE = "font-family:Helvetica,Arial,'DejaVu Sans',sans-serif;font-size:11px"
 
 
@@ -42,11 +45,12 @@ class _Panel:
     def __init__(self, picture: Picture) -> None:
         self._picture = picture
         named = len([each for each in picture.series if each.name])
+        self._framed = picture.cells is not None or picture.surface is not None
         self._lows, self._highs = _limits(picture)
         self._y_ticks = ticks_of(picture.y, self._lows[1], self._highs[1], 14 if picture.cells is not None else 5)
         widest = max((len(_short(text)) for _, text in self._y_ticks), default=1)
         self._left = 30 + _LETTER * widest
-        self._right = WIDTH - _RIGHT - (58 if picture.cells is not None else 0)
+        self._right = WIDTH - _RIGHT - (58 if self._framed else 0)
         self._top = _TOP + (14 * named if named > 1 else 0)
         self._x_ticks, self._turned = self._fitting()
         longest = max((len(_short(text)) for _, text in self._x_ticks), default=1)
@@ -58,10 +62,13 @@ class _Panel:
         parts += self._grid()
         if picture.cells is not None:
             parts += self._cells(picture.cells)
+        if picture.surface is not None:
+            parts += self._surface(picture.surface)
         several = len(picture.series) > 1
         for index, series in enumerate(picture.series):
             colour = _COLOURS[index % len(_COLOURS)]
-            parts += self._bars(series, colour) if series.kind == "bars" else self._curve(series, colour)
+            drawn = {"bars": self._bars, "points": self._marks, "crosses": self._marks, "area": self._area}
+            parts += drawn.get(series.kind, self._curve)(series, colour)
             if several and series.name:
                 y = _TOP - 8 + 14 * index
                 parts.append(f'<rect x="{self._left:.1f}" y="{y}" width="10" height="10" fill="{colour}"/>')
@@ -100,7 +107,7 @@ class _Panel:
         return self._bottom - np.clip(share, -0.02, 1.02) * (self._bottom - self._top)
 
     def _grid(self) -> list[str]:
-        if self._picture.cells is not None:
+        if self._framed:
             return []
         across = f'x1="{self._left:.1f}" x2="{self._right:.1f}"'
         places = [(value, self._y(np.array([value]))[0]) for value, _ in self._y_ticks]
@@ -163,7 +170,7 @@ class _Panel:
         return parts
 
     def _bars(self, series: Series, colour: str) -> list[str]:
-        several = self._picture.series
+        several = [each for each in self._picture.series if each.kind == "bars"]
         share = 0.7 / len(several)
         offset = -0.35 + share * several.index(series)
         parts = []
@@ -182,6 +189,46 @@ class _Panel:
                 f'M{middle - 3:.1f} {ends[1]:.1f}h6" stroke="#222" fill="none"/>'
             )
         return parts
+
+    def _marks(self, series: Series, colour: str) -> list[str]:
+        """Points, or red crosses in circles."""
+        places = zip(self._x(series.x), self._y(series.y), strict=True)
+        if series.kind == "points":
+            return [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.8" fill="{colour}"/>' for x, y in places]
+        parts = []
+        sizes = np.zeros(len(series.x)) if series.sizes is None else series.sizes
+        for (x, y), size in zip(places, sizes, strict=True):
+            cross = f"M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8"
+            parts.append(f'<path d="{cross}" stroke="{_MARK}" stroke-width="1.6"/>')
+            radius = _CIRCLE * size**0.5
+            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="none" stroke="{_MARK}"/>')
+        return parts
+
+    def _area(self, series: Series, colour: str) -> list[str]:
+        places = self._x(series.x)
+        ends = _points(places, self._y(series.low)), _points(places[::-1], self._y(series.high)[::-1])
+        return [f'<polygon points="{" ".join(ends)}" fill="{colour}" fill-opacity="0.3"/>']
+
+    def _surface(self, surface: Surface) -> list[str]:
+        """Filled levels: one path for each shade, and equal neighbours in a row as one rectangle."""
+        most = float(surface.values.max(initial=0.0)) or 1.0
+        levels = np.rint(np.clip(surface.values / most, 0, 1) * _LEVELS).astype(int)
+        x, y = self._x(surface.x), self._y(surface.y)
+        paths: dict[int, list[str]] = {level: [] for level in range(1, _LEVELS + 1)}
+        for row, own in enumerate(levels):
+            starts = np.flatnonzero(np.diff(own, prepend=-1))
+            for start, end in zip(starts, [*starts[1:], len(own)], strict=True):
+                box = f"M{x[start]:.1f} {y[row]:.1f}H{x[end]:.1f}V{y[row + 1]:.1f}H{x[start]:.1f}z"
+                paths.setdefault(int(own[start]), []).append(box)
+        paths.pop(0, None)
+        shades = [
+            f'<path d="{"".join(boxes)}" fill="{_shade(level / _LEVELS)}" shape-rendering="crispEdges"/>'
+            for level, boxes in paths.items()
+            if boxes
+        ]
+        width, height = self._right - self._left, self._bottom - self._top
+        frame = f'<rect x="{self._left:.1f}" y="{self._top:.1f}" width="{width:.1f}" height="{height:.1f}" '
+        return [*shades, frame + 'fill="none" stroke="#333"/>', *self._colour_bar(most, False)]
 
     def _cells(self, cells: Cells) -> list[str]:
         x = self._x(np.arange(cells.values.shape[1] + 1) - 0.5)
@@ -212,9 +259,13 @@ class _Panel:
 def _limits(picture: Picture) -> tuple[tuple[float, float], tuple[float, float]]:
     """The least values of both axes, and the greatest."""
     ends = []
+    surface = [] if picture.surface is None else [picture.surface]
     for axis, every in (
-        (picture.x, [each.x for each in picture.series]),
-        (picture.y, [part for each in picture.series for part in (each.y, each.low, each.high)]),
+        (picture.x, [each.x for each in picture.series] + [each.x for each in surface]),
+        (
+            picture.y,
+            [part for each in picture.series for part in (each.y, each.low, each.high)] + [each.y for each in surface],
+        ),
     ):
         if axis.scale == NAMES:
             ends.append((-0.5, len(axis.names) - 0.5))

@@ -1,11 +1,11 @@
-"""What surrounds a release in its file: its place in the curator's ledger, and an audit of its recipe."""
+"""What surrounds a release in its file: its place in the curator's ledger, an audit and a plan of it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
 from math import isfinite
@@ -15,7 +15,9 @@ from dpsketch.errors import FileError, visible
 from dpsketch.privacy.budget import Budget, decimal_text
 from dpsketch.privacy.events import exact_number
 from dpsketch.recipe.recipe import Recipe
+from dpsketch.schema.about import About
 from dpsketch.schema.schema import Schema
+from dpsketch.sketch.predicted_errors import PredictedErrors
 
 _KINDS = ("epsilon", "delta", "rho")
 _LONGEST_NAME = 200
@@ -94,10 +96,13 @@ class Circumstances:
     library: str
     account: Account | None = None
     audit: AuditResult | None = None
+    predicted: PredictedErrors | None = None
+    after_report: bool = False  # the schema is not the one with which exact counts of cells were first shown
 
     def to_dict(self) -> dict[str, Any]:
-        facts = {"account": self.account, "audit": self.audit}
-        return {"library": self.library} | {name: each.to_dict() for name, each in facts.items() if each is not None}
+        facts = {"account": self.account, "audit": self.audit, "predicted": self.predicted}
+        given = {name: each.to_dict() for name, each in facts.items() if each is not None}
+        return {"library": self.library} | given | ({"after_report": True} if self.after_report else {})
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Circumstances:
@@ -105,7 +110,15 @@ class Circumstances:
             _version(facts["library"]),
             Account.from_dict(facts["account"]) if "account" in facts else None,
             AuditResult.from_dict(facts["audit"]) if "audit" in facts else None,
+            PredictedErrors.from_dict(facts["predicted"]) if "predicted" in facts else None,
+            facts.get("after_report", False) is not False,
         )
+
+
+def schema_digest(schema: Schema) -> str:
+    """SHA-256 of what a schema declares, apart from texts about the release and the number of rows."""
+    facts = replace(schema, about=About(), rows=None).to_dict()
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def audited_digest(recipe: Recipe, schema: Schema, mechanism: str) -> str:

@@ -7,6 +7,7 @@ from fractions import Fraction
 from math import exp
 from typing import Any
 
+from dpsketch.displays import counted
 from dpsketch.privacy.budget import rounded_text
 from dpsketch.privacy.mechanisms import MECHANISMS, Mechanism
 from dpsketch.schema.relation import Relation
@@ -38,6 +39,7 @@ _ABOUT = {
     "licence": "Licence",
     "justification": "Justification",
 }
+_DAY = 86_400  # seconds
 _IMPLEMENTED = {"floating_point": "Arithmetic", "timing": "Timing", "randomness": "Randomness"}
 
 
@@ -95,7 +97,7 @@ def _premises(facts: dict[str, Any]) -> Lines:
     if "trust" in facts:
         lines += [("Trusted", facts["trust"]["curator"]), ("Who saw what", facts["trust"]["readers"])]
     if "bounds" in facts:
-        lines.append(("Bounds", f"{facts['bounds'].capitalize()}."))
+        lines.append(("Bounds", f"{facts['bounds'][0].upper()}{facts['bounds'][1:]}."))
     if facts["merged_inputs"] > 1 and facts["unit"] != "row":
         lines.append(("Provided that", "nobody has rows in two of the merged tables, as their merger declared."))
     if facts.get("csv_multiline"):
@@ -129,6 +131,8 @@ def _details(facts: dict[str, Any]) -> Lines:
     how = facts.get("implementation", {"randomness": IMPLEMENTATION["randomness"]})
     lines += [(label, how[key]) for key, label in _IMPLEMENTED.items() if key in how]
     lines += [("Audit", _audit(each)) for each in facts.get("audits", [])]
+    for each in facts.get("predicted", []):
+        lines += [("Predicted", _predicted(each)), *(("", _prediction(answer)) for answer in each["answers"])]
     lines.append(("Made", f"{facts['created']} with dpsketch {facts['library']}"))
     return lines
 
@@ -175,6 +179,24 @@ def _audit(audit: dict[str, Any]) -> str:
         f"{audit['date']}: an attack on {audit['draws']:,} simulated releases of this recipe proved a loss of at least "
         f"{audit['lower_bound']:.3g}, with confidence {audit['confidence']:.2%} (dpsketch {audit['library']})"
     )
+
+
+def _predicted(plan: dict[str, Any]) -> str:
+    tables = counted(plan["simulations"], "simulated table")
+    source = "whose rows were drawn from an earlier release" if plan["drawn"] else "that obey the schema"
+    return f"{plan['date']}: standard errors of answers, from {tables} {source} (dpsketch {plan['library']})"
+
+
+def _prediction(answer: dict[str, Any]) -> str:
+    typical, error = answer["typical"], answer["error"]
+    if error is None:
+        return f"no answer: {answer['query']}"
+    size, unit = (_DAY, " days") if isinstance(typical, str) else (1, "")
+    low, high = (
+        f"{answer[name] / size:.3g}{unit}" if answer[name] is not None else "unknown" for name in ("low", "high")
+    )
+    about = "" if typical is None else f", of about {typical.partition('.')[0] if unit else f'{typical:.4g}'}"
+    return f"± {error / size:.3g}{unit} ({low} to {high}){about}: {answer['answer']} in {answer['query']}"
 
 
 def _short(number: str) -> str:

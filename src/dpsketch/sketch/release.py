@@ -41,7 +41,8 @@ from dpsketch.schema.schema import Schema
 from dpsketch.sketch import counters
 from dpsketch.sketch.adaptive import noisy_in_stages
 from dpsketch.sketch.agreement import agreed_maps
-from dpsketch.sketch.circumstances import Account, AuditResult, Circumstances
+from dpsketch.sketch.circumstances import Account, AuditResult, Circumstances, schema_digest
+from dpsketch.sketch.predicted_errors import PredictedErrors
 from dpsketch.sketch.raw import RawSketch, sums_dtype
 from dpsketch.sketch.released import ReleasedSketch, fits, library_version
 
@@ -58,6 +59,7 @@ def release(
     plan: str | None = None,
     groups_from: ReleasedSketch | None = None,
     audit: AuditResult | None = None,
+    predicted: PredictedErrors | None = None,
 ) -> ReleasedSketch:
     """Reserve the spend, add noise, commit. A crash can cost budget, never privacy; a rerun is a new spend.
 
@@ -67,7 +69,8 @@ def release(
     `dataset` defaults to the name in the schema's [about]. `mechanism` is "auto", "laplace" or "gaussian". `plan` names
     a plan declared in the ledger, of which this release is one entry. With `groups_from`, another site's release,
     adaptive parts get its cells, groups and pairs instead of choosing their own, so that the two releases merge.
-    `audit` is the result of an audit of this recipe (`sketch.circumstances.checked_audit`), for the privacy statement.
+    `audit` is the result of an audit of this recipe (`sketch.circumstances.checked_audit`) and `predicted` what a plan
+    of this release predicts (`sketch.predicted_errors.checked_predictions`), both for the privacy statement.
 
     Guarantee: the budget's differential privacy for one unit (a row, or all rows of one value of the unit column),
     under the schema's neighbouring relation.
@@ -104,7 +107,9 @@ def release(
             parts = noisy_in_stages(bound, exact, event, add_noise, agreed)
         if not bound.settled([part.map for part in parts]).promised(event):
             raise RuntimeError("a bug: the noise is not that of what would be released")
-    return released_sketch(raw, (event,), parts, (Circumstances(library_version(), _account(record), audit),))
+    changed = record.first_report not in (None, schema_digest(raw.schema))
+    made = Circumstances(library_version(), _account(record), audit, predicted, changed)
+    return released_sketch(raw, (event,), parts, (made,))
 
 
 @contextmanager

@@ -36,6 +36,10 @@ IMPLEMENTATION = {
     "randomness": "AES-256-CTR keyed by the operating system: the guarantee is computational",
 }
 DECLARED = "declared in the schema, whose author asserts that they were not taken from the table"
+AFTER_REPORT = (
+    "DATA-DEPENDENT: exact counts of cells were shown to the curator (release --report) with another schema than this "
+    "one, whose bounds, labels and columns may depend on them; the guarantee does not cover that"
+)
 FROM_RELEASE = "tightened from an earlier private release of the table, whose budget counts as well"
 
 
@@ -83,9 +87,12 @@ def statement_facts(
     facts["groups"] = [_group_facts(releases, people) for people in range(1, MOST_PEOPLE + 1)]
     facts["trust"] = _trust(inputs, len(releases))
     facts["bounds"] = FROM_RELEASE if schema.tightened else DECLARED
+    if any(each.after_report for each in circumstances):
+        facts |= {"after_report": True, "bounds": AFTER_REPORT}
     facts["implementation"] = dict(IMPLEMENTATION)
     facts["ledger"] = [each.account.stated() for each in circumstances if each.account is not None]
     facts["audits"] = [each.audit.to_dict() for each in circumstances if each.audit is not None]
+    facts["predicted"] = [each.predicted.to_dict() for each in circumstances if each.predicted is not None]
     facts["parts"] = [
         part.map.summary() | {"noise": [_noise_facts(release, index) for release in releases]}
         for index, part in enumerate(recipe.parts)

@@ -17,8 +17,8 @@ from dpsketch.learn.estimators.joint import fit_cache as cache
 from dpsketch.sketch import container
 
 
-def cases(fuzzer: ModuleType, count: int, folder: Path) -> None:
-    for case in range(count):
+def cases(fuzzer: ModuleType, count: int, folder: Path, first: int = 0) -> None:
+    for case in range(first, first + count):
         fuzzer.run_one(np.random.default_rng([SEED, case]), folder)
 
 
@@ -28,6 +28,7 @@ def test_some_cases_pass(fuzzer: ModuleType, count: int, tmp_path: Path) -> None
 
 
 ENOUGH = 5000  # about one case in 200 finds the rarest of the planted bugs: the first that does ends the test
+FIRST = {"a digest of nothing": 250}  # where a search that began at 0 ended soon after, at 259
 PLANTED: dict[str, tuple[ModuleType, Any, str, Any, type[Exception]]] = {
     "errors of headers escape": (sketch_files, container, "INVALID", (ZeroDivisionError,), Exception),
     "errors of facts escape": (model_files, container, "INVALID", (ZeroDivisionError,), Exception),
@@ -40,7 +41,7 @@ def test_planted_bugs_are_found(bug: str, tmp_path: Path, monkeypatch: pytest.Mo
     fuzzer, module, name, value, error = PLANTED[bug]
     monkeypatch.setattr(module, name, value)
     with pytest.raises(error):
-        cases(fuzzer, ENOUGH, tmp_path)
+        cases(fuzzer, ENOUGH, tmp_path, FIRST.get(bug, 0))
 
 
 def test_counters_of_one_byte_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -347,7 +347,7 @@ def test_a_plan_reads_and_spends_nothing(tmp_path: Path) -> None:
     assert f"answer with none of these budgets: {date}" not in words
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
     assert {path.name for path in tmp_path.iterdir()} == {"hospital.toml", "tables.toml", "plan.png"}
-    rows = json.loads(run(tmp_path, "plan", *options, "--epsilon", "1", "--json"))
+    rows = json.loads(run(tmp_path, "plan", *options, "--epsilon", "1", "--json"))["predictions"]
     assert [row["query"] for row in rows] == [mean, rare, date]
     assert 0 < rows[0]["error"] < rows[0]["typical"] < 110
     assert rows[2]["relative"] is None

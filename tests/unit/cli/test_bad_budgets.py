@@ -187,6 +187,16 @@ CASES = [
         "FileError: none.json: cannot be read: No such file or directory\nHint: name a file that audit --json printed",
     ),
     Case(
+        RELEASE + " --predictions t.parquet",
+        "FileError: t.parquet is not a plan of answers\n"
+        "Hint: write one: dpsketch plan --schema SCHEMA --epsilon … --query … --json > plan.json, with the release's "
+        "options",
+    ),
+    Case(
+        RELEASE + " --predictions none.json",
+        "FileError: none.json: cannot be read: No such file or directory\nHint: name a file that plan --json printed",
+    ),
+    Case(
         "ledger show none.db",
         "LedgerError: there is no ledger none.db\n"
         "Hint: create it: dpsketch ledger create LEDGER, or release with --create-ledger",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,3 +74,62 @@ def test_a_raw_sketch_has_no_cells(folder: Path) -> None:
     )
     assert code == 1
     assert "a raw sketch brings its own schema and recipe" in shown
+
+
+def statement(folder: Path, sketch: str) -> dict[str, Any]:
+    return dict(json.loads(called(folder, "show", sketch, "--json").stdout))
+
+
+def test_a_schema_that_differs_from_the_first_one_reported_is_marked(folder: Path) -> None:
+    report = [word for word in RELEASE if word != "--create-ledger"]
+    quiet = [word for word in report if word != "--report"]
+    assert called(folder, "ledger", "create", "l.db").returncode == 0
+    assert called(folder, "ledger", "grant", "l.db", "t", "--epsilon", "9", "--force").returncode == 0
+    assert called(folder, *quiet, "-o", "before.sketch").returncode == 0
+    assert "after_report" not in statement(folder, "before.sketch")
+    code, shown = at_a_terminal(folder, *report, "-o", "first.sketch")
+    assert code == 0, shown
+    assert "after_report" not in statement(folder, "first.sketch"), "this schema was there before the counts"
+    (folder / "s.toml").write_text(SCHEMA.replace("120", "500"))
+    assert called(folder, *quiet, "-o", "second.sketch").returncode == 0
+    assert statement(folder, "second.sketch")["after_report"] is True
+    text = called(folder, "show", "second.sketch").stdout
+    assert "Bounds             DATA-DEPENDENT: exact counts of cells were shown to the curator" in text
+    code, shown = at_a_terminal(folder, *report, "-o", "third.sketch")
+    assert statement(folder, "third.sketch")["after_report"] is True, "a report of its own does not clear it"
+    raw = called(folder, "accumulate", "t.csv", "--schema", "s.toml", "--epsilon", "1", "-o", "t.raw")
+    assert raw.returncode == 0
+    words = ("release", "t.raw", "--epsilon", "1", "--ledger", "l.db", "-o")
+    assert called(folder, *words, "raw.sketch").returncode == 0
+    assert statement(folder, "raw.sketch")["after_report"] is True, "also by way of a raw sketch"
+    (folder / "s.toml").write_text(SCHEMA.replace("rows = 10", "rows = 20").replace('"t"', '"t"\npurpose = "none"'))
+    assert called(folder, *quiet, "-o", "same.sketch").returncode == 0
+    assert "after_report" not in statement(folder, "same.sketch"), (
+        "texts and the number of rows say nothing about cells"
+    )
+    assert called(folder, *words, "other.sketch", "--dataset", "other").returncode == 1, "one input has one name"
+    assert called(folder, "ledger", "verify", "l.db").returncode == 0
+
+
+def test_a_report_is_noted_even_if_nothing_is_released(folder: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dpsketch.cli.release_verbs.check_terminal", lambda wanted: None)
+        patch.setattr("dpsketch.cli.release_verbs.accumulated", lambda *_: 1 / 0)
+        called(folder, *RELEASE, "-o", "a.sketch")
+    assert not (folder / "a.sketch").exists()
+    (folder / "s.toml").write_text(SCHEMA.replace("120", "500"))
+    quiet = [word for word in RELEASE if word != "--report"]
+    assert called(folder, *quiet, "-o", "b.sketch").returncode == 0
+    assert statement(folder, "b.sketch")["after_report"] is True
+
+
+def test_a_study_has_no_report(folder: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dpsketch.cli.release_verbs.check_terminal", lambda wanted: None)
+        done = called(
+            folder,
+            *("release", "t.csv", "--schema", "s.toml", "--epsilon", "inf", "--not-private", "--report"),
+            *("-o", "a.sketch"),
+        )
+    assert "BudgetError: the ledger notes that exact counts were shown, and a study without" in done.stderr
+    assert "SECRET" not in done.stderr

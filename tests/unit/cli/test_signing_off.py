@@ -69,6 +69,43 @@ def test_an_audit_goes_into_the_statement_of_what_it_is_about(folder: Path) -> N
     assert "an attack on 1,000 simulated releases of this recipe proved" in called(folder, "show", "a.sketch").stdout
 
 
+def test_predicted_errors_go_into_the_statement_of_what_they_are_about(folder: Path) -> None:
+    (folder / "r.toml").write_text("[[parts]]\nmap = 'count'\nshare = 0.5\n[[parts]]\nmap = 'marginals'\nshare = 0.5\n")
+    asked = ("--query", "select count(*) as n, avg(x) as share from sketch", "--query", "select avg(x)\nfrom sketch")
+    plan = called(
+        folder,
+        "plan",
+        "--schema",
+        "s.toml",
+        "--recipe",
+        "r.toml",
+        "--epsilon",
+        "0.5,1",
+        *asked,
+        "--seed",
+        "3",
+        "--json",
+    )
+    (folder / "plan.json").write_text(plan.stdout)
+    words = (*RELEASE, "--create-ledger", "--predictions", "plan.json", "-o", "a.sketch", "--epsilon")
+    for other in (("2",), ("1", "--delta", "1e-9"), ("1", "--rows", "60"), ("1", "--schema", "other.toml")):
+        (folder / "other.toml").write_text(SCHEMA + '[columns.y]\nkind = "boolean"\n')
+        refused = called(folder, *words, *other).stderr
+        assert "FileError: plan.json is the plan of another recipe, schema or budget\nHint: write one: " in refused
+    chosen = called(folder, *words, "1", "--mechanism", "laplace").stderr
+    assert "RecipeError: a plan is about a release that chooses its mechanism" in chosen
+    assert called(folder, *words, "1").returncode == 0
+    (stated,) = json.loads(called(folder, "show", "a.sketch", "--json").stdout)["predicted"]
+    predicted = [row for row in json.loads(plan.stdout)["predictions"] if row["epsilon"] == 1]
+    assert [each["error"] for each in stated["answers"]] == [row["error"] for row in predicted]
+    assert [each["answer"] for each in stated["answers"]] == ["n", "share", "avg(x)"]
+    shown = called(folder, "show", "a.sketch").stdout
+    assert "standard errors of answers, from" in shown
+    assert f"± {predicted[0]['error']:.3g} (" in shown
+    assert "n in select count(*) as n, avg(x) as share from sketch\n" in shown
+    assert "avg(x) in select avg(x)\\u000afrom sketch\n" in shown, "line breaks of others do not break lines"
+
+
 def test_all_blanks_are_told_at_once(folder: Path) -> None:
     (folder / "s.toml").write_text(
         '[about]\nname = ""\n[privacy]\nrows = ""\nnote = ""\n'

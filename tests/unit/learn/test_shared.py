@@ -21,7 +21,7 @@ from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.population import grid_estimator
 from dpsketch.numerics.threads import one_thread
 
-THREADS = 16
+THREADS = 8
 COLUMNS = ("x", "y", "z")
 SCHEMA = dps.Schema.from_dict(
     {
@@ -104,7 +104,7 @@ def test_the_memo_of_an_estimator_stays_small(monkeypatch: pytest.MonkeyPatch) -
     assert joint is not None
 
     def ask(number: int) -> list[float]:
-        return [float(view.fraction(f"x < {1 + (number + i) % 9} and y < {1 + i % 9}").value) for i in range(40)]
+        return [float(view.fraction(f"x < {1 + (number + i) % 9} and y < {1 + i % 9}").value) for i in range(20)]
 
     expected = [ask(number) for number in range(THREADS)]
     assert together(ask) == expected

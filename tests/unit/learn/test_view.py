@@ -213,14 +213,14 @@ def test_a_column_of_many_labels_does_not_spoil_other_answers() -> None:
 
 
 def test_errors_of_discrete_quantiles_match_their_spread() -> None:
-    """80 releases: the quantile of an integer column moves about as much as it says."""
+    """40 releases: the quantile of an integer column moves about as much as it says."""
     rng = np.random.default_rng(SEED)
     table = pa.table({"x": rng.integers(0, 30, 10_000)})
     columns = {"x": {"kind": "integer", "lower": 0, "upper": 29}}
     schema = dps.Schema.from_dict({"privacy": {"rows": 10_000}, "columns": columns})
     recipe = dps.Recipe([dps.Part(dps.Count(), 0.03), dps.Part(dps.Histogram(), 0.05)])
     raw = dps.accumulate(table, schema, recipe)
-    views = [dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a")) for _ in range(80)]
+    views = [dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a")) for _ in range(40)]
     for q in (0.1, 0.5, 0.9):
         answers = [view.quantile("x", q) for view in views]
         moved = np.std([answer.value for answer in answers])
@@ -417,7 +417,7 @@ def test_errors_of_tail_quantiles_match_their_spread() -> None:
     recipe = dps.Recipe([dps.Part(dps.Count(), 0.1), dps.Part(dps.Marginals(bins=64), 0.9)])
     x = rng.gamma(3, 10, 2000).clip(0, 100)
     raw = dps.accumulate(pandas.DataFrame({"x": x, "t": [pandas.Timestamp("2021-06-01")] * 2000}), schema, recipe)
-    views = [dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a")) for _ in range(16)]
+    views = [dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a")) for _ in range(8)]
     for q in (0.5, 0.95, 0.99):
         answers = [view.quantile("x", q) for view in views]
         assert min(answer.stderr for answer in answers) > 0.05, q

@@ -278,7 +278,9 @@ MASKED = Release(dps.Budget(0.5), (Noise(Mechanism.LAPLACE, 8, Fraction(9), Mask
 
 def contents(place: str) -> dict[str, list[tuple[object, ...]]]:
     with engine(place).connect() as connection:
-        return {table.name: sorted(map(tuple, connection.execute(sa.select(table)))) for table in tables.sorted_tables}
+        names = sa.inspect(connection).get_table_names()
+        known = [table for table in tables.sorted_tables if table.name in names]
+        return {table.name: sorted(map(tuple, connection.execute(sa.select(table)))) for table in known}
 
 
 def test_a_ledger_with_entries_keeps_them(place: str) -> None:
@@ -288,11 +290,12 @@ def test_a_ledger_with_entries_keeps_them(place: str) -> None:
     ledger.declare("a", ("row", 1, "add-remove"), "p", [dps.Budget(0.1)], 1e-6)
     for identity, release in (("i", MASKED), ("j", Release(dps.Budget(0.25), (), Fraction(1, 10)))):
         ledger.reserve("a", ("row", 1, "add-remove"), release, frozenset([identity]))
+    run(place, "drop table reports")
     run(place, "update alembic_version set version_num = '0003'")
     before = contents(place)
     upgraded = Ledger(place)
     assert upgraded.upgraded
-    assert contents(place) == before
+    assert contents(place) == before | {"reports": []}
     upgraded.verify()
     assert not Ledger(place).upgraded
     assert upgraded.accounts() == ledger.accounts()
@@ -304,6 +307,7 @@ def test_a_ledger_with_entries_keeps_them(place: str) -> None:
 
 def test_an_empty_ledger_with_entries_stays_usable(place: str) -> None:
     first = Ledger(place).verify()
+    run(place, "drop table reports")
     run(place, "update alembic_version set version_num = '0003'")
     ledger = Ledger(place)
     assert ledger.verify() == first, "the first checksum names the ledger"
@@ -317,7 +321,7 @@ def test_versions_from_before_masks_refuse_the_ledger(
     Ledger(place).reserve("a", ("row", 1, "add-remove"), MASKED, frozenset("i"))
     older = tmp_path / "migrations"
     shutil.copytree(Path(ledger_upgrade.__file__).parent / "migrations", older)
-    for later in ("m0004_masks.py", "m0005_labels.py"):
+    for later in ("m0004_masks.py", "m0005_labels.py", "m0006_reports.py"):
         (older / "versions" / later).unlink()
     monkeypatch.setattr(ledger_upgrade, "_MIGRATIONS", older)
     monkeypatch.setattr(sql_tables, "VERSION", "0003")

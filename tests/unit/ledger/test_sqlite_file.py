@@ -41,6 +41,7 @@ def filled(place: Path, count: int) -> None:
     ledger.grant("a", dps.Budget(9.0))
     ledger.grant("a", dps.Budget(1.0))
     ledger.declare("b", ROWS, "p", [dps.Budget(0.1)] * 3, 1e-6)
+    ledger.note_report("a", "schema")
     for number in range(count):
         spend(ledger, number=number)
 

@@ -20,7 +20,8 @@ from dpsketch.errors import BudgetError, QueryError, RecipeError
 from dpsketch.learn.estimators.joint import bootstrap
 from dpsketch.learn.estimators.joint import from_release as released
 from dpsketch.learn.points import Frame
-from dpsketch.planning.forecast import Forecast, Prediction
+from dpsketch.planning.forecast import Forecast
+from dpsketch.planning.prediction import Prediction
 from dpsketch.planning.simulation import SimulatedTable, simulated_table
 from dpsketch.planning.usual_queries import usual_queries
 from dpsketch.schema.columns import MISSING

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,10 +19,18 @@ import dpsketch as dps
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.answer_pictures import Binned
 from dpsketch.learn.answer_table import Table
-from dpsketch.planning.forecast import Forecast, Prediction
+from dpsketch.learn.models.clusters.atoms import Atoms
+from dpsketch.learn.models.clusters.places import Places
+from dpsketch.learn.models.clusters.plot import clusters_drawing
+from dpsketch.learn.models.density.density_plot import density_drawing
+from dpsketch.learn.models.pca import variances_drawing
+from dpsketch.planning.forecast import Forecast
+from dpsketch.planning.prediction import Prediction
+from dpsketch.planning.task_forecast import region_drawing, simulated_columns
 from dpsketch.plots.drawing import Drawing
 from dpsketch.plots.picture import ASINH, DATE, LOG, Axis, Picture, Series
 from dpsketch.plots.svg import HEIGHT, WIDTH
+from dpsketch.recipe.tasks.ratio import RatioPrediction
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "pictures"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -120,6 +129,72 @@ def forecast() -> Drawing:
     return Forecast(tuple(predictions)).drawing
 
 
+def places(*names: str) -> Places:
+    columns = {
+        "fare": {"kind": "number", "lower": 1, "upper": 1000, "transform": "log"},
+        "day": {"kind": "datetime", "lower": "2020-01-01", "upper": "2026-01-01"},
+    }
+    return Places(dps.Schema.from_dict({"columns": {name: columns[name] for name in names}}), names)
+
+
+def atoms(columns: int) -> tuple[Atoms, np.ndarray, np.ndarray]:
+    centres, shares = np.array([[-0.2, 0.1], [0.25, -0.2], [0.3, 0.35]])[:, :columns], np.array([0.6, 0.3, 0.1])
+    spreads = np.log(np.array([[0.01, 0.02], [0.005, 0.01], [0.001, 0.003]])[:, :columns])
+    return Atoms(np.log(shares), centres, spreads), centres, shares
+
+
+def clusters_of_two() -> Drawing:
+    return clusters_drawing(places("fare", "day"), *atoms(2))
+
+
+def clusters_of_one() -> Drawing:
+    return clusters_drawing(places("fare"), *atoms(1))
+
+
+class Hill:
+    """Stands for a fitted density."""
+
+    def density(self, table: dict[str, np.ndarray]) -> Answer:
+        fares = np.log(np.asarray(table["fare"], np.float64))
+        years = np.zeros(len(fares))
+        if "day" in table:
+            years = (table["day"] - np.datetime64("2023-01-01")) / np.timedelta64(365, "D")
+        height = np.exp(-((fares - 3) ** 2) / 2 - (years - fares / 5) ** 2)
+        return Answer(height, np.full(len(height), 0.02), possible=NOT_NEGATIVE)
+
+
+def density_of_two() -> Drawing:
+    return density_drawing(Hill(), places("fare", "day").schema, ("fare", "day"))  # type: ignore[arg-type]
+
+
+def density_of_one() -> Drawing:
+    return density_drawing(Hill(), places("fare").schema, ("fare",))  # type: ignore[arg-type]
+
+
+def components() -> Drawing:
+    shares = np.array([0.5, 0.25, 0.1, 0.05, 0.02])
+    return variances_drawing(shares, np.array([0.03, 0.02, 0.02, np.nan, 0.02]))
+
+
+def region() -> Drawing:
+    budget = dps.Budget(0.1, 1e-6)
+    plan = dps.plan_task(simulated_columns(8), "clusters", k=4, rows=100_000, budget=budget)
+    assert isinstance(plan, RatioPrediction)
+    return region_drawing(plan)
+
+
+def truth_beside_answers() -> Drawing:
+    """As in the demo."""
+    [numbers_], [names] = numbers().pictures, below_zero().pictures
+    middles = (numbers_.series[0].x[:-1] + numbers_.series[0].x[1:]) / 2
+    pairs_ = ((numbers_, middles, numbers_.series[0].y + 4), (names, np.arange(2.0), np.array([-2.5, 1.0])))
+    panels_ = [
+        replace(each, series=(replace(each.series[0], name="private answer"), Series.exact("points", x, y, "truth")))
+        for each, x, y in pairs_
+    ]
+    return Drawing(tuple(panels_), across=2)
+
+
 PICTURES = (
     numbers,
     logarithms,
@@ -134,6 +209,13 @@ PICTURES = (
     pairs,
     correlations,
     forecast,
+    clusters_of_one,
+    clusters_of_two,
+    density_of_one,
+    density_of_two,
+    components,
+    region,
+    truth_beside_answers,
 )
 
 

@@ -20,6 +20,7 @@ from dpsketch.privacy import advisories
 from dpsketch.privacy.advisories import Advisory
 from dpsketch.sketch import container
 from dpsketch.sketch.circumstances import audited_digest, checked_audit
+from dpsketch.sketch.predicted_errors import checked_predictions, planned_digest
 from dpsketch.sketch.privacy_statement import statement_text
 from dpsketch.sketch.registry_record import FILL_IN, registry_record
 from dpsketch.sketch.statement_page import statement_page
@@ -308,6 +309,50 @@ def test_an_audit_goes_with_the_release_that_it_is_about() -> None:
             checked_audit(wrong, "audit.json", about, budget)
     with pytest.raises(FileError, match="another recipe or budget"):
         checked_audit(result.to_dict(), "audit.json", digest, dps.Budget(2.0))
+
+
+def test_predictions_go_with_the_release_that_they_are_about(tmp_path: Path) -> None:
+    recipe = dps.Recipe([dps.Part(dps.Count(), 0.25), dps.Part(dps.Marginals(), 0.75)])
+    dated = {"day": {"kind": "datetime", "lower": "2020-01-01", "upper": "2021-01-01"}} | COLUMNS
+    facts = dps.Schema.from_dict({"about": ABOUT, "privacy": {"rows": 40}, "columns": dated})
+    asked = [
+        "select max(day) as last, median(day) as d from sketch",
+        "select avg(age) as m from sketch where age > 100",
+    ]
+    plan = dps.plan(facts, [asked[0].replace("max(day) as last, ", ""), asked[1]], [ONE], recipe=recipe).to_dict()
+    digest = planned_digest(recipe, facts, ONE)
+    predicted = checked_predictions(json.loads(json.dumps(plan)), "plan.json", digest)
+    days = pa.array([None] * 40, pa.timestamp("us"))
+    raw = dps.accumulate(TABLE.append_column("day", days), facts, recipe)
+    sketch = dps.release(raw, ONE, dps.Ledger("sqlite://"), "ward", predicted=predicted)
+    sketch.save(tmp_path / "a.sketch")
+    statement = dps.ReleasedSketch.load(tmp_path / "a.sketch").statement
+    assert statement == sketch.statement
+    FACTS.validate(json.loads(json.dumps(statement)))
+    text = statement_text(statement)
+    assert re.search(r"± [0-9.]+ days \([0-9.]+ days to [0-9.]+ days\), of about 2020-[-0-9T:.]+: d in select", text)
+    assert f"no answer: {asked[1]}" in text
+    assert "that obey the schema" in text
+    assert "drawn from an earlier release" in statement_text(
+        statement | {"predicted": [statement["predicted"][0] | {"drawn": True}]}
+    )
+    row = plan["predictions"][0]
+    wrong: list[Any] = [
+        [],
+        {"predictions": 3},
+        plan | {"simulations": True},
+        plan | {"date": "today"},
+        plan | {"predictions": [row | {"error": -1.0}]},
+        plan | {"predictions": [row | {"error": float("nan")}]},
+        plan | {"predictions": [row | {"query": ""}]},
+        plan | {"predictions": [row] * 201},
+    ]
+    for each in wrong:
+        with pytest.raises(FileError, match=r"plan\.json is not a plan of answers"):
+            checked_predictions(each, "plan.json", digest)
+    for other in (planned_digest(recipe, facts, dps.Budget(2.0)), planned_digest(recipe, schema(ABOUT), ONE)):
+        with pytest.raises(FileError, match="the plan of another recipe, schema or budget"):
+            checked_predictions(plan, "plan.json", other)
 
 
 def test_a_planted_advisory_is_seen_wherever_the_file_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from dpsketch.errors import FitWarning, QueryError
-from dpsketch.files.pictures import picture
+from dpsketch.learn.answer_pictures import BARS
 from dpsketch.learn.models.design import Design
 from dpsketch.learn.models.linear_moments import half_widths
 from dpsketch.learn.models.model import Columns, Model
@@ -19,6 +19,8 @@ from dpsketch.learn.models.spectrum import axes
 from dpsketch.learn.saved import Arrays, Facts, Saved, finite, floats, whole
 from dpsketch.numerics.arrays import Floats
 from dpsketch.numerics.tuned import BY_HAND, UNRECORDED, Tuned
+from dpsketch.plots.drawing import Drawing
+from dpsketch.plots.picture import NAMES, Axis, Picture, Series
 from dpsketch.schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -175,16 +177,9 @@ class PCA(Model):
         return model
 
     def plot(self, path: str | Path) -> None:
-        """Plot the share of variance along each component, with two standard errors, to an SVG or PNG file."""
+        """Plot the share of variance along each component, with 95 % intervals, to an SVG or PNG file."""
         self._check_fitted()
-        with picture(path, 6, 4) as (_, axis):
-            places = np.arange(1, self.n_components + 1)
-            errors = 2 * np.nan_to_num(self.explained_variance_ratio_stderr_)
-            axis.bar(places, self.explained_variance_ratio_, color="#7fa8c9")
-            axis.errorbar(places, self.explained_variance_ratio_, errors, fmt="none", ecolor="black", capsize=3)
-            axis.plot(places, np.cumsum(self.explained_variance_ratio_), "o-", color="#b0413e", label="all up to here")
-            axis.set(xlabel="component", ylabel="share of the variance", xticks=places if len(places) <= 30 else [])
-            axis.legend()
+        variances_drawing(self.explained_variance_ratio_, self.explained_variance_ratio_stderr_).save(path)
 
     def _centred(self, X: Any) -> Floats:
         frame = self._frame(X)
@@ -233,3 +228,13 @@ class PCA(Model):
                 FitWarning,
                 stacklevel=3,
             )
+
+
+def variances_drawing(shares: Floats, errors: Floats) -> Drawing:
+    """The share of variance along each component, with 95 % intervals, and along all up to it."""
+    names = tuple(str(index + 1) for index in range(len(shares)))
+    around = 1.96 * np.nan_to_num(errors)
+    bars = Series("bars", np.zeros(0), shares, shares - around, shares + around, "each component")
+    line = Series.exact("line", np.arange(float(len(shares))), np.cumsum(shares), "all up to this one")
+    axes = Axis("component", NAMES, names), Axis("share of the variance")
+    return Drawing((Picture("explained variance", *axes, (bars, line), note=BARS),))

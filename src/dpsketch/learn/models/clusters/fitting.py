@@ -146,9 +146,9 @@ class SketchModel(Model):
     def plot(self, path: str | Path) -> None:
         """Plot centres over the density of the fit, in the two columns in which they differ most: SVG or PNG."""
         self._check_fitted()
-        from dpsketch.learn.models.clusters.plot import plot_clusters
+        from dpsketch.learn.models.clusters.plot import clusters_drawing
 
-        plot_clusters(path, self._places, self._atoms, self._centres, self._sizes)
+        clusters_drawing(self._places, self._atoms, self._centres, self._sizes).save(path)
 
     def _saved(self, arrays: Arrays) -> Saved:
         """The part of `to_saved` that clusters and mixtures share."""

@@ -233,7 +233,7 @@ class KernelDensity(Model):
 
     def plot(self, path: str | Path) -> None:
         """Plot the density over one or two columns of numbers to an SVG or PNG file."""
-        from dpsketch.learn.models.density.density_plot import plot_density
+        from dpsketch.learn.models.density.density_plot import density_drawing
 
         self._check_fitted()
         names = tuple(self.feature_names_in_)
@@ -241,7 +241,7 @@ class KernelDensity(Model):
             raise QueryError(
                 f"a density of {', '.join(names)} cannot be drawn", "plots are of one or two columns of numbers"
             )
-        plot_density(path, self, self._schema, names)
+        density_drawing(self, self._schema, names).save(path)
 
     def score(self, X: Any) -> float:
         """The sum of `score_samples`."""
