@@ -14,6 +14,7 @@ from typing import Any
 from dpsketch.errors import FileError, visible
 from dpsketch.privacy.budget import Budget, decimal_text
 from dpsketch.privacy.events import exact_number
+from dpsketch.privacy.noise_shares import Consortium
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.about import About
 from dpsketch.schema.schema import Schema
@@ -91,16 +92,24 @@ class AuditResult:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What a file says about one of its releases beside the noise; `library` is the version that made it."""
+    """What a file says about one of its releases beside the noise; `library` is the version that made it, and
+    `consortium` the one whose holders made it together.
+    """
 
     library: str
     account: Account | None = None
     audit: AuditResult | None = None
     predicted: PredictedErrors | None = None
     after_report: bool = False  # the schema is not the one with which exact counts of cells were first shown
+    consortium: Consortium | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        facts = {"account": self.account, "audit": self.audit, "predicted": self.predicted}
+        facts = {
+            "account": self.account,
+            "audit": self.audit,
+            "predicted": self.predicted,
+            "consortium": self.consortium,
+        }
         given = {name: each.to_dict() for name, each in facts.items() if each is not None}
         return {"library": self.library} | given | ({"after_report": True} if self.after_report else {})
 
@@ -112,6 +121,7 @@ class Circumstances:
             AuditResult.from_dict(facts["audit"]) if "audit" in facts else None,
             PredictedErrors.from_dict(facts["predicted"]) if "predicted" in facts else None,
             facts.get("after_report", False) is not False,
+            Consortium(**facts["consortium"]) if "consortium" in facts else None,
         )
 
 

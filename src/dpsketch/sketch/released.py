@@ -9,12 +9,13 @@ from datetime import date
 from fractions import Fraction
 from functools import cached_property
 from importlib.metadata import version
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
-from dpsketch.calibration import noise_reach, noise_variance, noise_variances
+from dpsketch.calibration import noise_reach, noise_variance, noise_variances, times_one_curator
 from dpsketch.displays import brief, counted, html_table, listed
 from dpsketch.errors import DpsketchError, FileError, MergeError, PrivacyWarning, visible
 from dpsketch.files.outputs import written
@@ -130,7 +131,16 @@ class ReleasedSketch:
     def statement(self) -> dict[str, Any]:
         """The privacy statement, derived from what the file holds."""
         made = self.created, self.library
-        return statement_facts(self.schema, self.recipe, self.releases, len(self.lineage), *made, self.circumstances)
+        facts = statement_facts(self.schema, self.recipe, self.releases, len(self.lineage), *made, self.circumstances)
+        for part, shown in zip(self.parts, facts.get("parts", []), strict=bool(self.releases)):
+            for noise, each in zip(part.noises, shown["noise"], strict=True):
+                if noise.shares is not None:
+                    each["times"] = round(times_one_curator(noise, part.map, self._bound.body(part.map)), 6)
+        return facts
+
+    @property
+    def _bound(self) -> BoundRecipe:
+        return BoundRecipe(self.schema, self.recipe, self.maps)
 
     def merge(self, other: ReleasedSketch, disjoint_units: bool = False) -> ReleasedSketch:
         """The sum of two releases; their noises add up. `disjoint_units` as in `RawSketch.merge`."""
@@ -188,7 +198,7 @@ class ReleasedSketch:
         try:
             releases = _releases(facts, contents.bound)
             _check_sums(path, contents, releases)
-            circumstances = _circumstances(facts, len(releases))
+            circumstances = _circumstances(facts, releases)
             created, library = date.fromisoformat(facts["created"]).isoformat(), visible(str(facts["library"])[:40])
         except FileError:
             raise
@@ -267,11 +277,18 @@ def _releases(facts: dict[str, Any], bound: BoundRecipe) -> tuple[Release, ...]:
     return releases
 
 
-def _circumstances(facts: dict[str, Any], releases: int) -> tuple[Circumstances, ...]:
+def _circumstances(facts: dict[str, Any], releases: Sequence[Release]) -> tuple[Circumstances, ...]:
     entries = facts.get("circumstances", [])
-    if not isinstance(entries, list) or len(entries) not in (0, releases):
+    if not isinstance(entries, list) or len(entries) not in (0, len(releases)):
         raise ValueError("circumstances")
-    return tuple(map(Circumstances.from_dict, entries))
+    parsed = tuple(map(Circumstances.from_dict, entries))
+    for release, each in zip_longest(releases, parsed):
+        shares, group = release.shares, None if each is None else each.consortium
+        if shares is None:
+            continue
+        if group is None or shares.honest != group.honest or not group.least <= shares.added <= group.holders:
+            raise ValueError("consortium")
+    return parsed
 
 
 def _format_1(text: object, bound: BoundRecipe) -> Release:
