@@ -27,11 +27,19 @@ class Boxes:
     """Messages by receiver, in the order of their arrival.
 
     `session`: only messages of this session are taken. `room`: the number of bytes that one sender may store.
+    `speaker`: the one member who may write to everyone; None for all.
     """
 
-    def __init__(self, folder: Path, roster: Roster, session: bytes | None = None, room: int = 1 << 40) -> None:
-        self.folder, self.roster, self.session, self._room = folder, roster, session, room
-        self._arrived, self._count = threading.Condition(), 0
+    def __init__(
+        self,
+        folder: Path,
+        roster: Roster,
+        session: bytes | None = None,
+        room: int = 1 << 40,
+        speaker: str | None = None,
+    ) -> None:
+        self.folder, self.roster, self.session, self.room, self.speaker = folder, roster, session, room, speaker
+        self._arrived, self.arrivals = threading.Condition(), 0
         check_secret_folder(folder)
         for box in (*roster.members, EVERYONE):
             (folder / box).mkdir(mode=0o700, exist_ok=True)
@@ -46,6 +54,8 @@ class Boxes:
         envelope = Envelope.verify(data, self.roster)
         if self.session is not None and envelope.session != self.session:
             raise FederationError(f"a message from {envelope.sender} belongs to another session", "start it again")
+        if envelope.receiver == EVERYONE and self.speaker not in (None, envelope.sender):
+            raise FederationError(f"{envelope.sender} may not write to everyone", f"only {self.speaker} may")
         path = self._path(envelope)
         with self._locked():
             if path.exists():
@@ -55,7 +65,7 @@ class Boxes:
                     raise FederationError(fact, "its folder was copied, or it does not follow the protocol")
                 return False
             count, size = self._used(path.parent, envelope.sender)
-            if count >= MOST_MESSAGES or size + len(data) > self._room:
+            if count >= MOST_MESSAGES or size + len(data) > self.room:
                 raise FederationError(
                     f"the box of {envelope.receiver} has no room for {envelope.sender}", "ask its owner"
                 )
@@ -66,10 +76,14 @@ class Boxes:
             partial.replace(path)
             with (path.parent / "log").open("a") as log:
                 log.write(f"{_name(path)}\n")
-        with self._arrived:
-            self._count += 1
-            self._arrived.notify_all()
+        self.wake()
         return True
+
+    def wake(self) -> None:
+        """Let those who wait look again."""
+        with self._arrived:
+            self.arrivals += 1
+            self._arrived.notify_all()
 
     def fetch(self, box: str, after: int = 0) -> tuple[bytes | None, int]:
         """The first message of a box behind the first `after` ones, or None; and the number to go on after."""
@@ -101,19 +115,23 @@ class Boxes:
         """
         end = time.monotonic() + seconds
         while True:
-            seen = self._count
+            seen = self.arrivals
             yield end - time.monotonic()
             left = end - time.monotonic()
             if left <= 0:
                 return
             with self._arrived:
-                self._arrived.wait_for(lambda: self._count != seen, min(1.0, left))  # noqa: B023
+                self._arrived.wait_for(lambda: self.arrivals != seen, min(1.0, left))  # noqa: B023
 
     def get(self, like: Envelope) -> Envelope | None:
         """The stored message with the number of another, if it is there."""
         path = self._path(like)
         data = path.read_bytes() if path.exists() else b""
-        return Envelope.verify(data, self.roster) if data else None
+        return Envelope.read(data) if data else None
+
+    def signed(self, like: Envelope) -> bytes:
+        """The stored bytes of a message that is there."""
+        return self._path(like).read_bytes()
 
     def has(self, like: Envelope) -> bool:
         return self._path(like).exists()

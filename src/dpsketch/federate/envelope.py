@@ -40,18 +40,22 @@ class Envelope:
         """The signed bytes. Signing again gives the same bytes."""
         if len(self.session) != SESSION or party.name != self.sender or not _ROUND.fullmatch(self.round):
             raise ValueError("a bug: not an envelope of this party")
-        message = self._head().field(self.body).bytes()
-        return message + party.key.sign(message)
+        head = self._head()
+        return head.bytes() + Writer().field(self.body).raw(party.key.sign(self._signed())).data
 
     def _head(self) -> Writer:
         head = Writer(START).raw(self.session).text(self.sender).text(self.receiver).text(self.round)
         return head.number(self.stage).number(self.sequence)
 
+    def _signed(self) -> bytes:
+        """What the signature is of: everything, with the digest of the body in its place."""
+        return self._head().number(len(self.body)).raw(hashlib.sha256(self.body).digest()).bytes()
+
     @classmethod
     def verify(cls, data: bytes, roster: Roster) -> Envelope:
         """The message, if a member of the roster signed exactly these bytes."""
-        envelope, length = cls._read(data)
-        if not roster.signed(envelope.sender, data[:length], data[length:]):
+        envelope = cls.read(data)
+        if not roster.signed(envelope.sender, envelope._signed(), data[-SIGNATURE:]):
             raise FederationError(
                 f"a message from {envelope.sender} does not carry the signature of that member of the roster",
                 "it was changed on its way, or its sender uses another key: ask them",
@@ -61,11 +65,11 @@ class Envelope:
         return envelope
 
     @classmethod
-    def _read(cls, data: bytes) -> tuple[Envelope, int]:
-        """The message, not verified, and the number of its bytes before the signature."""
+    def read(cls, data: bytes) -> Envelope:
+        """The message, not verified: only for one's own files, which hold verified messages."""
         reader = Reader(data, START, "a message")
         session, sender, receiver, round_ = reader.raw(SESSION), reader.text(), reader.text(), reader.text()
         stage, sequence, body = reader.number(), reader.number(), reader.field()
         if not _ROUND.fullmatch(round_) or len(data) != reader.at + SIGNATURE:
             raise reader.damaged()
-        return cls(session, sender, receiver, round_, stage, sequence, body), reader.at
+        return cls(session, sender, receiver, round_, stage, sequence, body)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from dpsketch.errors import FederationError
 from dpsketch.federate.canonical import Reader, Writer
-from dpsketch.federate.envelope import SESSION, Envelope
+from dpsketch.federate.envelope import Envelope
 from dpsketch.federate.mask_stream import SEED
 from dpsketch.federate.roster import EVERYONE, Roster
 from dpsketch.privacy.noise_shares import Consortium
@@ -22,15 +22,17 @@ DIGEST = 32
 CHUNK = 1 << 20  # counters in a message
 VERSION = b"dpsketch secure-sum 1 "
 # Rounds of holders, and the collections in which they come back.
-OPEN, FAILED = "open", "failed"
+OPEN, FAILED = "open", "failed"  # and the coordinator's first message, and the last one of a session that fails
+COORDINATOR, HOLDER = "coordinator", "holder"  # roles
 JOIN, JOINS = "join", "joins"
 SHARES, ALL_SHARES = "shares", "all-shares"
 VECTOR, MASKED, SURVIVORS = "vector", "masked", "survivors"
 AGREE, AGREED = "agree", "agreed"
 UNMASK = "unmask"
-TOTAL, TOTALS = "total", "totals"
+TOTAL, TOTALS, DONE = "total", "totals", "done"
 _MOST_PARTS = 1 << 16
 _MOST_IDS = 1 << 16
+_MOST_TEXT = 1000
 _SEALED = 2 * SEED + 16  # two shares and the tag of ChaCha20-Poly1305
 
 Shape = tuple[tuple[int, int], ...]  # counters and bytes a counter of every part
@@ -271,4 +273,18 @@ class Result:
         return hashlib.sha256(self.to_bytes()).digest()
 
 
-assert SESSION == DIGEST
+def failure_body(fact: str) -> bytes:
+    """Why the coordinator ends a session."""
+    return tagged(FAILED).text(fact[:_MOST_TEXT]).bytes()
+
+
+def failure_of(body: bytes) -> str:
+    reader = Reader(body, tagged(FAILED).bytes(), "the coordinator's last message")
+    fact = reader.text()
+    reader.end()
+    return fact[:_MOST_TEXT]
+
+
+def done_body(result: Result) -> bytes:
+    """A holder's receipt for the totals."""
+    return tagged(DONE).raw(result.digest).bytes()

@@ -56,6 +56,10 @@ class CoordinatorSum:
         return next(iter(self._sealed.values())).shape
 
     @property
+    def meaning(self) -> bytes:
+        return next(iter(self._sealed.values())).meaning
+
+    @property
     def survivors(self) -> tuple[str, ...]:
         """The holders in the sum."""
         return tuple(self._vectors)
