@@ -161,7 +161,7 @@ class Boxes:
             for path in sorted(folder.iterdir()):
                 if path.suffix == ".partial":
                     path.unlink()
-                elif path.name != "log" and _name(path) not in listed:
+                elif "." in path.name and _name(path) not in listed:
                     log.write(f"{_name(path)}\n")
 
     @contextmanager

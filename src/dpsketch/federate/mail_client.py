@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import ssl
 import time
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ from dpsketch.federate.envelope import SESSION, Envelope
 from dpsketch.federate.mailbox import CHALLENGE, FETCH, LONGEST_WAIT, NEXT, REQUEST
 from dpsketch.federate.roster import Party
 
-_SILENCE = 60  # seconds without an answer after which a call is tried again
+_SILENCE = LONGEST_WAIT + 35  # seconds without an answer after which a call is tried again
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # seconds between tries
 _MOST_TEXT = 1000
 
@@ -26,7 +27,14 @@ class MailClient:
     `certificates`: a file with the certificates that an https address is checked against, instead of the system's.
     """
 
-    def __init__(self, party: Party, address: str, patience: float = 600, certificates: Path | None = None) -> None:
+    def __init__(
+        self,
+        party: Party,
+        address: str,
+        patience: float = 600,
+        certificates: Path | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
         parts = urlsplit(address)
         try:
             host, port = parts.hostname, parts.port
@@ -34,7 +42,7 @@ class MailClient:
             host, port = None, None
         if parts.scheme not in ("http", "https") or not host or parts.path not in ("", "/") or parts.username:
             raise FederationError("this is not the address of a mailbox", "pass http(s)://HOST:PORT")
-        self._party, self._patience, self._challenge = party, patience, b""
+        self._party, self._patience, self._challenge, self._tell = party, patience, b"", tell
         self._connection: http.client.HTTPConnection
         if parts.scheme == "https":
             try:
@@ -88,6 +96,8 @@ class MailClient:
                     raise FederationError(f"the certificate of {self.address} is not trusted", "pass --ca") from None
                 if time.monotonic() + pause > end:
                     raise FederationError(f"{self.address} cannot be reached", "check address and network") from None
+                if pause == _FIRST_PAUSE:
+                    self._tell(f"{self.address} does not answer; trying again for {self._patience:g} seconds")
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
         if answer.status == http.client.FORBIDDEN:

@@ -60,9 +60,11 @@ class Roster:
         return cls(found)
 
     @classmethod
-    def load(cls, path: str | Path) -> Roster:
-        """Read a roster file: a table [members] with a line for each."""
+    def load(cls, path: str | Path, whole: bool = True) -> Roster:
+        """Read a roster file: a table [members] with a line for each; unless `whole`, lines of members alone, too."""
         facts = read_toml(Path(path), FederationError, "check the path", _HINT)
+        if not whole and "members" not in facts:
+            facts = {"members": facts}
         entries = facts.get("members")
         if set(facts) != {"members"} or not isinstance(entries, dict):
             raise FederationError(f"{path} must have one table, [members]", _HINT)
