@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import log, sqrt
+from math import ceil, inf, log, nextafter, sqrt
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Noise, Release
 from dpsketch.privacy.masks import Masks
 from dpsketch.privacy.mechanisms import BY_SHAPE, MECHANISMS, Mechanism, Norm, disc_variance, sum_variances
+from dpsketch.privacy.noise_shares import LEAST_DEVIATION, ROUNDING_VARIANCE, Consortium, Shares, closeness
 from dpsketch.schema.relation import Relation
 
 CHOICES = ("auto", "laplace", "gaussian")
@@ -33,7 +34,8 @@ class PartFacts:
     """Inputs for the noise of a part.
 
     These are the number of its sums (in one group), its sensitivity and body for the unit and relation, its share of
-    the budget, and the masks of its records where Laplace noise may count on them.
+    the budget, the masks of its records where Laplace noise may count on them, the number of its groups, and the
+    consortium whose holders add its noise, if there is one.
     """
 
     size: int
@@ -41,19 +43,31 @@ class PartFacts:
     body: Body | None
     share: Fraction
     masks: Masks | None = None
+    groups: int = 1
+    consortium: Consortium | None = None
+
+    @property
+    def shares(self) -> Shares | None:
+        """The shares in the noise, with those of all holders added."""
+        group = self.consortium
+        return None if group is None else Shares(group.honest, group.holders, self.size * self.groups)
 
     def laplace(self, epsilon: Fraction) -> Noise:
         if not self.share:
             return _NOTHING
+        mechanism = Mechanism.LAPLACE if self.consortium is None else Mechanism.POLYA
+        scale = self.sensitivity.l1 / (self.share * epsilon)
         if self.masks is not None:
             scale = self.masks.scale(self.sensitivity.l1, self.share * epsilon)
-            return Noise(Mechanism.LAPLACE, self.sensitivity.l1, scale, self.masks)
-        return Noise(Mechanism.LAPLACE, self.sensitivity.l1, self.sensitivity.l1 / (self.share * epsilon))
+        return Noise(mechanism, self.sensitivity.l1, scale, self.masks, self.shares)
 
     def pure(self, epsilon: Fraction) -> Noise:
-        """Laplace noise, or noise in the shape of the part's body where that has a smaller variance."""
+        """Laplace noise, or noise in the shape of the part's body where that has a smaller variance.
+
+        Noise in the shape of a body is no sum of independent shares, so a consortium has none.
+        """
         noise = self.laplace(epsilon)
-        if self.body is None or not self.share:
+        if self.body is None or not self.share or self.consortium is not None:
             return noise
         shaped = Noise(BY_SHAPE[self.body.shape], self.body.radius, self.body.radius / (self.share * epsilon))
         return min(noise, shaped, key=self.mean_variance)
@@ -70,10 +84,28 @@ class PartFacts:
     def gaussian_of_rho(self, rho: Fraction) -> Noise:
         if not self.share:
             return _NOTHING
-        return self._gaussian(rho_deviation(rho * self.share, self.sensitivity.l2_squared))
+        deviation = rho_deviation(rho * self.share, self.sensitivity.l2_squared)
+        if self.consortium is None:
+            return self._gaussian(deviation)
+        noise = self._in_shares(Fraction(deviation) ** 2)
+        while noise.rho > rho * self.share:
+            noise = replace(noise, scale=Fraction(nextafter(float(noise.scale), inf)))
+        return noise
 
     def _gaussian(self, deviation: float) -> Noise:
+        if self.consortium is not None:
+            return self._in_shares(Fraction(deviation) ** 2 + ROUNDING_VARIANCE)
         return Noise(Mechanism.GAUSSIAN, self.sensitivity.l2_squared, Fraction(deviation))
+
+    def _in_shares(self, variance: Fraction) -> Noise:
+        """Discrete Gaussian noise of at least this variance whose shares are wide enough to add up."""
+        assert self.consortium is not None
+        variance = max(variance, Fraction(LEAST_DEVIATION**2 * self.consortium.honest))
+        deviation = sqrt(variance)
+        while Fraction(deviation) ** 2 < variance:
+            deviation = nextafter(deviation, inf)
+        scale, square = Fraction(deviation), self.sensitivity.l2_squared
+        return Noise(Mechanism.DISCRETE_GAUSSIAN, square, scale, shares=self.shares)
 
     def mean_variance(self, noise: Noise) -> float:
         return float(np.mean(_variances(noise, self.size)))
@@ -87,7 +119,8 @@ def calibrate(
     Pure ε is split by shares. Gaussian parts split one squared L2 budget by their shares: together they are a single
     Gaussian mechanism. With δ > 0, the mechanisms minimise the geometric mean of the parts' variances. Parts in which
     neighbouring tables cannot differ leave their share to the others. `rate` is that of a sample of rows that amplifies
-    privacy. Source: docs/proofs/release.md.
+    privacy. Parts of a consortium get noise that is a sum of shares. Source: docs/proofs/release.md,
+    docs/proofs/shares.md.
     """
     if mechanism not in CHOICES:
         raise BudgetError(
@@ -125,19 +158,24 @@ def keeps_budget(release: Release) -> bool:
         return release.rho <= release.budget.exact_rho
     epsilon, delta = inner_budget(release.budget, release.rate)
     pure = sum((noise.epsilon for noise in release.noises if noise.epsilon is not None), Fraction(0))
-    ratio = sum((2 * noise.rho for noise in release.noises if noise.epsilon is None), Fraction(0))
+    ratio, near = release.ratio_squared, release.closeness
     if ratio == 0:
         return pure <= epsilon
-    return pure < epsilon and gaussian_delta(epsilon - pure, ratio) <= delta
+    left = epsilon - pure - 2 * near
+    return left > 0 and gaussian_delta(left, ratio) * (1 + 2 * near) <= delta
 
 
-def matches(noise: Noise, limit: Sensitivity, body: Body | None, certified: bool, masks: Masks | None = None) -> bool:
-    """Whether the noise covers the sensitivity, and counts on no other masks than those of the map.
+def matches(
+    noise: Noise, limit: Sensitivity, body: Body | None, certified: bool, masks: Masks | None = None, size: int = 0
+) -> bool:
+    """Whether the noise covers the sensitivity and `size` sums, and counts on no other masks than those of the map.
 
     Certified bounds may fall short by a thousandth, because their last bits may differ between machines. Other
     sensitivities are exact.
     """
     if noise.masks is not None and not noise.masks.covers(masks):
+        return False
+    if noise.shares is not None and noise.shares.size < size:
         return False
     facts = MECHANISMS[noise.mechanism]
     radius = body.radius if body is not None and body.shape == facts.shape else None
@@ -158,21 +196,34 @@ def noise_variances(noise: Noise, feature_map: BoundMap) -> Floats:
 
 
 def _variances(noise: Noise, size: int) -> float | Floats:
-    return sum_variances(noise.mechanism, size, float(noise.scale))
+    variances = sum_variances(noise.mechanism, size, float(noise.scale))
+    return variances if noise.shares is None else variances * float(noise.shares.times)
 
 
 def noise_reach(noise: Noise, feature_map: BoundMap) -> Fraction:
-    """A bound that the noise of a sum exceeds with a probability below 10^-40."""
-    return noise.scale * MECHANISMS[noise.mechanism].reach(feature_map.size // feature_map.groups)
+    """A bound that the noise of a sum exceeds with a probability below 10^-40, for each set of `honest` shares."""
+    times = 1 if noise.shares is None else ceil(noise.shares.times)
+    return times * noise.scale * MECHANISMS[noise.mechanism].reach(feature_map.size // feature_map.groups)
 
 
 def _mixed(parts: Sequence[PartFacts], epsilon: Fraction, delta: Fraction, gaussian: Sequence[int]) -> list[Noise]:
     """Gaussian noise on the parts with these indices, with their shares of ε and all of δ; pure noise on the others."""
     shares = sum((parts[index].share for index in gaussian), Fraction(0))
+    near = sum((_closeness(parts[index]) for index in gaussian), Fraction(0))
+    left, slack = shares * epsilon - 2 * near, delta * (1 - 2 * near)
+    if left <= 0:
+        raise BudgetError("epsilon is too small for Gaussian noise in shares on this number of sums", "raise epsilon")
     return [
-        part.gaussian(shares * epsilon, delta, shares) if index in gaussian else part.pure(epsilon)
+        part.gaussian(left, slack, shares) if index in gaussian else part.pure(epsilon)
         for index, part in enumerate(parts)
     ]
+
+
+def _closeness(part: PartFacts) -> Fraction:
+    """T of the narrowest Gaussian noise in shares that a part may get: a bound on that of any other."""
+    if part.shares is None or not part.share:
+        return Fraction(0)
+    return part.shares.size * closeness(Fraction(LEAST_DEVIATION**2 * part.shares.honest), part.shares.honest)
 
 
 def _least_noise(parts: Sequence[PartFacts], epsilon: Fraction, delta: Fraction) -> list[Noise]:

@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from conftest import TestStream
 from dpsketch.maps.base import Shape
-from dpsketch.noise.samplers import SAMPLERS
+from dpsketch.noise.samplers import SAMPLERS, SHARES
 from dpsketch.privacy.mechanisms import BY_SHAPE, MECHANISMS, Mechanism, Norm, sum_variances
 
 ALPHA = 1e-3
@@ -37,6 +37,7 @@ def agrees(noise: NDArray[np.float64], variances: object) -> bool:
 
 def test_both_tables_have_every_mechanism() -> None:
     assert set(MECHANISMS) == set(SAMPLERS) == set(Mechanism)
+    assert {mechanism for mechanism, facts in MECHANISMS.items() if facts.shared} == set(SHARES)
     assert set(BY_SHAPE) == {shape.value for shape in Shape}
 
 
@@ -46,6 +47,17 @@ def test_the_noise_has_the_stated_variances(mechanism: Mechanism) -> None:
     assert agrees(drawn(mechanism), variances)
     assert not agrees(drawn(mechanism), WRONG * variances)
     assert not agrees(drawn(mechanism), variances / WRONG)
+
+
+@pytest.mark.parametrize("mechanism", list(SHARES), ids=lambda mechanism: mechanism.name.lower())
+def test_shares_add_up_to_the_stated_variances(mechanism: Mechanism) -> None:
+    """Three shares of three; four of three have a third more."""
+    stream = TestStream(8)
+    shares = np.array([SHARES[mechanism](SIZE * VECTORS, SCALE, 3, stream) for _ in range(4)]).reshape(4, VECTORS, SIZE)
+    variance = sum_variances(mechanism, SIZE, float(SCALE))
+    assert agrees(shares[:3].sum(axis=0).astype(np.float64), variance)
+    assert agrees(shares.sum(axis=0).astype(np.float64), variance * 4 / 3)
+    assert not agrees(shares.sum(axis=0).astype(np.float64), variance)
 
 
 @every
@@ -91,7 +103,10 @@ def test_the_density_explains_the_noise(mechanism: Mechanism) -> None:
 
 
 def test_what_the_statement_and_budgets_read() -> None:
-    assert [mechanism for mechanism, facts in MECHANISMS.items() if not facts.pure] == [Mechanism.GAUSSIAN]
+    assert [mechanism for mechanism, facts in MECHANISMS.items() if not facts.pure] == [
+        Mechanism.GAUSSIAN,
+        Mechanism.DISCRETE_GAUSSIAN,
+    ]
     assert MECHANISMS[Mechanism.GAUSSIAN].scale_name == "standard deviation"
     assert MECHANISMS[Mechanism.CUBE].scale_name == "noise scale"
     for facts in MECHANISMS.values():

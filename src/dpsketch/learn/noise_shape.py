@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dpsketch.learn.answer import Estimate
 from dpsketch.numerics.tuned import BY_HAND, Tuned
-from dpsketch.privacy.mechanisms import Mechanism
+from dpsketch.privacy.mechanisms import LAPLACE_LIKE
 from dpsketch.sketch.released import ReleasedSketch
 
 DOMINATES: Annotated[float, Tuned("no table", by=BY_HAND, decision=25)] = 0.9
@@ -21,7 +21,7 @@ class LaplaceCoordinates:
     def __init__(self, released: ReleasedSketch) -> None:
         single = []
         for part in released.parts:
-            laplace = len(part.noises) == 1 and part.noises[0].mechanism is Mechanism.LAPLACE
+            laplace = len(part.noises) == 1 and part.noises[0].mechanism in LAPLACE_LIKE
             plain = laplace and not part.map.counter_table and part.map.rate == 1.0
             single.append(np.full(part.map.noise_coordinates(released.maps), plain))
         self._single = np.concatenate(single) if single else np.zeros(0, bool)

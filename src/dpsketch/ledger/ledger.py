@@ -166,6 +166,11 @@ class Ledger:
         with self._entry(durable=False) as (_, entry):
             entry.add(commits, spend=spend)
 
+    def reserved(self, dataset: str, spend: str) -> Spend | None:
+        """The spend with this id; None if the dataset has none."""
+        with self._store.reading() as connection:
+            return next((each for each in read_spends(connection, dataset) if each.id == spend), None)
+
     def declare(self, dataset: str, accounted: Accounted, name: str, budgets: Sequence[Budget], delta: float) -> Plan:
         """Reserve a plan: releases with these budgets, in any order, at their joint cost for `delta`.
 

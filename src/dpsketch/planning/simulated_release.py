@@ -63,7 +63,7 @@ class PlannedRelease:
             return _noisy(self.event.noises[index], feature_map, sums, rng)
 
         parts = noisy_in_stages(raw.bound, [part.sums for part in raw.parts], self.event, add_noise, {})
-        return released_sketch(raw, (self.event,), parts)
+        return released_sketch(raw.bound, (self.event,), parts, raw.lineage)
 
 
 def planned_release(schema: Schema, recipe: Recipe, budget: Budget, names: Sequence[str] | None) -> PlannedRelease:

@@ -16,15 +16,16 @@ def attack_power(release: Release, false_positives: float = FALSE_POSITIVES) -> 
     """The largest true positive rate of any membership attack with this false positive rate.
 
     Guarantee: by (ε, δ), at δ = 10^-6 for a budget of ρ, the rate is at most min(e^ε·α + δ, 1 − e^(−ε)·(1 − δ − α));
-    Gaussian noise on all parts with ratio μ allows at most Φ(Φ⁻¹(α) + μ) (Dong, Roth and Su 2022). Source:
-    docs/proofs/release.md.
+    Gaussian noise on all parts with ratio μ allows at most Φ(Φ⁻¹(α) + μ) (Dong, Roth and Su 2022), and if it is within
+    a factor e^T of that, e^T·Φ(Φ⁻¹(e^T·α) + μ). Source: docs/proofs/release.md.
     """
     alpha, (epsilon, delta) = false_positives, map(float, group_loss(release, 1))
     factor = exp(min(epsilon, _LARGEST))
     bounds = [1.0, factor * alpha + delta, 1 - (1 - delta - alpha) / factor]
     if _all_gaussian(release):
-        normal = NormalDist()
-        bounds.append(normal.cdf(normal.inv_cdf(alpha) + sqrt(2 * release.rho)))
+        normal, near = NormalDist(), exp(release.closeness)
+        if near * alpha < 1:
+            bounds.append(near * normal.cdf(normal.inv_cdf(near * alpha) + sqrt(release.ratio_squared)))
     return min(bounds)
 
 
@@ -40,7 +41,7 @@ def half_certain(release: Release) -> float:
     odds = exp(min(epsilon, _LARGEST))
     bounds = [1.0, (odds + delta) / (odds + 1)]
     if _all_gaussian(release):
-        bounds.append(NormalDist().cdf(sqrt(2 * release.rho) / 2))
+        bounds.append(exp(release.closeness) * NormalDist().cdf(sqrt(release.ratio_squared) / 2))
     return min(bounds)
 
 

@@ -22,7 +22,7 @@ def composed_spends(spends: Iterable[Counted], delta: Fraction, relation: str) -
     """The cost of these releases at δ, had they been declared up front. (Parts help only in the closed form.)"""
     alone = [Attempt(spend.release, spend.lineage, spend.partition) for spend in spends]
     pairs: Counter[tuple[Fraction, Fraction]] = Counter()
-    mu_squared = Fraction(0)
+    mu_squared = near = Fraction(0)
     for group in groups(alone):
         release = group.spends[0].release
         sampled = release.rate is not None and release.budget.rho is None
@@ -33,8 +33,9 @@ def composed_spends(spends: Iterable[Counted], delta: Fraction, relation: str) -
             more, mu = _losses(release)
             pairs.update(more)
             mu_squared += mu
+            near += release.closeness
     closed = total(alone, relation)
-    return _composed(pairs, mu_squared, closed.epsilon, closed.delta, delta)
+    return _composed(pairs, mu_squared, closed.epsilon, closed.delta, delta, near)
 
 
 def plan_cost(budgets: Sequence[Budget], delta: Fraction) -> Fraction:
@@ -61,7 +62,7 @@ def _losses(release: Release) -> tuple[Counter[tuple[Fraction, Fraction]], Fract
     mu_squared = Fraction(0)
     for noise in release.noises:
         if noise.epsilon is None:
-            mu_squared += 2 * noise.rho
+            mu_squared += noise.ratio_squared
         elif noise.epsilon:
             pairs[noise.epsilon, Fraction(0)] += 1
     return pairs, mu_squared
@@ -73,14 +74,19 @@ def _composed(
     closed_epsilon: Fraction | None,
     closed_delta: Fraction,
     delta: Fraction,
+    near: Fraction = Fraction(0),
 ) -> Fraction:
-    """The smaller of the sum of the ε, if the sum of the δ allows it, and the ε from the distribution of losses."""
+    """The smaller of the sum of the ε, if the sum of the δ allows it, and the ε from the distribution of losses.
+
+    `near` is the closeness of Gaussian noise in shares to Gaussian noise: it costs 2·near of ε and a share 2·near of δ.
+    """
     candidates = []
     if closed_epsilon is not None and closed_delta <= delta:
         candidates.append(closed_epsilon)
     if delta > 0 and (pairs or mu_squared):
-        epsilon = _loss_epsilon(pairs, mu_squared, delta)
+        epsilon = _loss_epsilon(pairs, mu_squared, delta * (1 - 2 * near))
         if math.isfinite(epsilon):
+            epsilon = math.nextafter(epsilon + 2 * _above(near), math.inf) if near else epsilon
             candidates.append(Fraction(math.ceil(epsilon * _LOSS_DECIMALS) + 1, _LOSS_DECIMALS))
     if not candidates:
         raise BudgetError(f"these releases have no finite epsilon at delta {float(delta):g}", "choose a larger delta")

@@ -17,7 +17,8 @@ def group_loss(release: Release, people: int) -> tuple[Fraction, Fraction]:
     """An (ε, δ) that holds for tables that differ by this many people (units), from the noises of a release.
 
     δ is the budget's, or `SMALL_DELTA` for budgets of ρ. Pure noises cost `people` times their ε. Gaussian noises act
-    as one with `people` times its ratio Δ/σ, whose ε at δ grows faster than that. Where the budget counts on a sample
+    as one with `people` times its ratio Δ/σ, whose ε at δ grows faster than that; in shares, all are within a factor of
+    such noise that does not grow. Where the budget counts on a sample
     of the rows and δ > 0, both grow by the general rule for groups.
 
     Guarantee: docs/proofs/accounting.md, "Groups of people".
@@ -28,7 +29,7 @@ def group_loss(release: Release, people: int) -> tuple[Fraction, Fraction]:
     if release.threshold is not None:  # δ is not in its noise
         return _general(budget.exact_epsilon, budget.exact_delta, people)
     pure = sum((noise.epsilon for noise in release.noises if noise.epsilon is not None), Fraction(0))
-    square = sum((2 * noise.rho for noise in release.noises if noise.epsilon is None), Fraction(0))
+    square, near = release.ratio_squared, release.closeness
     if budget.rho is None:
         if release.rate is None and square == 0:  # the noises turned out pure
             return people * pure, Fraction(0)
@@ -37,7 +38,7 @@ def group_loss(release: Release, people: int) -> tuple[Fraction, Fraction]:
         if release.rate is not None:
             return _general(budget.exact_epsilon, budget.exact_delta, people)
     delta = SMALL_DELTA if budget.rho is not None else budget.exact_delta
-    composed = people * pure + _gaussian_epsilon(people**2 * square, delta)
+    composed = people * pure + _gaussian_epsilon(people**2 * square, delta * (1 - 2 * near)) + _up_or_0(2 * near)
     if budget.rho is None:
         return composed, delta
     return min(composed, _from_rho(people**2 * budget.exact_rho, delta)), delta
@@ -66,6 +67,10 @@ def _gaussian_epsilon(ratio_squared: Fraction, delta: Fraction) -> Fraction:
         middle = _up((float(low) + float(high)) / 2, _DIGITS + 3)
         low, high = (low, middle) if gaussian_delta(middle, ratio_squared) <= delta else (middle, high)
     return high
+
+
+def _up_or_0(number: Fraction) -> Fraction:
+    return _up(float(number) * (1 + 2.0**-40)) if number else number
 
 
 def _up(number: float, digits: int = _DIGITS) -> Fraction:

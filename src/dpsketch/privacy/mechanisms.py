@@ -23,13 +23,17 @@ ROUNDING = 1 / 12
 
 
 class Mechanism(StrEnum):
-    """Kinds of noise: independent Laplace or Gaussian numbers, or one vector from a randomly scaled body."""
+    """Kinds of noise: independent Laplace or Gaussian numbers, one vector from a randomly scaled body, or sums of
+    shares that the holders of a consortium draw.
+    """
 
     LAPLACE = "discrete Laplace"
     GAUSSIAN = "rounded Gaussian"
     DISC = "rounded disc"
     CUBE = "rounded cube"
     BALL = "rounded ball"
+    POLYA = "discrete Laplace in shares"
+    DISCRETE_GAUSSIAN = "discrete Gaussian in shares"
 
 
 class Norm(StrEnum):
@@ -55,6 +59,7 @@ class Facts:
         None  # the body (`maps.base.Shape`) that it needs; None if it suits all sums and draws each independently
     )
     least: int = 1  # smallest number of sums of a draw
+    shared: bool = False  # whether holders draw it in shares; variances are those of the shares that the cost counts
 
     @property
     def scale_name(self) -> str:
@@ -169,7 +174,24 @@ MECHANISMS: Mapping[Mechanism, Facts] = {
         length=_balls,
         shape="ball",
     ),
+    Mechanism.POLYA: Facts(
+        norm=Norm.L1,
+        pure=True,
+        variances=lambda _, scale: laplace_variance(scale),
+        reach=lambda _: 100,
+        length=_l1,
+        shared=True,
+    ),
+    Mechanism.DISCRETE_GAUSSIAN: Facts(
+        norm=Norm.L2_SQUARED,
+        pure=False,
+        variances=lambda _, deviation: deviation**2,
+        reach=lambda _: 14,
+        length=_l2,
+        shared=True,
+    ),
 }
+LAPLACE_LIKE = (Mechanism.LAPLACE, Mechanism.POLYA)  # more shares than the cost counts make lighter tails
 BY_SHAPE: Mapping[str, Mechanism] = {
     facts.shape: mechanism for mechanism, facts in MECHANISMS.items() if facts.shape is not None
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from dpsketch.maps.base import Body, BoundMap, Sensitivity
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Release
 from dpsketch.privacy.masks import Masks
+from dpsketch.privacy.noise_shares import Consortium
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
 
@@ -56,18 +57,23 @@ class BoundRecipe:
         return BoundRecipe(self.schema, self.recipe.settled(maps), tuple(maps))
 
     def calibrated(
-        self, budget: Budget, mechanism: str = "auto", agreed: Mapping[int, BoundMap] | None = None
+        self,
+        budget: Budget,
+        mechanism: str = "auto",
+        agreed: Mapping[int, BoundMap] | None = None,
+        consortium: Consortium | None = None,
     ) -> Release:
         """The noise of every part, such that all parts together keep the budget: `calibration.calibrate`.
 
-        A part without sums, such as levels beside `agreed` cells, leaves its share to the others.
+        A part without sums, such as levels beside `agreed` cells, leaves its share to the others. With a `consortium`,
+        the noise is a sum of its holders' shares.
         """
         parts = []
         for index, (part, each) in enumerate(zip(self.recipe.parts, self.noised, strict=True)):
             counts = (agreed or {}).get(index, each).size > 0
             sensitivity = self.sensitivity(each) if counts else Sensitivity(0, 0)
-            size = each.size // each.groups
-            parts.append(PartFacts(size, sensitivity, self.body(each), part.exact_share, self.masks(each)))
+            facts = PartFacts(each.size // each.groups, sensitivity, self.body(each), part.exact_share)
+            parts.append(replace(facts, masks=self.masks(each), groups=each.groups, consortium=consortium))
         return calibrate(parts, budget, self.amplifying_rate, mechanism)
 
     @property
@@ -115,7 +121,7 @@ class BoundRecipe:
         if release.budget.rho is not None and any(noise.epsilon not in (None, 0) for noise in release.noises):
             return False
         return all(
-            matches(noise, self.sensitivity(each), self.body(each), each.certified, self.masks(each))
+            matches(noise, self.sensitivity(each), self.body(each), each.certified, self.masks(each), each.size)
             or (each.size == 0 and noise.sensitivity == 0)  # nothing was counted
             for noise, each in zip(release.noises, self.maps, strict=True)
         )

@@ -14,6 +14,7 @@ from typing import Any
 from dpsketch.errors import FileError, visible
 from dpsketch.privacy.budget import Budget, decimal_text
 from dpsketch.privacy.events import exact_number
+from dpsketch.privacy.noise_shares import Consortium
 from dpsketch.recipe.recipe import Recipe
 from dpsketch.schema.schema import Schema
 
@@ -89,14 +90,17 @@ class AuditResult:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What a file says about one of its releases beside the noise; `library` is the version that made it."""
+    """What a file says about one of its releases beside the noise; `library` is the version that made it, and
+    `consortium` the one whose holders made it together.
+    """
 
     library: str
     account: Account | None = None
     audit: AuditResult | None = None
+    consortium: Consortium | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        facts = {"account": self.account, "audit": self.audit}
+        facts = {"account": self.account, "audit": self.audit, "consortium": self.consortium}
         return {"library": self.library} | {name: each.to_dict() for name, each in facts.items() if each is not None}
 
     @classmethod
@@ -105,6 +109,7 @@ class Circumstances:
             _version(facts["library"]),
             Account.from_dict(facts["account"]) if "account" in facts else None,
             AuditResult.from_dict(facts["audit"]) if "audit" in facts else None,
+            Consortium(**facts["consortium"]) if "consortium" in facts else None,
         )
 
 

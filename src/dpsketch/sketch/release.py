@@ -4,49 +4,39 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsketch.calibration import keeps_budget
-from dpsketch.errors import (
-    BudgetError,
-    DpsketchError,
-    LedgerError,
-    LedgerWarning,
-    PublicNote,
-    RecipeError,
-)
-from dpsketch.ledger.account import Cap, Record
+from dpsketch.errors import BudgetError, RecipeError
 from dpsketch.ledger.ledger import Ledger
 from dpsketch.maps.base import LARGE, BoundMap, NoisyPart, Sums
 from dpsketch.noise import keystream
 from dpsketch.noise.keystream import Keystream, Stream
 from dpsketch.noise.laplace import MOST_NOISE_SCALE
-from dpsketch.noise.samplers import SAMPLERS
+from dpsketch.noise.samplers import SAMPLERS, SHARES
 from dpsketch.privacy.accounting import Partition
-from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget, spend_stands
+from dpsketch.privacy.budget import NOT_IN_LEDGER, Budget
 from dpsketch.privacy.events import Noise, Release
 from dpsketch.privacy.label_threshold import label_event
 from dpsketch.privacy.mechanisms import MECHANISMS
+from dpsketch.privacy.noise_shares import Consortium
 from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch import counters
 from dpsketch.sketch.adaptive import noisy_in_stages
 from dpsketch.sketch.agreement import agreed_maps
-from dpsketch.sketch.circumstances import Account, AuditResult, Circumstances
+from dpsketch.sketch.circumstances import AuditResult, Circumstances
 from dpsketch.sketch.raw import RawSketch, sums_dtype
 from dpsketch.sketch.released import ReleasedSketch, fits, library_version
+from dpsketch.sketch.reservation import account_of, finished, reserve
 
 _CHUNK = 1 << 20  # sums
-_COMMIT_TRIES = 3
 
 
 def release(
@@ -77,13 +67,13 @@ def release(
     types = [sums.dtype.type for sums in exact]
     agreed = {} if groups_from is None else agreed_maps(bound, groups_from)
     if not budget.private:
-        _check_room(bound, types, None)
+        check_room(bound, types, None)
         if ledger is not None:
             raise BudgetError(NOT_IN_LEDGER, "leave out the ledger (--ledger)")
         parts = noisy_in_stages(bound, exact, None, lambda place, own, sums: _exact(sums), agreed)
-        return released_sketch(raw, (), parts)
+        return released_sketch(bound, (), parts, raw.lineage)
     event = bound.calibrated(budget, mechanism, agreed)
-    _check_room(bound, types, event)
+    check_room(bound, types, event)
     dataset = dataset or raw.schema.about.name
     if ledger is None or not dataset:
         raise BudgetError(
@@ -93,9 +83,10 @@ def release(
     noised = tuple(agreed.get(index, each) for index, each in enumerate(bound.noised))
     if not keeps_budget(event) or not replace(bound, maps=noised).promised(event):
         raise RuntimeError("a bug: the noise does not keep the budget")
-    _try_noises(event)
+    try_noises(event)
     cut = partition(raw.schema, raw.recipe)
-    with _spent(ledger, dataset, raw.schema, event, raw.lineage, cut, plan) as record:
+    spend = reserve(ledger, dataset, raw.schema, event, raw.lineage, cut, plan)
+    with finished(ledger, dataset, event, spend) as record:
         with Keystream() as stream:
 
             def add_noise(place: int, own: BoundMap, sums: Sums) -> Sums:
@@ -104,57 +95,8 @@ def release(
             parts = noisy_in_stages(bound, exact, event, add_noise, agreed)
         if not bound.settled([part.map for part in parts]).promised(event):
             raise RuntimeError("a bug: the noise is not that of what would be released")
-    return released_sketch(raw, (event,), parts, (Circumstances(library_version(), _account(record), audit),))
-
-
-@contextmanager
-def _spent(
-    ledger: Ledger,
-    dataset: str,
-    schema: Schema,
-    event: Release,
-    lineage: frozenset[str] = frozenset(),
-    cut: Partition | None = None,
-    plan: str | None = None,
-) -> Iterator[Record]:
-    """Reserve the spend before the block, commit it after. Errors state whether the spend stands."""
-    try:
-        spend = ledger.reserve(dataset, schema.accounted, event, lineage, cut, plan)
-    except BaseException as error:
-        if not isinstance(error, DpsketchError) or (isinstance(error, LedgerError) and error.lost):
-            error.add_note(
-                PublicNote(f"dpsketch ledger show says whether the spend of dataset '{dataset}' was recorded.")
-            )
-        raise
-    try:
-        yield ledger.record(spend)
-        _commit(ledger, spend)
-    except BaseException as error:
-        error.add_note(spend_stands(dataset, event.budget))
-        raise
-
-
-def _account(record: Record) -> Account:
-    """A spend's place in its account, as the file states it."""
-
-    def numbers(total: Cap) -> dict[str, Fraction]:
-        kinds = {"rho": total.rho} if record.cap.rho is not None else {"epsilon": total.epsilon, "delta": total.delta}
-        return {kind: much for kind, much in kinds.items() if much is not None}
-
-    totals = (numbers(each) for each in (record.cap, record.before, record.after))
-    return Account(record.dataset, record.number, *totals)
-
-
-def _commit(ledger: Ledger, spend: str) -> None:
-    """Record that the release was made. The spend is safe without it, so a failure must not cost the release."""
-    for tries in range(1, _COMMIT_TRIES + 1):
-        try:
-            ledger.commit(spend)
-            return
-        except LedgerError as error:
-            if tries == _COMMIT_TRIES:
-                fact = "the release was made and its spend stands, but the ledger could not mark it as finished"
-                warnings.warn(f"{fact}: {error.fact}", LedgerWarning, stacklevel=4)
+    circumstances = (Circumstances(library_version(), account_of(record), audit),)
+    return released_sketch(bound, (event,), parts, raw.lineage, circumstances)
 
 
 def release_labels(
@@ -167,8 +109,9 @@ def release_labels(
     """
     if event != label_event(event.budget, schema.rows_per_unit or 1, schema.relation):
         raise RuntimeError("a bug: the noise and the threshold are not those of the schema")
-    _try_noises(event)
-    with _spent(ledger, dataset, schema, event), Keystream() as stream:
+    try_noises(event)
+    spend = reserve(ledger, dataset, schema, event)
+    with finished(ledger, dataset, event, spend), Keystream() as stream:
         return noisy_labels(event, counts, stream)
 
 
@@ -208,6 +151,49 @@ def _noisy(noise: Noise, feature_map: BoundMap, sums: Sums, stream: Stream) -> S
     return result
 
 
+class NoisyShare:
+    """A part of a stage at one holder of a consortium: exact sums plus the holder's own share of the noise.
+
+    The noise is drawn while it is read, in chunks, with a key of its own, and kept nowhere.
+    """
+
+    def __init__(self, noise: Noise, sums: Sums) -> None:
+        self._noise, self._sums, self._read = noise, sums, False
+
+    def __repr__(self) -> str:
+        return f"NoisyShare({self.size} sums): NOT PRIVATE alone"
+
+    @property
+    def size(self) -> int:
+        return self._sums.size
+
+    @property
+    def dtype(self) -> np.dtype[np.int64] | np.dtype[np.int32]:
+        return self._sums.dtype
+
+    def chunks(self) -> Iterator[Sums]:
+        """The sums in order, once: read again, they would have other noise, and the difference of both no sums."""
+        if self._read:
+            raise RuntimeError("a bug: a share of a secure sum is read a second time")
+        self._read = True
+        return self._chunks()
+
+    def _chunks(self) -> Iterator[Sums]:
+        with Keystream() as stream:
+            for start in range(0, self.size, _CHUNK):
+                exact = self._sums[start : start + _CHUNK]
+                drawn = _drawn_share(self._noise, exact.size, stream)
+                yield np.add(exact, drawn.astype(exact.dtype, copy=False))
+                drawn.fill(0)  # with the noise, one could recover the exact sums
+
+
+def _drawn_share(noise: Noise, size: int, stream: Stream) -> NDArray[np.int64]:
+    if noise.sensitivity == 0:
+        return np.zeros(size, np.int64)
+    assert noise.shares is not None, "a bug: this noise is not in shares"
+    return SHARES[noise.mechanism](size, noise.scale, noise.shares.honest, stream)
+
+
 def _draws(noise: Noise, feature_map: BoundMap, stream: Stream) -> Iterator[NDArray[np.int64]]:
     """The noise of a part in pieces: of any size where the noise of sums is independent, else one piece a group."""
     if noise.sensitivity == 0:
@@ -224,7 +210,7 @@ def _drawn(noise: Noise, size: int, stream: Stream) -> NDArray[np.int64]:
     return SAMPLERS[noise.mechanism](size, noise.scale, stream)
 
 
-def _try_noises(event: Release) -> None:
+def try_noises(event: Release) -> None:
     """Draw a number or two from every noise distribution, with a separate stream, and discard them.
 
     What can fail without a spend (the operating system's randomness, compiled code, tables of thresholds) should fail
@@ -255,19 +241,21 @@ def partition(schema: Schema, recipe: Recipe) -> Partition | None:
     return Partition(column, only.value, only.snapshot)
 
 
-def planned(schema: Schema, recipe: Recipe, budget: Budget, mechanism: str = "auto") -> Release | None:
+def planned(
+    schema: Schema, recipe: Recipe, budget: Budget, mechanism: str = "auto", consortium: Consortium | None = None
+) -> Release | None:
     """The event of a release before any table is read; None for one that is not private.
 
     Refuses what the release would refuse: all of it follows from public numbers.
     """
     schema = replace(schema, rows=declared_rows(schema, recipe.rows))
     bound = recipe.bind(schema)
-    event = bound.calibrated(budget, mechanism) if budget.private else None
-    _check_room(bound, [sums_dtype(own, declared_rows(schema)) for own in bound.maps], event)
+    event = bound.calibrated(budget, mechanism, consortium=consortium) if budget.private else None
+    check_room(bound, [sums_dtype(own, declared_rows(schema)) for own in bound.maps], event)
     return event
 
 
-def _check_room(bound: BoundRecipe, types: Sequence[type], event: Release | None) -> None:
+def check_room(bound: BoundRecipe, types: Sequence[type], event: Release | None) -> None:
     """Check that declared rows and noise fit the sums' 63 bits, or 31. Both are public, so the error may state them."""
     rows = declared_rows(bound.schema)
     for index, (own, kind) in enumerate(zip(bound.noised, types, strict=True)):
@@ -290,20 +278,21 @@ def _exact(sums: Sums) -> Sums:
 
 
 def released_sketch(
-    raw: RawSketch,
+    bound: BoundRecipe,
     releases: tuple[Release, ...],
     parts: Sequence[NoisyPart],
+    lineage: frozenset[str],
     circumstances: tuple[Circumstances, ...] = (),
 ) -> ReleasedSketch:
     """The noisy parts as a sketch that can be saved and viewed."""
     maps = tuple(part.map for part in parts)
     return ReleasedSketch(
-        raw.schema,
-        raw.recipe.settled(maps),
+        bound.schema,
+        bound.recipe.settled(maps),
         maps,
         tuple(part.sums for part in parts),
         releases,
-        raw.lineage,
+        lineage,
         datetime.now(UTC).date().isoformat(),
         library_version(),
         circumstances,

@@ -9,6 +9,7 @@ from datetime import date
 from fractions import Fraction
 from functools import cached_property
 from importlib.metadata import version
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -188,7 +189,7 @@ class ReleasedSketch:
         try:
             releases = _releases(facts, contents.bound)
             _check_sums(path, contents, releases)
-            circumstances = _circumstances(facts, len(releases))
+            circumstances = _circumstances(facts, releases)
             created, library = date.fromisoformat(facts["created"]).isoformat(), visible(str(facts["library"])[:40])
         except FileError:
             raise
@@ -267,11 +268,18 @@ def _releases(facts: dict[str, Any], bound: BoundRecipe) -> tuple[Release, ...]:
     return releases
 
 
-def _circumstances(facts: dict[str, Any], releases: int) -> tuple[Circumstances, ...]:
+def _circumstances(facts: dict[str, Any], releases: Sequence[Release]) -> tuple[Circumstances, ...]:
     entries = facts.get("circumstances", [])
-    if not isinstance(entries, list) or len(entries) not in (0, releases):
+    if not isinstance(entries, list) or len(entries) not in (0, len(releases)):
         raise ValueError("circumstances")
-    return tuple(map(Circumstances.from_dict, entries))
+    parsed = tuple(map(Circumstances.from_dict, entries))
+    for release, each in zip_longest(releases, parsed):
+        shares, group = release.shares, None if each is None else each.consortium
+        if shares is None:
+            continue
+        if group is None or shares.honest != group.honest or not group.least <= shares.added <= group.holders:
+            raise ValueError("consortium")
+    return parsed
 
 
 def _format_1(text: object, bound: BoundRecipe) -> Release:
