@@ -188,7 +188,8 @@ class CoordinatorExchange:
         signed = {name: self.boxes.signed(setting.envelope(name, round_)) for name in names}
         body = self._checked(lambda: take(signed))
         self._post(setting.envelope(self.party.name, returned, body))
-        self._tell(f"stage {setting.stage + 1}, round {round_}: {len(names)} holders")
+        if stored is None:
+            self._tell(f"stage {setting.stage + 1}, round {round_}: {len(names)} holders")
         return names
 
     def _arrived(self, setting: Setting, round_: str, expected: Collection[str], enough: int) -> tuple[str, ...]:
