@@ -148,4 +148,4 @@ def run(holders: int, size: int, width: int, goal: float) -> None:
 if __name__ == "__main__":
     chosen = [int(word) for word in sys.argv[1:]]
     for each in [(*chosen, 0.0)] if chosen else GOALS:
-        run(*each)  # type: ignore[arg-type]
+        run(*each)
