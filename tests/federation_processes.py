@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from dpsketch.errors import FederationError
+from dpsketch.federate import coordinator_exchange
 from dpsketch.federate.coordinator_exchange import CoordinatorExchange
 from dpsketch.federate.correspondence import Correspondence
 from dpsketch.federate.envelope import Envelope
@@ -27,6 +28,7 @@ from dpsketch.federate.holder_exchange import HolderExchange
 from dpsketch.federate.mail_client import MailClient
 from dpsketch.federate.mailbox import Mailbox
 from dpsketch.federate.roster import Member, Party, Roster
+from dpsketch.federate.sum_messages import Result
 from dpsketch.files.signatures import load_key, make_key
 from dpsketch.privacy.noise_shares import Consortium
 
@@ -111,6 +113,8 @@ def run_holder(told: Told, pipe: Connection) -> None:
 
 def run_coordinator(told: Told, pipe: Connection) -> None:
     exchange = CoordinatorExchange(told.party(), told.folder / "session", told.patience)
+    if told.die in LIES:
+        coordinator_exchange.Result = LIES[told.die]  # type: ignore[assignment, misc]
     with Mailbox(exchange.boxes, port=told.port) as mailbox:
         pipe.send(mailbox.address)
         Thread(target=lambda: [exchange.leave_out(name) for name in iter(pipe.recv, "")], daemon=True).start()
@@ -127,6 +131,13 @@ def run_coordinator(told: Told, pipe: Connection) -> None:
         except FederationError as error:
             pipe.send(str(error))
             sleep(told.patience)  # its mailbox stays
+
+
+# What a coordinator may state instead of a stage's result.
+LIES = {
+    "lie about holders": lambda transcript, holders, vector: Result(transcript, holders + 1, vector),
+    "lie about totals": lambda transcript, holders, vector: Result(transcript, holders, vector[::-1]),
+}
 
 
 def mortal(die: str) -> None:

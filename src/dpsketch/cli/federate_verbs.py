@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -160,12 +161,13 @@ def coordinator(
             host, port = _address(listen)
             mailbox = stack.enter_context(Mailbox(exchange.boxes, host, port, certificate, certificate_key))
             err.print(f"The mailbox is at {mailbox.address}. Roster digest {party.roster.digest.hex()[:16]}.")
-        released = _waited(lambda: joint_release(facts, chosen, budget, group, exchange, mechanism, disjoint_units))
-        _keep(claimed, released)
+        _keep(
+            claimed, _waited(lambda: joint_release(facts, chosen, budget, group, exchange, mechanism, disjoint_units))
+        )
         late = exchange.finish()
     if late:
         err.print(f"Have not said that the totals arrived: {', '.join(late)}. Run this again, or export to them.")
-    _tell(output, released, as_json, {"late": late})
+    _tell(output, as_json, {"late": late})
 
 
 @federate_app.command(short_help="Add your masked sums, and get the release of all.")
@@ -215,29 +217,14 @@ def holder(
     group = _consortium(party.roster, colluders, least, threshold)
     keep_roster(folder, party.roster)
     client = None if mailbox is None else MailClient(party, mailbox, patience, ca, err.print)
-    spend = folder / "spend"
-    with Output(output, force) as claimed, progress_bar("sending") as report:
+    with Output(output, force) as claimed, progress_bar("sending") as report, warnings_told():
         exchange = HolderExchange(party, folder, client, patience, err.print, report)
-        with warnings_told():
-            released = _waited(
-                lambda: release_jointly(
-                    sketch,
-                    budget,
-                    group,
-                    exchange,
-                    book,
-                    name,
-                    mechanism,
-                    disjoint_units,
-                    spend.read_text() if spend.exists() else None,
-                    lambda spent: _remember(spend, spent),
-                )
-            )
-        _keep(claimed, released)
+        terms = (budget, group, exchange, book, name, mechanism, disjoint_units)
+        _keep(claimed, _waited(lambda: release_jointly(sketch, *terms, *_spend_of(folder))))
     sent, received = exchange.traffic
     if client is not None:
         err.print(f"Sent {sent:,} bytes, received {received:,}.")
-    _tell(output, released, as_json, {"sent": sent, "received": received})
+    _tell(output, as_json, {"sent": sent, "received": received})
 
 
 @federate_app.command(short_help="How far a session is.")
@@ -338,14 +325,19 @@ def _waited(release: Any) -> ReleasedSketch:
     return released
 
 
-def _remember(path: Path, spend: str) -> None:
-    """Keep the id of the spend, before anything leaves."""
-    partial = path.with_suffix(".partial")
-    with partial.open("w") as file:
-        file.write(spend)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+def _spend_of(folder: Path) -> tuple[str | None, Callable[[str], None]]:
+    """The id of this session's spend, if there is one, and what keeps it before anything leaves."""
+    path = folder / "spend"
+
+    def keep(spend: str) -> None:
+        partial = path.with_suffix(".partial")
+        with partial.open("w") as file:
+            file.write(spend)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+
+    return path.read_text() if path.exists() else None, keep
 
 
 def _keep(claimed: Output, released: ReleasedSketch) -> None:
@@ -354,8 +346,7 @@ def _keep(claimed: Output, released: ReleasedSketch) -> None:
     claimed.keep()
 
 
-def _tell(output: Path, released: ReleasedSketch, as_json: bool, facts: dict[str, Any]) -> None:
-    err.print(f"{output}: {released.promise}.")
-    err.print(f"Next: dpsketch show {output}")
+def _tell(output: Path, as_json: bool, facts: dict[str, Any]) -> None:
+    err.print(f"{output}: the release of all holders together. Next: dpsketch show {output}")
     if as_json:
         print_json({"output": str(output), "kind": "released", "private": True} | facts)

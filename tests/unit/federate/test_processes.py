@@ -93,6 +93,22 @@ def test_killed_and_started_again_in_two_stages(tmp_path: Path) -> None:
         assert all(same(found, run.expected(run.names, stage)) for stage, (found, _) in enumerate(totals))
 
 
+@pytest.mark.parametrize(
+    ("lie", "fact"),
+    [
+        ("lie about holders", "totals are of another list of survivors"),
+        ("lie about totals", "not those that the coordinator signed for"),
+    ],
+)
+def test_totals_that_do_not_fit_are_refused(tmp_path: Path, lie: str, fact: str) -> None:
+    run = Federation(tmp_path, Consortium(3, 3, 1, 3))
+    run.start_all({"hub": lie})
+    for name in run.names:
+        assert fact in run.end(name)
+        run.running["hub"][1].send(name)
+    run.end("hub")
+
+
 @pytest.mark.parametrize("terms", ['{"recipe":1}'])
 def test_another_recipe_at_one_holder_ends_there(tmp_path: Path, terms: str) -> None:
     run = Federation(tmp_path, FIVE)

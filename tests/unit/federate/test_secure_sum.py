@@ -99,6 +99,34 @@ def test_later_stages_have_all_members() -> None:
 # What a coordinator or a network may try.
 
 
+def test_two_versions_of_the_totals_end_the_next_stage() -> None:
+    """The digest of a stage's totals is part of what the next stage's first messages sign."""
+    run = Run(FIVE, stage=1)
+    for name, previous in zip(run.names, [bytes(32)] * 4 + [bytes([1]) * 32], strict=True):
+        holder = run.holders[name]
+        holder.setting = replace(holder.setting, previous=previous)
+        run.message(name, JOIN, holder.join())
+    for name, other in (("h1", "h5"), ("h5", "h1")):
+        with pytest.raises(FederationError, match=f"{other} signed other terms"):
+            run.holders[name].take_joins(collection(JOIN, run.signed(JOIN)))
+
+
+def test_every_public_fact_is_in_the_start_digest() -> None:
+    setting = Run(FIVE).setting()
+    others = [
+        replace(setting, session=bytes(32)),
+        replace(setting, stage=1),
+        replace(setting, terms=bytes(32)),
+        replace(setting, previous=bytes([1]) * 32),
+        replace(setting, consortium=Consortium(5, 5, 1, 4)),
+        replace(setting, consortium=Consortium(5, 4, 0, 4)),
+        replace(setting, members=setting.members[1:]),
+        replace(setting, coordinator="h1"),
+        replace(setting, roster=Run(SEVEN).setting().roster),
+    ]
+    assert len({setting.start(), *(other.start() for other in others)}) == 10
+
+
 def test_another_recipe_at_one_holder() -> None:
     run = Run(FIVE, terms={"h2": bytes(32)})
     with pytest.raises(FederationError, match="h2 signed other terms"):
