@@ -90,9 +90,11 @@ if TYPE_CHECKING:
     from dpsketch.maps.tables.totals import Totals as Totals
     from dpsketch.maps.tables.triple_tables import Triples as Triples
     from dpsketch.planning.forecast import plan as plan
+    from dpsketch.planning.holders import plan_holders as plan_holders
     from dpsketch.planning.least_budget import least_budget as least_budget
     from dpsketch.planning.task_forecast import plan_task as plan_task
     from dpsketch.privacy.budget import Budget as Budget
+    from dpsketch.privacy.noise_shares import Consortium as Consortium
     from dpsketch.recipe.recipe import Only as Only
     from dpsketch.recipe.recipe import Part as Part
     from dpsketch.recipe.recipe import Recipe as Recipe
@@ -102,6 +104,8 @@ if TYPE_CHECKING:
     from dpsketch.recipe.tasks.synthetic_task import plan_grid as plan_grid
     from dpsketch.schema.schema import Schema as Schema
     from dpsketch.sketch.found_labels import FoundLabels as FoundLabels
+    from dpsketch.sketch.joint_release import joint_release as joint_release
+    from dpsketch.sketch.joint_release import release_jointly as release_jointly
     from dpsketch.sketch.raw import RawSketch as RawSketch
     from dpsketch.sketch.release import release as release
     from dpsketch.sketch.released import ReleasedSketch as ReleasedSketch

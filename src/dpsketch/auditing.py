@@ -327,7 +327,7 @@ class _GaussianClaim:
         """The claim of a release; None without Gaussian noise, and for a sample of the rows, whose pair has another
         shape.
         """
-        square = sum(2 * noise.rho for noise in event.noises if noise.epsilon is None)
+        square = event.ratio_squared
         if event.rate is not None or not square:
             return None
         return cls(float(sum(noise.epsilon or 0 for noise in event.noises)), sqrt(square))

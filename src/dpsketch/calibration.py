@@ -200,6 +200,22 @@ def _variances(noise: Noise, size: int) -> float | Floats:
     return variances if noise.shares is None else variances * float(noise.shares.times)
 
 
+def times_one_curator(noise: Noise, feature_map: BoundMap, body: Body | None) -> float:
+    """The standard deviation of noise in shares over that of one trusted curator's noise at the same cost.
+
+    One curator draws a single share, and for some parts noise in the shape of their body, which cannot be shared out.
+    """
+    if noise.shares is None:
+        return 1.0
+    epsilon, mine = noise.epsilon, noise_variance(noise, feature_map)
+    if epsilon is None:
+        return sqrt(mine / float(noise.sensitivity / noise.ratio_squared + Fraction(1, 12)))
+    alone = [replace(noise, mechanism=Mechanism.LAPLACE, shares=None)]
+    if body is not None:
+        alone.append(Noise(BY_SHAPE[body.shape], body.radius, body.radius / epsilon))
+    return sqrt(mine / min(float(np.mean(noise_variances(each, feature_map))) for each in alone))
+
+
 def noise_reach(noise: Noise, feature_map: BoundMap) -> Fraction:
     """A bound that the noise of a sum exceeds with a probability below 10^-40, for each set of `honest` shares."""
     times = 1 if noise.shares is None else ceil(noise.shares.times)

@@ -78,6 +78,23 @@ Plot = Annotated[
 ]
 
 
+Holders = Annotated[
+    int | None,
+    typer.Option(
+        help="Compare one trusted curator, a secure sum of this number of holders, and local noise at each of them.",
+        min=1,
+    ),
+]
+Colluders = Annotated[
+    int | None,
+    typer.Option(help="With --holders: holders that may share what they see with the coordinator. Default: 1.", min=0),
+]
+Least = Annotated[
+    int | None,
+    typer.Option(help="With --holders: holders that must stay until the end. Default: the threshold.", min=1),
+]
+
+
 def audit(
     recipe: Annotated[Path, typer.Argument(help="TOML recipe to attack.")],
     epsilon: Epsilon = None,
@@ -136,6 +153,9 @@ def plan(
     task: PlannedTask = None,
     k: Count = None,
     columns: TaskColumns = None,
+    holders: Holders = None,
+    colluders: Colluders = None,
+    least: Least = None,
     plot: Plot = None,
     as_json: AsJson = False,
     force: Force = False,
@@ -143,6 +163,13 @@ def plan(
     """Predict the errors of answers from releases of simulated tables, or whether a task can succeed. No data is read,
     nothing is spent.
     """
+    if holders is None and (colluders is not None or least is not None):
+        raise BudgetError("--colluders and --least are numbers of a consortium", "pass --holders 5 as well")
+    if holders is not None and any(option is not None for option in (within, task, k, columns, plot, important)):
+        raise BudgetError(
+            "--holders compares ways to release queries' answers",
+            "leave out --within, --task, --k, --columns, --plot and --important",
+        )
     if plot is not None:
         check_picture(plot, force, schema, recipe)
     if within is not None and (epsilon is not None or task is not None or plot is not None):
@@ -162,6 +189,13 @@ def plan(
         raise RecipeError("--k and --columns are for a task", "pass --task clusters:8, pca:3, density or synthetic")
     if schema is None:
         raise RecipeError("a plan of answers needs --schema", "dpsketch init TABLE > schema.toml writes a template")
+    if holders is not None:
+        from dpsketch.cli.plan_holders import print_holders_plan
+        from dpsketch.privacy.noise_shares import Consortium
+
+        group = Consortium.of(holders, 1 if colluders is None else colluders, least)
+        print_holders_plan(group, schema, query, budgets, rows, recipe, simulations, seed, like, as_json)
+        return
     check_important(important, recipe is None)
     if within is not None:
         if not query:

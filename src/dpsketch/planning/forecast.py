@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dpsketch.engines.engine import accumulate
 from dpsketch.errors import BudgetError, QueryError, RecipeError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.queries import Table
@@ -21,6 +20,8 @@ from dpsketch.numerics.arrays import Floats
 from dpsketch.planning.compared import Compared, compared_levels
 from dpsketch.planning.forecast_picture import drawn, html
 from dpsketch.planning.simulated_release import (
+    ALONE,
+    Sharing,
     SimulatedView,
     affordable_simulations,
     columns_to_simulate,
@@ -31,7 +32,6 @@ from dpsketch.plots.drawing import Drawing
 from dpsketch.privacy.budget import Budget
 from dpsketch.recipe.recipe import Only, Recipe, declared_rows
 from dpsketch.schema.schema import Schema
-from dpsketch.sketch.raw import RawSketch
 
 MOST_ROWS = 100_000  # in a simulated table; more declared rows are simulated as copies of these
 GOOD = 0.1
@@ -149,6 +149,7 @@ def plan(
     progress: Callable[[float], None] | None = None,
     like: View | None = None,
     important: Sequence[Sequence[str]] | None = None,
+    sharing: Sharing = ALONE,
 ) -> Forecast:
     """Predict the errors of select statements for several budgets, from public facts alone.
 
@@ -157,7 +158,8 @@ def plan(
     noise that they have in a release of all columns. Nothing is read, nothing is spent. `recipe` defaults to the
     general one, `simulations` to a number that takes seconds. With `like`, an earlier release of this table or of a
     similar one, tables are rows drawn from that release: predictions are then much more accurate. `important` is as in
-    `Recipe.general`; where it has an effect, predictions also hold the error without it.
+    `Recipe.general`; where it has an effect, predictions also hold the error without it. `sharing` says by how many
+    holders the table is released, and how (`plan_holders` compares the ways).
 
     Source: a sketch is a sum, so the sums of a table times k are the sums of that table with every row k times. More
     than MOST_ROWS declared rows are simulated in this way, with the noise and the recipe of the declared rows.
@@ -172,7 +174,7 @@ def plan(
     cases = _cases(schema, rows, budgets, recipe, important)
     only = cases[0].recipe.only
     names = columns_to_simulate(schema, [case.recipe for case in cases], _asked(schema, queries, only))
-    releases = [planned_release(schema, case.recipe, case.budget, names) for case in cases]
+    releases = [planned_release(schema, case.recipe, case.budget, names, sharing) for case in cases]
     facts = schema if names is None else _with_columns(schema, names, only)
     simulations = simulations or affordable_simulations(facts, [each.recipe for each in releases])
     compared = compared_levels(facts, queries)
@@ -187,9 +189,8 @@ def plan(
         simulated = SimulatedTable(facts, table, only, copies)
         truths = [simulated.sql(query) for query in queries]
         for index, (case, each) in enumerate(zip(cases, releases, strict=True)):
-            raw = _accumulated(table, facts, each.recipe, copies)
             noise = np.random.default_rng([seed, simulation, budgets.index(case.budget)])
-            view = SimulatedView(each.of(raw, noise))
+            view = SimulatedView(each.simulated(table, facts, copies, noise))
             for query, truth, errors in zip(queries, truths, errors_of_queries, strict=True):
                 errors[index].add(truth, view.sql(query))
                 done += 1
@@ -328,26 +329,6 @@ def _with_columns(schema: Schema, names: Sequence[str], only: Only | None) -> Sc
     constant = tuple(name for name in schema.constant_per_unit if name in kept)
     columns = tuple(column for column in schema.columns if column.name in kept)
     return replace(schema, columns=columns, constant_per_unit=constant, workload=())
-
-
-def _accumulated(table: pa.Table, schema: Schema, recipe: Recipe, copies: int) -> RawSketch:
-    """The sums of all copies of a table: those of one copy times `copies`, unless records are sampled or masked."""
-    if recipe.sampling is not None or any(feature_map.secret for feature_map in recipe.bind(schema).maps):
-        return accumulate(_batches(table, schema, copies), schema, recipe)
-    raw = accumulate(table, schema, recipe)
-    for part in raw.parts:
-        np.multiply(part.sums, copies, out=part.sums)
-    return raw
-
-
-def _batches(table: pa.Table, schema: Schema, copies: int) -> Iterator[pa.RecordBatch]:
-    """Every row `copies` times, each as a unit of its own."""
-    for copy in range(copies):
-        if schema.unit_column is not None:
-            index = table.column_names.index(schema.unit_column)
-            units = pa.array(np.arange(copy * len(table), (copy + 1) * len(table)))
-            table = table.set_column(index, schema.unit_column, units)
-        yield from table.to_batches()
 
 
 def _answers(table: Table) -> list[int]:

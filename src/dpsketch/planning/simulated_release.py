@@ -6,13 +6,16 @@ release. So a plan sketches only the columns of its questions, with the noise th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from types import MappingProxyType
 
 import numpy as np
+import pyarrow as pa
 
 from dpsketch.calibration import noise_variance, noise_variances
+from dpsketch.engines.engine import accumulate
 from dpsketch.learn.choice import Sources
 from dpsketch.learn.estimators.joint.bootstrap import refits
 from dpsketch.learn.estimators.joint.from_release import fit_released, noisy_sums, product_parts, with_fit
@@ -32,10 +35,12 @@ from dpsketch.maps.tables.triple_tables import Triples
 from dpsketch.numerics.threads import one_thread
 from dpsketch.privacy.budget import Budget
 from dpsketch.privacy.events import Noise, Release
-from dpsketch.privacy.mechanisms import MECHANISMS, Mechanism
+from dpsketch.privacy.mechanisms import LAPLACE_LIKE, MECHANISMS, Mechanism
+from dpsketch.privacy.noise_shares import Consortium
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.adaptive import noisy_in_stages
+from dpsketch.sketch.agreement import agreed_maps
 from dpsketch.sketch.raw import RawSketch
 from dpsketch.sketch.release import planned, released_sketch
 from dpsketch.sketch.released import ReleasedSketch
@@ -48,6 +53,19 @@ ONE_WAY = Marginals | Levels | AdaptiveMarginals | Totals
 
 
 @dataclass(frozen=True)
+class Sharing:
+    """How a table is released: by one trusted curator, by a consortium with secure sums, or by `sites` that each hold
+    an equal part of the rows, release on their own and merge (local noise).
+    """
+
+    consortium: Consortium | None = None
+    sites: int = 1
+
+
+ALONE = Sharing()
+
+
+@dataclass(frozen=True)
 class PlannedRelease:
     """A planned release of some columns: `recipe` is about these columns, and `event` holds the noise that its parts
     have in the recipe of all columns.
@@ -55,28 +73,47 @@ class PlannedRelease:
 
     recipe: Recipe
     event: Release
+    sites: int = 1
 
-    def of(self, raw: RawSketch, rng: np.random.Generator) -> ReleasedSketch:
+    def simulated(self, table: pa.Table, schema: Schema, copies: int, rng: np.random.Generator) -> ReleasedSketch:
+        """A release of a simulated table. Later sites take groups and pairs from the first one, so that all merge."""
+        if self.sites == 1:
+            return self.of(_accumulated(table, schema, self.recipe, copies), rng)
+        rows = -(-declared_rows(schema, self.recipe.rows) // self.sites)
+        recipe = Recipe(self.recipe.parts, rows, self.recipe.sampling, self.recipe.only)
+        merged = None
+        for site in range(self.sites):
+            raw = _accumulated(table.take(np.arange(site, len(table), self.sites)), schema, recipe, copies)
+            own = self.of(raw, rng, {} if merged is None else agreed_maps(raw.bound, merged))
+            merged = own if merged is None else merged.merge(own, disjoint_units=True)
+        assert merged is not None
+        return merged
+
+    def of(
+        self, raw: RawSketch, rng: np.random.Generator, agreed: Mapping[int, BoundMap] = MappingProxyType({})
+    ) -> ReleasedSketch:
         """A release of simulated sums with simulated noise. Never for a table of people: the noise is no secret."""
 
         def add_noise(index: int, feature_map: BoundMap, sums: Sums) -> Sums:
             return _noisy(self.event.noises[index], feature_map, sums, rng)
 
-        parts = noisy_in_stages(raw.bound, [part.sums for part in raw.parts], self.event, add_noise, {})
+        parts = noisy_in_stages(raw.bound, [part.sums for part in raw.parts], self.event, add_noise, agreed)
         return released_sketch(raw.bound, (self.event,), parts, raw.lineage)
 
 
-def planned_release(schema: Schema, recipe: Recipe, budget: Budget, names: Sequence[str] | None) -> PlannedRelease:
+def planned_release(
+    schema: Schema, recipe: Recipe, budget: Budget, names: Sequence[str] | None, sharing: Sharing = ALONE
+) -> PlannedRelease:
     """Plan a release of the named columns, or of all. Refuses what a release would refuse."""
-    event = planned(schema, recipe, budget)
+    event = planned(schema, recipe, budget, consortium=sharing.consortium)
     assert event is not None, "plans are of private releases"
     if names is None:
-        return PlannedRelease(recipe, event)
+        return PlannedRelease(recipe, event, sharing.sites)
     kept = [place for place, part in enumerate(recipe.parts) if _has_tables(part.map, names)]
     parts = [replace(part, map=_of_columns(part.map, schema, names)) for part in (recipe.parts[at] for at in kept)]
     maps = recipe.bind(replace(schema, rows=declared_rows(schema, recipe.rows))).noised
     noises = tuple(_by_itself(event.noises[at], maps[at]) for at in kept)
-    return PlannedRelease(Recipe(parts, recipe.rows, None, recipe.only), replace(event, noises=noises))
+    return PlannedRelease(Recipe(parts, recipe.rows, None, recipe.only), replace(event, noises=noises), sharing.sites)
 
 
 def columns_to_simulate(schema: Schema, recipes: Collection[Recipe], asked: Collection[str]) -> tuple[str, ...] | None:
@@ -142,7 +179,7 @@ def _by_itself(noise: Noise, feature_map: BoundMap) -> Noise:
 
 
 def _noisy(noise: Noise, feature_map: BoundMap, sums: Sums, rng: np.random.Generator) -> Sums:
-    """Add discrete Laplace noise, or for other mechanisms normal noise of the same variance."""
+    """Add discrete Laplace noise, alone or in shares, or for other mechanisms normal noise of the same variance."""
     if noise.sensitivity == 0:
         return sums
     result = np.empty_like(sums)
@@ -151,12 +188,36 @@ def _noisy(noise: Noise, feature_map: BoundMap, sums: Sums, rng: np.random.Gener
     for start in range(0, len(sums), _CHUNK):
         chunk = slice(start, start + _CHUNK)
         size = len(sums[chunk])
-        if noise.mechanism is Mechanism.LAPLACE:
-            drawn = np.subtract(*rng.geometric(-np.expm1(-1 / float(noise.scale)), (2, size)))
+        if noise.mechanism in LAPLACE_LIKE:
+            share = -np.expm1(-1 / float(noise.scale))
+            if noise.shares is None:
+                drawn = np.subtract(*rng.geometric(share, (2, size)))
+            else:
+                drawn = np.subtract(*rng.negative_binomial(float(noise.shares.times), share, (2, size)))
         else:
             drawn = np.rint(deviations[chunk] * rng.normal(size=size)).astype(np.int64)
         np.add(sums[chunk], drawn.astype(sums.dtype), out=result[chunk])
     return result
+
+
+def _accumulated(table: pa.Table, schema: Schema, recipe: Recipe, copies: int) -> RawSketch:
+    """The sums of all copies of a table: those of one copy times `copies`, unless records are sampled or masked."""
+    if recipe.sampling is not None or any(feature_map.secret for feature_map in recipe.bind(schema).maps):
+        return accumulate(_batches(table, schema, copies), schema, recipe)
+    raw = accumulate(table, schema, recipe)
+    for part in raw.parts:
+        np.multiply(part.sums, copies, out=part.sums)
+    return raw
+
+
+def _batches(table: pa.Table, schema: Schema, copies: int) -> Iterator[pa.RecordBatch]:
+    """Every row `copies` times, each as a unit of its own."""
+    for copy in range(copies):
+        if schema.unit_column is not None:
+            index = table.column_names.index(schema.unit_column)
+            units = pa.array(np.arange(copy * len(table), (copy + 1) * len(table)))
+            table = table.set_column(index, schema.unit_column, units)
+        yield from table.to_batches()
 
 
 class _FewRefits(Sources):

@@ -44,6 +44,11 @@ class Consortium:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_HOLDERS:
                 raise BudgetError(f"{name} must be a whole number up to {MOST_HOLDERS}, got {value!r} instead")
+        if self.holders < LEAST_SURVIVORS:
+            raise BudgetError(
+                f"a secure sum has at least {LEAST_SURVIVORS} holders, got {self.holders} instead",
+                "let each release on its own, and merge the releases",
+            )
         if not LEAST_SURVIVORS <= self.least <= self.holders:
             raise BudgetError(
                 f"the least number of survivors must be from {LEAST_SURVIVORS} to the {self.holders} holders, got "

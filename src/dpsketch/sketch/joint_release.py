@@ -118,7 +118,7 @@ def joint_terms(
             f"units of column '{bound.schema.unit_column}' may have rows at two holders",
             "if no unit does, say so: --disjoint-units (disjoint_units=True)",
         )
-    rows = declared_rows(bound.schema)
+    bound, rows = bound.settled(bound.maps), declared_rows(bound.schema)  # what maps settled on when they were bound
     event = bound.calibrated(budget, mechanism, consortium=consortium)
     types: tuple[SumsType, ...] = tuple(np.dtype(sums_dtype(own, rows)) for own in bound.maps)  # type: ignore[misc]
     check_room(bound, [kind.type for kind in types], event)

@@ -28,6 +28,12 @@ _SNAPSHOT = (
     "every part released under the snapshot name '{}' was read from the whole of the same, unchanged table, as the "
     "curator asserts. Then releases of different parts do not add up for anyone."
 )
+_SHARES_HIDE = (
+    "{added} of {holders} holders added their sums, each with a share of the noise. The cost counts on the shares of "
+    "{honest} of them; {least} had to stay, and {colluders} may share what they see with the coordinator. A holder "
+    "that adds no noise counts among these. Against people who can break the keys or the cipher nothing is promised."
+)
+_LIES = "Nothing protects the sum from a holder that lies about its data."
 _SMALL = Fraction(1, 1000)  # smaller numbers are written as 1e-06
 _LABEL = 19  # width of the labels' column
 _ABOUT = {
@@ -94,6 +100,8 @@ def _premises(facts: dict[str, Any]) -> Lines:
         lines.append(("Merged from", f"{len(facts['budgets'])} releases ({each}). {several}"))
     if "trust" in facts:
         lines += [("Trusted", facts["trust"]["curator"]), ("Who saw what", facts["trust"]["readers"])]
+    for group in facts.get("consortia", []):
+        lines += [("Secure sum", _SHARES_HIDE.format(**group)), ("", _LIES)]
     if "bounds" in facts:
         lines.append(("Bounds", f"{facts['bounds'].capitalize()}."))
     if facts["merged_inputs"] > 1 and facts["unit"] != "row":
@@ -116,6 +124,12 @@ def _premises(facts: dict[str, Any]) -> Lines:
 
 def _details(facts: dict[str, Any]) -> Lines:
     lines = [("Relation", f"{facts['relation']}, {_kind(facts)}")]
+    for group in facts.get("consortia", []):
+        if "closeness" in group:
+            much = f"a factor e^{group['closeness']:.2g}"
+            lines.append(
+                ("Gaussian shares", f"their sum is within {much} of rounded Gaussian noise, which is paid for")
+            )
     if "sampling" in facts:
         lines.append(("Rows sampled", _sampling(facts["sampling"])))
     for part in facts["parts"]:
@@ -263,6 +277,10 @@ def _noise(facts: dict[str, Any]) -> str:
     what = MECHANISMS[Mechanism(facts["mechanism"])].scale_name
     sensitivity = f"sensitivity {facts['sensitivity']} in {facts['norm']}"
     counted = "; it counts on secret masks, in this release alone" if "masks" in facts else ""
+    if "shares" in facts:
+        shares = facts["shares"]
+        counted += f"; a sum of {shares['added']} shares, of which {shares['honest']} have this scale"
+        counted += f": {facts['times']:.3g} times one curator's noise" if "times" in facts else ""
     return f"{facts['mechanism']}, {sensitivity}, {cost}, {what} {float(scale):.6g}{exact}{counted}"
 
 

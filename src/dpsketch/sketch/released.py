@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
-from dpsketch.calibration import noise_reach, noise_variance, noise_variances
+from dpsketch.calibration import noise_reach, noise_variance, noise_variances, times_one_curator
 from dpsketch.displays import brief, counted, html_table, listed
 from dpsketch.errors import DpsketchError, FileError, MergeError, PrivacyWarning, visible
 from dpsketch.files.outputs import written
@@ -131,7 +131,16 @@ class ReleasedSketch:
     def statement(self) -> dict[str, Any]:
         """The privacy statement, derived from what the file holds."""
         made = self.created, self.library
-        return statement_facts(self.schema, self.recipe, self.releases, len(self.lineage), *made, self.circumstances)
+        facts = statement_facts(self.schema, self.recipe, self.releases, len(self.lineage), *made, self.circumstances)
+        for part, shown in zip(self.parts, facts.get("parts", []), strict=bool(self.releases)):
+            for noise, each in zip(part.noises, shown["noise"], strict=True):
+                if noise.shares is not None:
+                    each["times"] = round(times_one_curator(noise, part.map, self._bound.body(part.map)), 6)
+        return facts
+
+    @property
+    def _bound(self) -> BoundRecipe:
+        return BoundRecipe(self.schema, self.recipe, self.maps)
 
     def merge(self, other: ReleasedSketch, disjoint_units: bool = False) -> ReleasedSketch:
         """The sum of two releases; their noises add up. `disjoint_units` as in `RawSketch.merge`."""

@@ -16,6 +16,7 @@ from dpsketch.privacy.budget import Budget, decimal_text
 from dpsketch.privacy.events import Release
 from dpsketch.privacy.group_privacy import group_loss
 from dpsketch.privacy.mechanisms import MECHANISMS
+from dpsketch.privacy.noise_shares import Consortium
 from dpsketch.recipe.recipe import Recipe, RowSampling
 from dpsketch.schema.relation import Relation
 from dpsketch.schema.schema import Schema
@@ -36,6 +37,7 @@ IMPLEMENTATION = {
     "randomness": "AES-256-CTR keyed by the operating system: the guarantee is computational",
 }
 DECLARED = "declared in the schema, whose author asserts that they were not taken from the table"
+_READERS = "Readers of this file see noisy sums and public facts only."
 FROM_RELEASE = "tightened from an earlier private release of the table, whose budget counts as well"
 
 
@@ -81,7 +83,9 @@ def statement_facts(
         "half_certain": rounded_up(max(half_certain(release) for release in releases), 6),
     }
     facts["groups"] = [_group_facts(releases, people) for people in range(1, MOST_PEOPLE + 1)]
-    facts["trust"] = _trust(inputs, len(releases))
+    facts["trust"] = _trust(inputs, len(releases), [each.consortium for each in circumstances])
+    joint = zip(releases, circumstances, strict=False)
+    facts |= _consortia([(release, each.consortium) for release, each in joint if each.consortium is not None])
     facts["bounds"] = FROM_RELEASE if schema.tightened else DECLARED
     facts["implementation"] = dict(IMPLEMENTATION)
     facts["ledger"] = [each.account.stated() for each in circumstances if each.account is not None]
@@ -123,15 +127,40 @@ def _group_facts(releases: Sequence[Release], people: int) -> dict[str, Any]:
     return {"people": people, "epsilon": decimal_text(epsilon), "delta": decimal_text(delta)}
 
 
-def _trust(inputs: int, releases: int) -> dict[str, str]:
+def _consortia(joint: Sequence[tuple[Release, Consortium]]) -> dict[str, Any]:
+    """The public numbers of joint releases; nothing where there are none."""
+    added = [
+        group.to_dict()
+        | {"honest": group.honest, "added": release.shares.added if release.shares else group.holders}
+        | ({"closeness": float(release.closeness)} if release.closeness else {})
+        for release, group in joint
+    ]
+    return {"consortia": added} if added else {}
+
+
+def _trust(inputs: int, releases: int, groups: Sequence[Consortium | None]) -> dict[str, str]:
+    if releases == 1 and groups and groups[0] is not None:
+        group = groups[0]
+        curator = (
+            f"No single party: each of {group.holders} holders kept its own table. At least {group.honest} of those in "
+            "the sum must be honest: they add their noise and do not share what they see with the coordinator (secure "
+            "sum)."
+        )
+        how = "The coordinator and every holder saw masked vectors and noisy totals, never the sums of another holder."
+        return {"model": "secure sum", "curator": curator, "readers": f"{how} {_READERS}"}
+    if any(group is not None for group in groups):
+        return {
+            "model": "several",
+            "curator": f"The curators of {releases} releases, each with its table; some are holders of secure sums.",
+            "readers": f"Noise was added before the releases were merged. {_READERS}",
+        }
     if releases > 1:
         curator = f"The curators of {releases} releases, each with the table that they released."
         how = "Noise was added before the releases were merged, so that none of them had to trust another."
     else:
         curator = "One curator, who holds the table and its exact sums (the central model)."
         how = f"The exact sums of {inputs} tables were added up before the noise." if inputs > 1 else ""
-    readers = "Readers of this file see noisy sums and public facts only."
-    return {"model": "central", "curator": curator, "readers": f"{how} {readers}".strip()}
+    return {"model": "central", "curator": curator, "readers": f"{how} {_READERS}".strip()}
 
 
 def _public_number(schema: Schema) -> str:
@@ -160,6 +189,8 @@ def _noise_facts(release: Release, index: int) -> dict[str, Any]:
         "norm": MECHANISMS[noise.mechanism].norm.value,
         "scale": str(noise.scale),
     }
+    if noise.shares is not None:
+        facts["shares"] = {"honest": noise.shares.honest, "added": noise.shares.added}
     if noise.masks is not None:
         facts["masks"] = {"largest": noise.masks.largest, "rate": str(noise.masks.rate)}
     if noise.epsilon is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from jsonschema import Draft202012Validator
 
 import dpsketch as dps
 from dpsketch.errors import BudgetError, DpsketchError, FileError, LedgerError, MergeError
@@ -19,10 +21,14 @@ from dpsketch.maps.base import LARGE
 from dpsketch.privacy.mechanisms import Mechanism
 from dpsketch.privacy.noise_shares import Consortium
 from dpsketch.sketch.joint_release import joint_release, joint_terms, release_jointly
+from dpsketch.sketch.privacy_statement import statement_text
 from dpsketch.sketch.release import NoisyShare
 from dpsketch.sketch.released import ReleasedSketch
 from in_process_exchange import Gone, Room, Seat, together
 
+FORMAT = Draft202012Validator(
+    json.loads((Path(__file__).parents[3] / "docs/formats/statement.schema.json").read_text())
+)
 FIVE = Consortium.of(5)
 PURE, APPROXIMATE = dps.Budget(1.0), dps.Budget(1.0, 1e-6)
 NAMES = "abcde"
@@ -329,10 +335,47 @@ def test_large_counters_keep_four_bytes_and_wrap_like_the_sums() -> None:
 
 
 def test_bodies_are_not_shared_but_laplace_noise_is() -> None:
-    """Disc noise is no sum of shares: what a Fourier part costs without it is a factor near √2·√(5/3)."""
+    """Disc noise is no sum of shares."""
     recipe = dps.Recipe([dps.Part(dps.Fourier(size=64), 1.0)])
     bound = recipe.bind(SCHEMA)
     alone, joint = bound.calibrated(PURE), joint_terms(bound, PURE, FIVE).event
     assert alone.noises[0].mechanism is Mechanism.DISC
     assert joint.noises[0].mechanism is Mechanism.POLYA
     assert joint.noises[0].epsilon == Fraction(1)
+
+
+def test_the_statement_says_whom_to_trust_and_what_it_costs() -> None:
+    recipe = dps.Recipe([dps.Part(dps.Count(), 0.2), dps.Part(dps.Fourier(size=64), 0.8)])
+    released, _ = session(sketches(recipe), recipe, PURE, drops={"e": 0})
+    facts = released[-1].statement
+    FORMAT.validate(facts)
+    assert facts["trust"]["model"] == "secure sum"
+    assert facts["consortia"] == [FIVE.to_dict() | {"honest": 3, "added": 4}]
+    text = statement_text(facts)
+    for wanted in (
+        "4 of 5 holders",
+        "of 3 of them",
+        "lies about its data",
+        "break the keys",
+        "never the sums of another",
+    ):
+        assert wanted in text
+    counted, waves = (part["noise"][0]["times"] for part in facts["parts"])
+    assert counted == pytest.approx((4 / 3) ** 0.5, abs=1e-6)
+    assert 1.9 * counted < waves < 2 * counted  # disc noise has about a quarter of the variance of Laplace noise
+    assert f"{waves:.3g} times one curator's noise" in text
+    gaussian, _ = session(sketches(SMALL), SMALL, APPROXIMATE, changed=lambda name: {"mechanism": "gaussian"})
+    assert all(isinstance(each, DpsketchError) for each in gaussian)  # the coordinator's is auto
+    merged = released[-1].merge(
+        dps.release(dps.accumulate(table(8), SCHEMA, recipe), PURE, dps.Ledger("sqlite://"), "d")
+    )
+    FORMAT.validate(merged.statement)
+    assert merged.statement["trust"]["model"] == "several"
+
+
+def test_the_statement_shows_how_close_gaussian_shares_are() -> None:
+    released, _ = session(sketches(GENERAL), GENERAL, APPROXIMATE)
+    (group,) = released[-1].statement["consortia"]
+    assert 0 < group["closeness"] < 1e-9
+    assert "a factor e^" in statement_text(released[-1].statement)
+    FORMAT.validate(released[-1].statement)
