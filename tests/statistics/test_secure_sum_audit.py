@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from dpsketch.federate.mask_stream import MaskStream
-from dpsketch.privacy.noise_shares import Consortium
+from dpsketch.privacy.events import Noise
+from dpsketch.privacy.mechanisms import Mechanism
+from dpsketch.privacy.noise_shares import Consortium, Shares
+from dpsketch.sketch.release import NoisyShare
 from secure_sums import Run, random_values
 
 GROUP = Consortium(3, 3, 1, 3)
@@ -102,3 +106,38 @@ def _pair_keys(run: Run, name: str, colluder: str) -> list[tuple[bytearray, int]
     public = peer._joins[name].mask_key
     key = pair_mask_key(peer.after_shares, colluder, name, peer.secrets.mask_key, public)
     return [(key, -pair_sign(name, colluder))]
+
+
+def noise_of_sessions(group: Consortium, without_noise: str = "", sessions: int = 40) -> np.ndarray:
+    """The noise in the totals of many sessions, with shares of discrete Laplace noise of scale 3."""
+    noise = Noise(Mechanism.POLYA, 1, Fraction(3), None, Shares(group.honest, group.holders, SIZE))
+    found = []
+    for session in range(sessions):
+        run = Run(group, shape=((SIZE, 8),))
+        exact = {name: np.full(SIZE, 1000 * session, np.int64) for name in run.names}
+        read = {
+            name: sums if name == without_noise else np.concatenate(list(NoisyShare(noise, sums).chunks()))
+            for name, sums in exact.items()
+        }
+        run.to_survivors({name: [sums.view(np.uint64)] for name, sums in read.items()})
+        (total,) = run.unmask(run.names)
+        found.append(total.view(np.int64) - np.sum(list(exact.values()), axis=0))
+    return np.concatenate(found)
+
+
+def fits_laplace(noise: np.ndarray) -> float:
+    """χ² against the discrete Laplace distribution of scale 3, tails together."""
+    inside = np.arange(-15, 16)
+    ratio = np.exp(-1 / 3)
+    each = (1 - ratio) / (1 + ratio) * ratio ** np.abs(inside)
+    tail = (1 - each.sum()) / 2
+    counts = [np.sum(noise < -15), *(np.sum(noise == value) for value in inside), np.sum(noise > 15)]
+    return float(stats.chisquare(counts, np.array([tail, *each, tail]) * len(noise)).pvalue)
+
+
+def test_the_released_sum_has_the_noise_of_one_curator() -> None:
+    """Three holders, none of whom colludes: their shares add up to exactly the noise of one."""
+    group = Consortium(3, 3, 0, 3)
+    assert fits_laplace(noise_of_sessions(group)) > ALPHA
+    assert fits_laplace(noise_of_sessions(group, without_noise="h2")) < ALPHA
+    assert fits_laplace(noise_of_sessions(Consortium(4, 3, 0, 3))) < ALPHA  # one share more than is needed
