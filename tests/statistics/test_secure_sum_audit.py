@@ -18,7 +18,7 @@ from secure_sums import Run, random_values
 
 GROUP = Consortium(3, 3, 1, 3)
 ALPHA = 1e-6  # of a test, of which there are a few dozen
-RUNS, SIZE = 60, 500
+RUNS, SIZE = 40, 500
 
 
 def received(width: int, planted: Callable[[Run], None] = lambda _: None) -> np.ndarray:
@@ -108,7 +108,7 @@ def _pair_keys(run: Run, name: str, colluder: str) -> list[tuple[bytearray, int]
     return [(key, -pair_sign(name, colluder))]
 
 
-def noise_of_sessions(group: Consortium, without_noise: str = "", sessions: int = 40) -> np.ndarray:
+def noise_of_sessions(group: Consortium, without_noise: str = "", sessions: int = 30) -> np.ndarray:
     """The noise in the totals of many sessions, with shares of discrete Laplace noise of scale 3."""
     noise = Noise(Mechanism.POLYA, 1, Fraction(3), None, Shares(group.honest, group.holders, SIZE))
     found = []

@@ -177,7 +177,8 @@ def test_by_hand_with_one_holder_that_stops(folder: Path) -> None:
             assert said.returncode in (0, 75), said
             good(folder, "federate", "export", f"{name}/session", "-o", f"from-{name}", "--force")
             good(folder, "federate", "import", "hub/session", f"from-{name}")
-            good(folder, "federate", "import", "hub/session", f"from-{name}")  # twice does no harm
+            if first:  # twice does no harm
+                good(folder, "federate", "import", "hub/session", f"from-{name}")
         if len(done) == 5:
             break
     check_released(folder, ["hub", *holders], holders)
