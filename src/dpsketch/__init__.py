@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dpsketch.engines.spark import Spark as Spark
     from dpsketch.errors import BudgetError as BudgetError
     from dpsketch.errors import DpsketchError as DpsketchError
+    from dpsketch.errors import FederationError as FederationError
     from dpsketch.errors import FileError as FileError
     from dpsketch.errors import FitWarning as FitWarning
     from dpsketch.errors import LedgerError as LedgerError

@@ -74,6 +74,10 @@ class MergeError(DpsketchError):
     """Two sketches must not be added."""
 
 
+class FederationError(DpsketchError):
+    """A message, a key or the terms of another party are not what was agreed, or too few parties are left."""
+
+
 class QueryError(DpsketchError):
     """A question that this release cannot answer."""
 

@@ -24,6 +24,7 @@ HOMES = {
     "Embedding": "maps.hashed.embedding",
     "Euclidean": "maps.hashed.hashes",
     "Factor": "maps.hashed.hashes",
+    "FederationError": "errors",
     "FileError": "errors",
     "FitWarning": "errors",
     "FoundLabels": "sketch.found_labels",

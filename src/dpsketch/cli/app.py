@@ -28,6 +28,7 @@ from dpsketch.cli import (
     signing_verbs,
 )
 from dpsketch.cli.console import HELP, AsJson, Quiet, err, out, print_json, unprintable
+from dpsketch.cli.federate_verbs import federate_app
 from dpsketch.cli.fit import fit_app
 from dpsketch.cli.ledger_verbs import ledger_app
 from dpsketch.cli.process import Stopped, prepare_streams, stop_on_signals
@@ -79,6 +80,7 @@ for verb, short in VERBS:
     app.command(short_help=short, context_settings=HELP)(verb)
 app.add_typer(fit_app, name="fit", short_help="Fit a model to a released sketch.")
 app.add_typer(ledger_app, name="ledger", short_help="Caps and spends of each dataset.")
+app.add_typer(federate_app, name="federate", short_help="Release the sum of several holders.")
 
 
 def _with_quiet(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,7 +98,7 @@ def _with_quiet(verb: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-for _family in (app, fit_app, ledger_app):
+for _family in (app, fit_app, ledger_app, federate_app):
     for _verb in _family.registered_commands:
         assert _verb.callback is not None
         _verb.callback = _with_quiet(_verb.callback)

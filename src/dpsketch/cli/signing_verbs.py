@@ -46,11 +46,11 @@ def sign(
     as_json: AsJson = False,
 ) -> None:
     """Sign a release: header, statement and sums. Other people's signatures in the same file stay."""
-    from dpsketch.files.signatures import load_key, needs_passphrase
+    from dpsketch.files.signatures import load_key
     from dpsketch.files.signatures import sign as sign_file
 
     promise = _promise(file)
-    secret = _passphrase(f"Passphrase of {key}") if needs_passphrase(key) else None
+    secret = asked_passphrase(key)
     place = signatures or _beside(file)
     digest = sign_file(file, load_key(key, secret), place)
     err.print(f"{place}: signed {file} ({promise}), SHA-256 {digest}.")
@@ -106,6 +106,13 @@ def _promise(file: Path) -> str:
     if not private:
         raise FileError(f"{file} is not private: there is nothing to sign for", "sign a private release")
     return promise
+
+
+def asked_passphrase(key: Path) -> str | None:
+    """The passphrase of a key file that needs one."""
+    from dpsketch.files.signatures import needs_passphrase
+
+    return _passphrase(f"Passphrase of {key}") if needs_passphrase(key) else None
 
 
 def _passphrase(question: str, confirm: bool = False) -> str:
