@@ -45,7 +45,13 @@ class Asked(Protocol):
 
     schema: Schema
 
-    def rows(self) -> Estimate: ...
+    def rows(self) -> Estimate:
+        """The number of rows, at least one."""
+        ...
+
+    def noisy_rows(self) -> Estimate:
+        """The same as it was released: it may be below one."""
+        ...
 
     @property
     def rows_how(self) -> str: ...
@@ -206,7 +212,7 @@ class _Query:
 
     def _answer(self, formula: Formula, where: list[Factor]) -> Finding:
         """All aggregates of a formula from one estimator: that with the least predicted error."""
-        rows = self._view.rows()
+        rows = self._view.noisy_rows()
         if not formula.columns and not where and not self._keys:
             estimate = value_of(formula, Selection(Everything(self._schema), rows, ()))
             return self._judged(estimate, formula, self._view.rows_how)
@@ -222,7 +228,7 @@ class _Query:
 
     def _judged(self, estimate: Estimate, formula: Formula, how: str) -> Finding:
         null = not isinstance(formula, Aggregate)
-        rows = Rows(self._view.rows(), self._schema.rows)
+        rows = Rows(self._view.noisy_rows(), self._schema.rows)
         found = judged(estimate, formula.possible, rows, formula.in_rows, null)
         if isinstance(estimate, _Blocks):  # errors alone, without the coordinates of the noise
             return replace(found, how=how, dates=formula.dates, laplace=estimate.laplace)
