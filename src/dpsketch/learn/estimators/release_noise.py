@@ -116,9 +116,9 @@ class ReleaseNoise:
         return max(1.0, sqrt(sum(2 / budget.strength**2 for budget in budgets)))
 
     def table_rows(self, least: float = 1.0) -> Estimate:
-        """The number of rows of the table, at least `least`: that of the records or, if they are a sample, that divided by the rate, with
-        the variance c·(1 − rate)/rate² of the sampling, times the rows that may come and go with a unit.
-        A fixed count says nothing of it: the declared number.
+        """The number of rows of the table, at least `least`: that of the records or, if they are a sample, that
+        divided by the rate, with the variance c·(1 − rate)/rate² of the sampling, times the rows that may come and go
+        with a unit. A fixed count says nothing of it: the declared number.
         """
         if self.sampling is None:
             return self.rows(least)
@@ -143,8 +143,9 @@ class ReleaseNoise:
         return None
 
     def rows(self, least: float = 1.0) -> Estimate:
-        """The noisy number of records in the sums, at least `least`, from the count or, without one, from the first histogram's or
-        marginals' first table, or else from the first table of counters that counts every record once a row.
+        """The noisy number of records in the sums, at least `least`, from the count or, without one, from the first
+        histogram's or marginals' first table, or else from the first table of counters that counts every record once a
+        row.
         """
         return _at_least(least, self._rows)
 
