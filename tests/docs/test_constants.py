@@ -19,7 +19,7 @@ ROOMS = ("recipe", "denoise", "learn/estimators", "learn/models", "learn/populat
 NOT_TUNED = {
     "limits of size, memory and time": """
         classifier._BLOCK column_fit.MANY_CELLS control_variate.MOST_COUNTERS
-        control_variate._AT_ONCE cuts.MOST_CELLS descent.WORK fit_cache.KEPT fitting.MOST_CLUSTERS
+        control_variate._AT_ONCE cuts.MOST_CELLS draws.PIECES descent.WORK fit_cache.KEPT fitting.MOST_CLUSTERS
         fourier_kernel._CHUNK fourier_kernel.MOST_NORMALISED kmeans.MOST_RUNS
         general_task.MOST_FINE_CELLS groups.MOST_LABELS groups.MOST_SHOWN three_columns.MOST_TRIPLE_CELLS
         thresholds.ENDS grid_estimator.FEW_POINTS grid_estimator.POINTS grid_estimator.SIGNS grid_estimator.STEPS
@@ -45,7 +45,7 @@ NOT_TUNED = {
         smooth_shares.SHORTEST
         control_variate._STEPS cuts.STEPS cuts.TINY cuts.UNKNOWN copula._FARTHEST copula._LEAST decoder.SPREAD
         denoised_pairs.COMMON_STEPS
-        denoised_pairs.SMALLEST denoised_pairs.SMOOTH_STEPS descent.CHECK descent.LEAST
+        denoised_pairs.SMALLEST denoised_pairs.SMOOTH_STEPS descent.CHECK descent.LEAST draws.STEEPEST draws.TILT_STEPS
         descent.LOWEST
         joint_fit.SMALLEST_SHARE lloyd.STEPS modes._ROUNDS moment_matrix._ROUNDING quadratic_fit._LEAST_CONDITION
         quadratic_fit._ROUNDS quadratic_fit._STEPS ratio._HALVINGS reduction._LEAST refine.CLOSEST refine.RIDGE

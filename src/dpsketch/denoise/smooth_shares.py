@@ -61,7 +61,6 @@ def smooth_minimum(errors: SquaredErrors, penalty: Floats, theta: Floats, even: 
     """Log shares θ, exp(θ) of sum one, that minimise `errors` of exp(θ) plus ½·(θ−e)ᵀQ(θ−e), where Q is `penalty` and
     e, `even`, are those of an even density: Levenberg–Marquardt. Steps are solved in bands.
     """
-    count = len(theta)
     width = max(_bandwidth(errors.near), _bandwidth(penalty))
     near, rough = _bands(errors.near, width), _bands(penalty, width)
     rough[0] += RIDGE
@@ -81,12 +80,7 @@ def smooth_minimum(errors: SquaredErrors, penalty: Floats, theta: Floats, even: 
         pull = _times(near, shares) + errors.far.T @ (errors.far @ shares)
         slope = pull - errors.linear
         gradient = shares * (slope - shares @ slope) + of_roughness(theta - even)
-        # T·H·T for the change T = diag(p) − ppᵀ of shares p by θ; adding a constant to θ changes nothing.
-        banded = rough + near * shares * _shifted(shares, width)
-        others = np.vstack([errors.far * shares, shares, shares * pull, np.ones(count)])
-        middle = np.eye(len(others))
-        middle[-3:, -3:] = np.diag([shares @ pull, 0.0, (1 - RIDGE) / count])
-        middle[-3, -2] = middle[-2, -3] = -1.0
+        banded, others, middle = _curvature(near, errors.far, rough, shares, pull)
         diagonal = banded[0] + (others * (middle @ others)).sum(0)
         while damping < 1e8:
             damped = banded.copy()
@@ -106,12 +100,39 @@ def smooth_minimum(errors: SquaredErrors, penalty: Floats, theta: Floats, even: 
     return theta
 
 
-def _solved(banded: Floats, others: Floats, middle: Floats, aim: Floats) -> Floats:
-    """The solution of (B + OᵀMO)x = a for a matrix B in bands, by the Woodbury identity."""
+def freedom(errors: SquaredErrors, penalty: Floats, shares: Floats, seen: Floats) -> float:
+    """How many of the values that were fitted the fit follows: the trace of the derivative of what it says of
+    `seen` · shares by their noisy values. `seen` are slopes in units of their errors, some of those in `errors`.
+
+    Source: Ye, JASA 93 (1998) 120 (generalised degrees of freedom).
+    """
+    width = max(_bandwidth(errors.near), _bandwidth(penalty))
+    near, rough = _bands(errors.near, width), _bands(penalty, width)
+    rough[0] += RIDGE
+    pull = _times(near, shares) + errors.far.T @ (errors.far @ shares)
+    moved = shares * (seen - (seen @ shares)[:, None])
+    reached = _solved(*_curvature(near, errors.far, rough, shares, pull), moved.T)
+    return float((moved.T * reached).sum())
+
+
+def _curvature(near: Floats, far: Floats, rough: Floats, shares: Floats, pull: Floats) -> tuple[Floats, Floats, Floats]:
+    """B, O and M, with T·H·T + Q = B + OᵀMO for the change T = diag(p) − ppᵀ of shares p by θ, and `pull` = H·p; adding
+    a constant to θ changes nothing.
+    """
+    banded = rough + near * shares * _shifted(shares, len(rough) - 1)
+    others = np.vstack([far * shares, shares, shares * pull, np.ones(len(shares))])
+    middle = np.eye(len(others))
+    middle[-3:, -3:] = np.diag([shares @ pull, 0.0, (1 - RIDGE) / len(shares)])
+    middle[-3, -2] = middle[-2, -3] = -1.0
+    return banded, others, middle
+
+
+def _solved(banded: Floats, others: Floats, middle: Floats, aims: Floats) -> Floats:
+    """The solution of (B + OᵀMO)x = a for a matrix B in bands, by the Woodbury identity, for one or several a."""
     from scipy.linalg import solveh_banded
 
-    found = solveh_banded(banded, np.vstack([aim, others]).T, lower=True, check_finite=False)
-    alone, spread = found[:, 0], found[:, 1:]
+    found = solveh_banded(banded, np.column_stack([others.T, aims]), lower=True, check_finite=False)
+    spread, alone = found[:, : len(others)], found[:, len(others) :].reshape(aims.shape)
     inner = np.eye(len(middle)) + middle @ (others @ spread)
     return np.asarray(alone - spread @ np.linalg.solve(inner, middle @ (others @ alone)))
 

@@ -126,7 +126,8 @@ class Sources:
         regression on Fourier sums and marginals.
         """
         tables = [table for table in self.tables if wanted <= set(table.columns)]
-        estimators: list[Estimator] = [min(tables, key=lambda table: table.table.size)] if tables else []
+        fewest = min((len(table.columns) for table in tables), default=0)  # others have more cells and noise
+        estimators: list[Estimator] = [table for table in tables if len(table.columns) == fewest]
         if self.cells is not None and wanted <= set(self.cells.columns):
             estimators.append(self.cells)
         if len(wanted) <= 1:  # the joint distribution adds nothing and is slow to fit

@@ -84,7 +84,7 @@ class Regression:
         for name in (name for factor in factors for name in factor.columns):
             if name not in self.columns:
                 raise QueryError(f"this regression has no column '{name}'", f"it has {', '.join(self.columns)}")
-        rows = Rows(self._noise.table_rows(), self._schema.rows)
+        rows = Rows(self._noise.table_rows(-np.inf), self._schema.rows)
         possible = SHARE if isinstance(function, str) else ANYTHING
         found = judged(self._estimator.expect(factors), possible, rows, in_rows=False)
         how, rough = self._estimator.how, np.ones(1, bool)

@@ -267,15 +267,30 @@ class ColumnPoints:
         total = np.bincount(self.parents, ends.sum(1))[self.parents]
         return 0.5 / (count[:, None] * self.inside) + 0.5 * ends / total[:, None]
 
-    def gathered(self, values: Floats, shares: Floats) -> Floats:
-        """Variances of functions, given on the points, if the records of each peaked cell are at one place."""
+    def gathered(self, even: Floats, lines: Floats, shares: Floats) -> Floats:
+        """Variances of functions, given on the points, less their lines, if the records of each peaked cell are at one
+        place.
+        """
         peaked = self.peaked(shares)
-        if not peaked.any():
-            return np.zeros(len(values))
-        held = self.counted(shares)
-        means = self.counted(values.mean(2) * shares) / np.where(held > 0, held, 1.0)
-        away = self.counted(((values - means[:, self.parents, None]) ** 2 * self._anywhere).sum(2))
+        inside = np.flatnonzero(peaked[self.parents] > 0)
+        if not len(inside):
+            return np.zeros(len(even))
+        values = even[:, inside] - lines[:, None, None] * self.places[inside]
+        own, held = self.parents[inside], self.counted(shares)
+        member = (own == np.arange(len(peaked))[:, None]).astype(np.float64)
+        means = (values.mean(2) * shares[inside]) @ member.T / np.where(held > 0, held, 1.0)
+        away = ((values - means[:, own, None]) ** 2 * self._anywhere[inside]).sum(2) @ member.T
         return np.asarray(away @ (held**2 * peaked))
+
+    @cached_property
+    def slope_of_places(self) -> Floats:
+        """What a line of slope one rises by across each cell."""
+        return np.asarray(self.slopes(self.places[None])[0])
+
+    def slopes(self, values: Floats) -> Floats:
+        """Slopes of functions, given on the points, in each cell, for a cell's width: entry [function, cell]."""
+        place = self.positions - self.positions.mean(1, keepdims=True)
+        return np.einsum("kci,ci->kc", values, place) / np.maximum((place**2).sum(1), 1e-300)
 
 
 @dataclass(frozen=True)
@@ -330,29 +345,30 @@ class CellValues:
             return np.ptp(self.even, axis=2) @ np.maximum(shares, 0.0) / 2 / NORMAL_95
         if self.lumps.positions_known:
             return self._beside_positions(self.by_cell(CERTAIN), self.lumps.likely_in(shares, rows), shares, rows)
-        values = self.even - lines[:, None, None] * self.points.places
         asked = [
             self.unsure[cell] * (shares[cell] * (here - self.even[:, cell].mean(1))) ** 2
             for cell, here in self.asked.items()
         ]
-        peaked = self.points.gathered(values, shares)
-        return np.sqrt(self._by_chance(values, shares, rows) + peaked + sum(asked, np.zeros(1)))
+        peaked = self.points.gathered(self.even, lines, shares)
+        return np.sqrt(self._by_chance(lines, shares, rows) + peaked + sum(asked, np.zeros(1)))
 
-    def _by_chance(self, values: Floats, shares: Floats, rows: float) -> Floats:
-        """Variances of functions, given on the points, by where in its counted cell each record is, with those that
+    def _by_chance(self, lines: Floats, shares: Floats, rows: float) -> Floats:
+        """Variances of functions less their lines by where in its counted cell each record is, with those that
         share its value. The part of a cell's records that have the number asked about is not among them.
         """
         around, counted = shares.copy(), self.points.counted
         around[list(self.asked)] *= 1 - self.together[list(self.asked)]
-        first, second = values.mean(2), np.einsum("kci,kci->kc", values, values) / self.points.inside
+        places, inside, line = self.points.places, self.points.inside, lines[:, None]
+        first = self.even.mean(2) - line * places.mean(1)
+        second = np.einsum("kci,kci->kc", self.even, self.even) / inside
+        if lines.any():
+            second += line**2 * (places**2).mean(1) - 2 * line * np.einsum("kci,ci->kc", self.even, places) / inside
         spread = counted(around) * counted(second * around) - counted(first * around) ** 2
         return np.maximum(spread, 0.0) @ self.lumps.likely_in(counted(shares), rows)
 
     def _slopes(self, lines: Floats) -> Floats:
         """Slopes of the functions less their lines in each cell, for a cell's width: entry [function, cell]."""
-        place = self.points.positions - self.points.positions.mean(1, keepdims=True)
-        values = self.even - lines[:, None, None] * self.points.places
-        return np.einsum("kci,ci->kc", values, place) / np.maximum((place**2).sum(1), 1e-300)
+        return np.asarray(self.points.slopes(self.even) - lines[:, None] * self.points.slope_of_places)
 
     def _beside_positions(self, values: Floats, likely: Floats, shares: Floats, rows: float) -> Floats:
         """Mean positions are known, and so are lines: a step is at least a quarter off any line, so what is left of a

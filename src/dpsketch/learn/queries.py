@@ -45,7 +45,13 @@ class Asked(Protocol):
 
     schema: Schema
 
-    def rows(self) -> Estimate: ...
+    def rows(self) -> Estimate:
+        """The number of rows, at least one."""
+        ...
+
+    def noisy_rows(self) -> Estimate:
+        """The same as it was released: it may be below one."""
+        ...
 
     @property
     def rows_how(self) -> str: ...
@@ -204,36 +210,41 @@ class _Query:
         possible = ANYTHING if unbounded else formula_of(schema, node).possible
         return between(none, every, possible, "; ".join(clamped.values()))
 
-    def _answer(self, formula: Formula, where: list[Factor]) -> Finding:
-        """All aggregates of a formula from one estimator: that with the least predicted error."""
-        rows = self._view.rows()
+    def _answer(self, formula: Formula, where: list[Factor], labels: list[tuple[Any, ...]] | None = None) -> Finding:
+        """All aggregates of a formula, perhaps of some groups alone, from one estimator: that with the least predicted
+        error.
+        """
+        labels = self._labels if labels is None else labels
+        rows = self._view.noisy_rows()
         if not formula.columns and not where and not self._keys:
             estimate = value_of(formula, Selection(Everything(self._schema), rows, ()))
             return self._judged(estimate, formula, self._view.rows_how)
         keys = [name for key in self._keys for name in key.of.columns]
         names = tuple(dict.fromkeys((*columns_of(where), *keys, *formula.columns)))
         compared = straight(formula)
-        of_groups = partial(self._of_groups, compared, where)
+        of_groups = partial(self._of_groups, compared, where, labels)
         chosen = least_error(self._view.estimators(names), of_groups, compared.possible)
-        estimate = chosen.estimate if compared is formula else self._of_groups(formula, where, chosen.estimator)
+        estimate = chosen.estimate if compared is formula else self._of_groups(formula, where, labels, chosen.estimator)
         how = self._view.with_rows(chosen.how) if formula.in_rows else chosen.how
-        notes = chosen.pooled([*where, *self._groups(self._labels)]) if len(self._labels) <= _MOST_NOTED else ()
+        notes = chosen.pooled([*where, *self._groups(labels)]) if len(labels) <= _MOST_NOTED else ()
         return replace(self._judged(estimate, formula, how), considered=chosen.considered, notes=notes)
 
     def _judged(self, estimate: Estimate, formula: Formula, how: str) -> Finding:
         null = not isinstance(formula, Aggregate)
-        rows = Rows(self._view.rows(), self._schema.rows)
+        rows = Rows(self._view.noisy_rows(), self._schema.rows)
         found = judged(estimate, formula.possible, rows, formula.in_rows, null)
         if isinstance(estimate, _Blocks):  # errors alone, without the coordinates of the noise
             return replace(found, how=how, dates=formula.dates, laplace=estimate.laplace)
         laplace = self._view.laplace(estimate)
         return replace(found, how=how, dates=formula.dates, laplace=laplace, causes_of=self._view.causes)
 
-    def _of_groups(self, formula: Formula, where: list[Factor], estimator: Estimator) -> Estimate:
+    def _of_groups(
+        self, formula: Formula, where: list[Factor], labels: list[tuple[Any, ...]], estimator: Estimator
+    ) -> Estimate:
         """All groups by one estimator, some at a time: neither their factors nor their influences need fit memory."""
         left = where if self._clamped else [each for each in where if not decided(self._keys, each)]
         everyone = Selection(estimator, self._view.rows(), left)
-        blocks = [self._labels[start : start + _BLOCK] for start in range(0, len(self._labels), _BLOCK)] or [[]]
+        blocks = [labels[start : start + _BLOCK] for start in range(0, len(labels), _BLOCK)] or [[]]
         texts, found = [key.text for key in self._keys], []
         for block in blocks:
             by = dict(zip(texts, self._groups(block), strict=True))
@@ -330,8 +341,11 @@ class _Query:
         )
         if not self._keys or not special.any():
             return np.ones(len(self._labels), bool)
-        counts = self._answer(Aggregate(COUNT), self._where).estimate
-        return ~special | (counts.value > 2 * counts.stderr + 0.5)
+        labels = [entry for entry, own in zip(self._labels, special, strict=True) if own]
+        counts = self._answer(Aggregate(COUNT), self._where, labels).estimate
+        kept = ~special
+        kept[special] = counts.value > 2 * counts.stderr + 0.5
+        return kept
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ class View:
     def count(self, where: str | None = None) -> Answer:
         """Number of records, or of those that meet a condition."""
         if where is None:
-            rows = self.rows()
+            rows = self.noisy_rows()
             every = Estimate(rows.value.reshape(1), rows.influence.reshape(1, -1))
             return self._judged(every, self.rows_how, (), ranges.NOT_NEGATIVE, True).answers()[0]
         return self.about((), where, Selection.count, ranges.NOT_NEGATIVE, in_rows=True).answers()[0]
@@ -248,8 +248,12 @@ class View:
         return self._sources.of_columns(columns)
 
     def rows(self) -> Estimate:
-        """Number of rows of the table, also if the release is of a sample."""
+        """Number of rows of the table, at least one, also if the release is of a sample."""
         return self._noise.table_rows()
+
+    def noisy_rows(self) -> Estimate:
+        """The same as it was released: it may be below one."""
+        return self._noise.table_rows(-np.inf)
 
     @property
     def rows_how(self) -> str:
@@ -306,7 +310,7 @@ class View:
 
     @property
     def _counted(self) -> Rows:
-        return Rows(self.rows(), self.schema.rows)
+        return Rows(self.noisy_rows(), self.schema.rows)
 
     def _judged(
         self,

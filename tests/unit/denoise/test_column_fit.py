@@ -162,3 +162,18 @@ def test_very_many_finer_cells_share_what_their_bins_hold():
     assert len(fine.shares) == len(shares) > 1000
     assert np.bincount(finer.parent, fine.shares) == pytest.approx(np.bincount(finer.parent, shares), abs=1e-5)
     assert np.ptp(fine.shares[finer.parent == int(np.argmax(found.counts))]) == 0
+
+
+@pytest.mark.parametrize("sd", [2.0, 20.0])
+def test_refits_spread_as_far_as_the_fit_is_off(sd: float) -> None:
+    """Records by hour, with two peaks: as smooth a fit as the counts allow is off by more than refits of it spread."""
+    by_hour = np.array([3, 2, 1, 1, 1, 3, 8, 14, 16, 12, 9, 9, 10, 10, 10, 11, 13, 16, 15, 11, 8, 6, 5, 4, 0.0])
+    shares, rng, off, spread = by_hour / by_hour.sum(), np.random.default_rng(0), 0.0, 0.0
+    known = {"centres": np.append(np.arange(24) / 23, 0.5), "widths": np.zeros(25)}
+    for _ in range(20):
+        marginal = fit_marginal(ColumnSummary(ROWS * shares + sd * rng.normal(size=25), sd, **known), ROWS)
+        off += ((marginal.shares - shares) ** 2).sum()
+        again = ColumnSummary(ROWS * marginal.shares + sd * rng.normal(size=25), sd, **known)
+        spread += ((fit_marginal(again, ROWS, start=marginal).shares - marginal.shares) ** 2).sum()
+    assert off < 1.2 * spread
+    assert ROWS**2 * off < 20 * 25 * sd**2, "more than the counts are"

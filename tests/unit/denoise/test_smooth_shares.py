@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 
-from dpsketch.denoise.smooth_shares import ACROSS, RIDGE, SquaredErrors, changes_inside, smooth_minimum
+from dpsketch.denoise.smooth_shares import (
+    ACROSS,
+    RIDGE,
+    SquaredErrors,
+    changes_inside,
+    freedom,
+    smooth_minimum,
+)
 
 CELLS = 40
 
@@ -59,3 +66,26 @@ def test_density_inside_a_counted_cell_changes_with_distance() -> None:
         assert risen @ form @ risen == pytest.approx(1 / (ACROSS**2 * apart))
     assert form[4:].sum() == form[:, 4:].sum() == 0.0
     np.testing.assert_array_equal(form, form.T)
+
+
+def test_freedom_is_how_far_counts_move_the_fit() -> None:
+    """Against differences of fits to counts that are moved one by one."""
+    shares, slopes = np.random.default_rng(2).dirichlet(np.full(12, 5.0)), np.eye(12) / 0.01
+    steps = np.diff(np.eye(12), 2, axis=0)
+    penalty = 10 * steps.T @ steps
+
+    def fitted(aim: np.ndarray) -> np.ndarray:
+        errors = SquaredErrors(slopes.T @ slopes, np.zeros((0, 12)), slopes.T @ aim)
+        theta = np.zeros(12) - np.log(12)
+        for _ in range(10):
+            theta = smooth_minimum(errors, penalty, theta, np.zeros(12))
+        return slopes @ np.exp(theta)
+
+    aim = slopes @ shares
+    for _ in range(5):
+        aim = fitted(aim)  # counts that a fit explains
+    moves = [(fitted(aim + each)[i] - fitted(aim - each)[i]) / 2 for i, each in enumerate(np.eye(12))]
+    errors = SquaredErrors(slopes.T @ slopes, np.zeros((0, 12)), slopes.T @ aim)
+    found = freedom(errors, penalty, fitted(aim) / 100, slopes)
+    assert 2 < found < 11
+    assert found == pytest.approx(sum(moves), rel=0.1)

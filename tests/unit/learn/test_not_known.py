@@ -268,7 +268,26 @@ def test_counts_are_uncertain_where_noise_hides_the_number_of_rows() -> None:
     count = next(part for part in raw.parts if part.map.only_counts)
     count.sums[:] = -9000
     view = dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "a"))
-    assert view.count().value == 1
+    assert view.count().value == 0
     quarters = [view.count(f"x > {low} and x <= {low + 0.25}") for low in (0.0, 0.25, 0.5, 0.75)]
     assert min(float(each.stderr) for each in quarters) > 0.3 * view.count().stderr
     assert sum(abs(each.value - 500) < 3 * each.stderr for each in quarters) >= 3
+
+
+def test_nothing_is_known_of_an_empty_table_but_that_it_is_empty() -> None:
+    """A number of records that stands at one at least would be three standard errors above zero."""
+    schema = dps.Schema.from_dict({"privacy": {"rows": 10}, "columns": COLUMNS})
+    budget = dps.Budget(100.0)
+    raw = dps.accumulate(
+        pa.table({name: pa.array([], pa.float64()) for name in COLUMNS}),
+        schema,
+        dps.Recipe.general(schema, rows=10, budget=budget),
+    )
+    view = dps.View(_released(raw, budget))
+    low, high = view.count().interval(0.99)
+    assert low <= 0 <= high
+    for answer in (view.mean("age"), view.quantile("fare", 0.5), view.fraction("age > 50"), view.std("pressure")):
+        assert not answer.known
+    [[count, mean]] = view.sql("select count(*), avg(age) from sketch").rows
+    assert count.value == pytest.approx(0, abs=3 * count.stderr)
+    assert not mean.known

@@ -12,15 +12,19 @@ from typing import Any
 import duckdb
 import numpy as np
 import pandas
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtr
 
 import dpsketch as dps
 from conftest import SEED
 from dpsketch.cli.app import main
 from dpsketch.errors import QueryError
+from dpsketch.learn.answer import Estimate
 from dpsketch.learn.estimators.joint.joint_estimator import ProductEstimator
+from dpsketch.learn.sql.aggregates import _stepped
 
 FACTS = {
     "privacy": {"rows": 2000},
@@ -407,3 +411,27 @@ def test_formulas_without_a_value_have_no_error_either(view: dps.View) -> None:
     assert set(row.values()) == {None}
     [row] = view.sql("select count(*) + 1e308 * 10 as huge from sketch").to_dicts()
     assert row["huge"] is None
+
+
+def test_a_rounded_answer_has_the_error_of_the_answer_and_of_the_step() -> None:
+    """Where noise may lead to the next step, the answer is off by a step; elsewhere by no more than before."""
+    value, stderr = np.array([17.349, 17.3, 17.35, 900.0]), np.array([0.002, 0.002, 0.0, 40.0])
+    rounded = _stepped(Estimate(value, np.diag(stderr)), np.array([17.3, 17.3, 17.3, 900.0]), 0.1, 0.5)
+    assert rounded.stderr == pytest.approx([0.1 * np.sqrt(ndtr(-0.5)), 0.002, 0.1 * np.sqrt(0.5), 40.0], rel=0.01)
+    floored = _stepped(Estimate(value, np.diag(stderr)), np.floor(value))
+    assert floored.stderr == pytest.approx([0.002, 0.002, 0.0, 40.0], rel=0.01)
+
+
+def test_of_several_tables_the_one_with_the_least_error_answers() -> None:
+    """Not the smallest one, which has two bins."""
+    numbers = np.random.default_rng(SEED).normal(40, 6, 5000).clip(0, 400)
+    schema = dps.Schema.from_dict(
+        {"privacy": {"rows": 5000}, "columns": {"x": {"kind": "number", "lower": 0, "upper": 400}}}
+    )
+    parts = [dps.Part(dps.Count(), 0.2), *(dps.Part(dps.Histogram(bins=bins), 0.4) for bins in (2, 64))]
+    raw = dps.accumulate(pa.table({"x": numbers}), schema, dps.Recipe(parts))
+    view = dps.View(dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a"))
+    answer = view.count("x <= 43.75")
+    assert answer.stderr < 600
+    assert abs(answer.value - (numbers <= 43.75).sum()) < 4 * answer.stderr
+    assert view.mean("x").stderr < 2

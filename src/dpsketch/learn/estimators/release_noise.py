@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from math import sqrt
 
@@ -114,17 +115,17 @@ class ReleaseNoise:
         budgets = [release.budget for release in self._released.releases]
         return max(1.0, sqrt(sum(2 / budget.strength**2 for budget in budgets)))
 
-    def table_rows(self) -> Estimate:
-        """The number of rows of the table: that of the records or, if they are a sample, that divided by the rate, with
-        the variance c·(1 − rate)/rate² of the sampling, times the rows that may come and go with a unit.
-        A fixed count says nothing of it: the declared number.
+    def table_rows(self, least: float = 1.0) -> Estimate:
+        """The number of rows of the table, at least `least`: that of the records or, if they are a sample, that
+        divided by the rate, with the variance c·(1 − rate)/rate² of the sampling, times the rows that may come and go
+        with a unit. A fixed count says nothing of it: the declared number.
         """
         if self.sampling is None:
-            return self.rows()
+            return self.rows(least)
         if self.sampling.count is not None:
             return Estimate(np.array(float(declared_rows(self._schema))), np.zeros(self.coordinates))
         rate = float(self.sampling.exact_rate)
-        estimate = self.rows().scaled(1 / rate)
+        estimate = self.rows(least).scaled(1 / rate)
         together = 1 if self._schema.unit_column is None else self._schema.max_rows_per_unit
         estimate.influence[-1] = np.sqrt(float(self.rows().value) * together * (1 - rate)) / rate
         return estimate
@@ -132,21 +133,26 @@ class ReleaseNoise:
     @cached_property
     def counted_rows(self) -> Estimate | None:
         """The noisy number of records from the count, if there is one."""
+        return None if self._count is None else _at_least(1.0, self._count)
+
+    @cached_property
+    def _count(self) -> Estimate | None:
         for part in self.parts:
             if part.map.only_counts:
                 return self._number(part, RecordCount(1, 1))
         return None
 
-    def rows(self) -> Estimate:
-        """The noisy number of records in the sums, from the count or, without one, from the first histogram's or
-        marginals' first table, or else from the first table of counters that counts every record once a row.
+    def rows(self, least: float = 1.0) -> Estimate:
+        """The noisy number of records in the sums, at least `least`, from the count or, without one, from the first
+        histogram's or marginals' first table, or else from the first table of counters that counts every record once a
+        row.
         """
-        return self._rows
+        return _at_least(least, self._rows)
 
     @cached_property
     def _rows(self) -> Estimate:
-        if self.counted_rows is not None:
-            return self.counted_rows
+        if self._count is not None:
+            return self._count
         for hashed in (False, True):
             for part in self.parts:
                 count = part.map.record_count
@@ -160,8 +166,12 @@ class ReleaseNoise:
         total has variance v·R·W and the mean of the rows v·W/R.
         """
         coordinates = 1 if part.map.counter_table else count.sums
-        number = max(blockwise_total(part.sums[: count.sums]) / count.times, 1.0)
+        number = blockwise_total(part.sums[: count.sums]) / count.times
         return Estimate(np.array(number), self.place(part, np.full(coordinates, 1 / count.times)))
+
+
+def _at_least(least: float, number: Estimate) -> Estimate:
+    return replace(number, value=np.maximum(number.value, least))
 
 
 def _cause_of(part: ReleasedPart) -> str:

@@ -63,7 +63,7 @@ def formula_of(schema: Schema, node: exp.Expr) -> Formula:
             return _applied(
                 schema,
                 [node.this],
-                lambda one: replace(one, value=arithmetic.rounded(one.value, digits)),
+                lambda one: _stepped(one, _half_up(one.value, digits), 10.0**-digits, 0.5),
                 lambda one: tuple(arithmetic.rounded(np.array(one), digits).tolist()),
             )
         case exp.Log():
@@ -89,6 +89,8 @@ def formula_of(schema: Schema, node: exp.Expr) -> Formula:
     raise QueryError(f"'{node.sql()}' is not supported in the select list", f"use {AGGREGATES}")
 
 
+_ROUNDED = 1e-9  # of a number: below this an error is that of floating point numbers
+_HALF = 1e-12
 _OVER = "shares of the total are count(*) / sum(count(*)) over (), or over (partition by a key of group by)"
 _OF_ALL = "write (select avg(x) from sketch), with where but without group by"
 
@@ -165,6 +167,26 @@ def _smooth(one: Estimate, kind: type[exp.Expr], slope: Callable[[Floats], Float
         return _where(~np.isnan(value), Estimate(value, one.influence * slope(one.value)[..., None], one.rough))
 
 
+def _half_up(values: Floats, digits: int) -> Floats:
+    """Rounded numbers; what floating point leaves just below a half counts as that half."""
+    return arithmetic.rounded(values * (1 + _HALF), digits)
+
+
+def _stepped(one: Estimate, value: Floats, unit: float = 1.0, first: float = 0.0) -> Estimate:
+    """An estimate rounded to `value` in steps of `unit`, which begin at `first` units. Its error is that of the
+    estimate, and a step where that may lead across the beginning of one.
+    """
+    from scipy.special import ndtr
+
+    stderr, places = one.stderr, one.value / unit - first
+    away = np.abs(places - np.rint(places)) * unit
+    least = _ROUNDED * np.maximum(np.abs(one.value), unit)
+    across = unit**2 * ndtr(-away / np.maximum(stderr, least))
+    influence = one.influence * np.sqrt(1 + across / np.maximum(stderr, least) ** 2)[..., None]
+    influence[..., 0] = np.where(stderr < least, np.sqrt(across), influence[..., 0])
+    return Estimate(value, influence, one.rough)
+
+
 def _where(known: NDArray[np.bool_], one: Estimate) -> Estimate:
     """The estimate where `known`, and null elsewhere."""
     influence = np.where(known[..., None], one.influence, np.nan)
@@ -209,8 +231,8 @@ _ONE: dict[type[exp.Expr], Callable[..., Estimate]] = {
     exp.Sqrt: lambda one: _where(one.value >= 0, one.root()),
     exp.Exp: lambda one: _smooth(one, exp.Exp, np.exp),
     exp.Ln: lambda one: _smooth(one, exp.Ln, lambda x: 1 / x),
-    exp.Floor: lambda one: _smooth(one, exp.Floor, np.ones_like),
-    exp.Ceil: lambda one: _smooth(one, exp.Ceil, np.ones_like),
+    exp.Floor: lambda one: _stepped(one, np.floor(one.value)),
+    exp.Ceil: lambda one: _stepped(one, np.ceil(one.value)),
 }
 _TWO: dict[type[exp.Expr], Callable[..., Estimate]] = {
     exp.Add: Estimate.__add__,

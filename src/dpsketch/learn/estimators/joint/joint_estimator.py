@@ -57,6 +57,7 @@ class ProductEstimator:
         self._single = FunctionsOfOne(schema, noise, fitted)
         self._joint = Memo(self._grouped_pair)
         self._chain = Memo(self._chain_of)
+        self._between = Memo(self._between_columns)
         self._of_three = OfThree(fitted)
         self.draws = Memo(self._drawn)
         self._first = noise.reserve(
@@ -119,7 +120,7 @@ class ProductEstimator:
             hidden = hidden + (trend.doubt * _product(_others(means, pair))) ** 2
         if len(factors) > 2:
             several = np.maximum(unseen.of_several(means, variances) - third.seen, 0.0)
-            hidden = hidden + (unseen.MORE * self._dependence) ** 2 * several
+            hidden = hidden + (unseen.MORE * self._dependence_of(columns_of(factors))) ** 2 * several
         apart = self._without_table([factor.columns for factor in factors])
         if apart:
             hidden = hidden + self._usual**2 * unseen.unmeasured(means, variances, apart)
@@ -239,8 +240,19 @@ class ProductEstimator:
     @made_once
     def _dependence(self) -> float:
         """The usual dependence of two columns of the release."""
-        found = [unseen.dependence(self._mixed_pair(pair)) for pair in self.fitted.pairs]
+        found = [self._between(pair) for pair in self.fitted.pairs]
         return float(np.sqrt(np.mean(np.square(found)))) if found else 0.0
+
+    def _dependence_of(self, columns: Sequence[str]) -> float:
+        """That of these columns, at least the usual one: three columns of which pairs depend much on each other may do
+        so together, as the distance of flights follows from both airports.
+        """
+        places = sorted(self.columns.index(name) for name in columns)
+        found = [self._between(pair) for pair in combinations(places, 2)]
+        return max(self._dependence, float(np.sqrt(np.mean(np.square(found)))))
+
+    def _between_columns(self, pair: tuple[int, int]) -> float:
+        return unseen.dependence(self._mixed_pair(pair))
 
     def _without_table(self, columns: Sequence[tuple[str, ...]]) -> list[tuple[int, int]]:
         """Places of those among `columns`, one or none in each, that the release has no pair table of."""
@@ -311,7 +323,9 @@ class ProductEstimator:
             )
             means = np.stack([np.bincount(place, row) / count for row in values])
             left -= (means - values.mean(1)[:, None]) ** 2 @ (count / count.sum())
-        share = max(unseen.PAIRS, self._undetected) if len(columns) == 2 else unseen.MORE * self._dependence
+        share = max(unseen.PAIRS, self._undetected)
+        if len(columns) > 2:
+            share = unseen.MORE * self._dependence_of(columns)
         if self._without_table([(name,) for name in columns]):
             share = self._usual
         return share * np.sqrt(np.maximum(left, 0.0))

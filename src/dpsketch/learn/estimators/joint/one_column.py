@@ -128,4 +128,4 @@ class FunctionsOfOne:
         """Points of a column and, if it has several in a cell, their shares in the cell for each model."""
         points = ColumnPoints(self._schema, self._fitted.cells[column], self._fitted.parents[column])
         marginals = [model.marginals[column] for model in self._fitted.models if points.inside > 1]
-        return points, [shares_in_cells(marginal, points.inside) for marginal in marginals]
+        return points, [shares_in_cells(marginal, points.positions) for marginal in marginals]

@@ -198,3 +198,42 @@ def test_two_factors_may_be_off_at_once() -> None:
     assert both_unsure([np.zeros(1), np.zeros(1)], unsure)[0] == pytest.approx(0.25 * 0.04)
     assert both_unsure([np.array([0.7]), np.array([0.1])], unsure)[0] == pytest.approx(0.25 * 0.04)
     assert both_unsure([np.array([0.7])], unsure[:1])[0] == pytest.approx(0)
+
+
+@pytest.fixture(scope="module")
+def routes() -> tuple[pa.Table, dps.View]:
+    """Distances that follow from both ends of a route, and from neither end alone."""
+    random, towns, rows = np.random.default_rng(1), 12, 60_000
+    place, often = random.uniform(0, 2500, towns), random.gamma(1.5, size=(towns, towns))
+    np.fill_diagonal(often, 0)
+    start, end = np.divmod(random.choice(towns**2, rows, p=often.ravel() / often.sum()), towns)
+    names = [f"t{index}" for index in range(towns)]
+    table = pa.table(
+        {
+            "start": np.array(names)[start],
+            "stop": np.array(names)[end],
+            "distance": np.abs(place[start] - place[end]),
+            "kind": random.choice(["a", "b"], rows),
+        }
+    )
+    labels = {"kind": "category", "values": names}
+    columns = {"start": labels, "stop": labels, "distance": {"kind": "number", "lower": 0, "upper": 3000}}
+    columns["kind"] = {"kind": "category", "values": ["a", "b"]}
+    schema = dps.Schema.from_dict({"privacy": {"rows": rows}, "columns": columns})
+    budget = dps.Budget(2.0)
+    raw = dps.accumulate(table, schema, dps.Recipe.general(schema, rows=rows, budget=budget))
+    with seeded_noise():
+        return table, dps.View(dps.release(raw, budget, dps.Ledger("sqlite://"), "routes"))
+
+
+def test_means_of_a_function_of_two_labels_have_an_error_that_says_so(routes: tuple[pa.Table, dps.View]) -> None:
+    table, view = routes
+    truths = table.group_by(["start", "stop"]).aggregate([("distance", "mean"), ("distance", "count")]).to_pylist()
+    off = []
+    for truth in truths:
+        if truth["distance_count"] > 120:
+            answer = view.mean("distance", f"start = '{truth['start']}' and stop = '{truth['stop']}'")
+            if answer.known:
+                off.append((answer.raw - truth["distance_mean"]) / answer.stderr)
+    assert len(off) > 50
+    assert np.sqrt(np.mean(np.square(off))) < 1.15
