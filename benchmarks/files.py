@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,18 +59,18 @@ def csv_files(folder: Path, rows: int = 1_000_000) -> None:
             while stream.read(1 << 20):
                 pass
 
-    ours, theirs, ours_packed, unpacked = best_together(
-        lambda: dps.accumulate(path, facts, recipe),
-        lambda: pa.csv.read_csv(path, read_options=one),
-        lambda: dps.accumulate(packed, facts, recipe),
-        unpack,
-        repeats=5,
+    ours, theirs = best_together(
+        lambda: dps.accumulate(path, facts, recipe), lambda: pa.csv.read_csv(path, read_options=one), repeats=5
     )
     line("CSV to codes, CPU seconds of pyarrow's reader", ours / theirs, "×", 2, at_most=True)
-    line("CSV.gz to codes beside unpacking, CPU seconds of the latter", (ours_packed - unpacked) / unpacked, "×", 2, True)
+    # The thread that reads unpacks; others split and encode meanwhile. Its time is that of the whole with enough cores.
+    reading, unpacked = best_together(
+        lambda: dps.accumulate(packed, facts, recipe), unpack, repeats=5, clock=time.thread_time
+    )
+    line("CSV.gz, CPU seconds of the reading thread beside unpacking", reading / unpacked, "×", 1.3, at_most=True)
 
 
-def parquet_files(folder: Path, rows: int = 1_000_000) -> None:
+def parquet_files(folder: Path, rows: int = 5_000_000) -> None:
     whole = table(rows)
     pq.write_table(whole, folder / "large.parquet")
     many = folder / "many"
@@ -78,22 +79,21 @@ def parquet_files(folder: Path, rows: int = 1_000_000) -> None:
         first, last = start * rows // SMALL_FILES, (start + 1) * rows // SMALL_FILES
         pq.write_table(whole.slice(first, last - first), many / f"{start:04}.parquet")
     facts = schema(rows)
-    general, count = dps.Recipe.general(facts, budget=dps.Budget(1.0)), dps.Recipe([dps.Part(dps.Count(), 1.0)])
+    general = dps.Recipe.general(facts, budget=dps.Budget(1.0))
 
     def decode() -> None:
         with pq.ParquetFile(folder / "large.parquet") as file:
             for _ in file.iter_batches(use_threads=False):
                 pass
 
-    one, thousand, accumulated, decoded = best_together(
-        lambda: dps.accumulate(folder / "large.parquet", facts, count),
-        lambda: dps.accumulate(many, facts, count),
+    one, thousand, decoded = best_together(
         lambda: dps.accumulate(folder / "large.parquet", facts, general),
+        lambda: dps.accumulate(many, facts, general),
         decode,
         repeats=3,
     )
     line(f"{SMALL_FILES} small Parquet files, CPU seconds of one large one", thousand / one, "×", 1.3, at_most=True)
-    line("general recipe from Parquet, CPU seconds of decoding", accumulated / decoded, "×", 4, at_most=True)
+    line("general recipe from Parquet, CPU seconds of decoding", one / decoded, "×", 4, at_most=True)
 
 
 def main() -> None:

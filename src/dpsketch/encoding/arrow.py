@@ -223,7 +223,8 @@ def cell_levels(column: Column, array: pa.Array) -> NDArray[np.int64]:
 def _floats(array: pa.Array) -> Floats:
     """Values as float64, NaN for nulls."""
     numbers = array.cast(pa.float64(), safe=False)
-    return np.where(is_null(numbers), np.nan, buffer_values(numbers, np.float64))
+    values = buffer_values(numbers, np.float64)
+    return np.where(is_null(numbers), np.nan, values) if numbers.null_count else values
 
 
 @lru_cache(maxsize=256)
@@ -248,7 +249,8 @@ def _numbers(array: pa.Array) -> Floats:
         numbers = _floats(array)
     else:
         numbers = np.full(len(array), np.nan)
-    return np.where(np.isfinite(numbers), numbers, np.nan)
+    finite = np.isfinite(numbers)
+    return numbers if finite.all() else np.where(finite, numbers, np.nan)
 
 
 def _usual_spellings(array: pa.Array, dates: bool) -> Floats:
