@@ -69,7 +69,7 @@ class DataFile:
         yield self.identity.encode("utf-8", "surrogateescape")
 
     def samples(self) -> Iterator[bytes]:
-        """The size, both ends and blocks in between, all of a small file: enough to recognise the same file under another name."""
+        """The size, both ends and blocks in between, or all of a small file, which identify it under another name."""
         yield self.size.to_bytes(8, "big")
         with self.open() as stored:
             last = self.size - _SAMPLE
