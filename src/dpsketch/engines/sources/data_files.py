@@ -167,6 +167,8 @@ def _of_url(url: str) -> list[DataFile]:
             f"{name} cannot be opened ({type(error).__name__})",
             "check the URL, the network and the credentials in the environment; file://, s3://, gs:// and abfs:// work",
         ) from None
+    if not entries:  # stores have no empty folders
+        raise SourceError(f"there is nothing at {name}", "check the bucket or container and the path")
     paths = {each.path: each for each in entries if each.type == pa.fs.FileType.File}
     if any(part in _LAKES and part != "metadata" for path in paths for part in path.split("/")):
         raise SourceError(f"{name} holds files of a table with a log", f"read it through its log: delta://{name}")
