@@ -21,6 +21,7 @@ _COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 _ENDINGS = (*CSV, *(f".csv{end}" for end in _COMPRESSED), *(f".tsv{end}" for end in _COMPRESSED), *PARQUET)
 _WILD = re.compile(r"[*?\[]")
 _BUFFER = 1 << 20
+_PATIENCE = 20  # seconds
 _SAMPLE, _SAMPLES = 1 << 16, 16
 _LAKES = {  # folder of a table's log, name of the format, and what identifies it
     "_delta_log": ("a Delta Lake", "_delta_log"),
@@ -156,7 +157,7 @@ def _of_url(url: str) -> list[DataFile]:
     fixed = _WILD.split(url)[0]
     start = fixed if fixed == url else fixed.rpartition("/")[0]
     try:
-        system, base = pa.fs.FileSystem.from_uri(start)
+        system, base = pa.fs.FileSystem.from_uri(_impatient(start))
         entry = system.get_file_info(base)
         if entry.type == pa.fs.FileType.File:
             entries = [entry]
@@ -184,6 +185,13 @@ def _of_url(url: str) -> list[DataFile]:
     if len(paths) == 1 and base in paths:
         _check_ending(base)
     return _one_format(name, files)
+
+
+def _impatient(url: str) -> str:
+    """The URL, with a limit to the time for which Google's client tries again: its own is a quarter of an hour."""
+    if not url.startswith(("gs://", "gcs://")) or "retry_limit_seconds=" in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}retry_limit_seconds={_PATIENCE}"
 
 
 def _pattern(text: str) -> re.Pattern[str]:
