@@ -11,7 +11,7 @@ ROOMS := schema encoding files plots privacy recipe denoise noise engines/test_r
 QUICK := $(ROOMS:%=tests/unit/%) tests/unit/test_public.py tests/unit/test_displays.py tests/unit/test_calibration.py tests/golden \
 	tests/docs/test_proofs.py tests/docs/test_modules.py
 
-.PHONY: help demo quick test test-lowest lock lint bench audit fuzz papers-truth papers-m2m papers-compressive papers-density clean
+.PHONY: help demo quick test test-lowest lock lint bench bench-engines bench-friendster audit fuzz papers-truth papers-m2m papers-compressive papers-density clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -65,6 +65,15 @@ fuzz: $(VENV)/.installed-test  ## hostile inputs of every kind, for SECONDS=600 
 
 bench: $(VENV)/.installed-test  ## speed of the kernels, as ratios in one process
 	$(BIN)/python -m benchmarks
+
+ROWS ?= 5000000
+SCALE ?= 1
+
+bench-engines: $(VENV)/.installed-test  ## ROWS=5000000 in six kinds of storage through all engines: same sums, seconds, memory
+	$(BIN)/python -m benchmarks.engines --rows $(ROWS)
+
+bench-friendster: $(VENV)/.installed-test  ## a graph of SCALE=1 times Friendster's size to released counters and answers
+	$(BIN)/python -m benchmarks.friendster --scale $(SCALE)
 
 .venvs/mbi/.installed: Makefile
 	$(PYTHON) -m venv .venvs/mbi || python3 -m venv .venvs/mbi

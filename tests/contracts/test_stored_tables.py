@@ -154,6 +154,11 @@ def test_what_is_wrong_with_a_database_is_said_in_one_line(
         f"{name} has no column 'age'": dps.Database(url, query="select sex from people"),
         f"there is no file {tmp_path}/no.db": dps.Database(f"sqlite:///{tmp_path}/no.db", table="people"),
     }
+    small = in_sqlite(table, tmp_path / "people.db")
+    for path in (small, tmp_path / "text.db"):
+        (tmp_path / "text.db").write_text("no database " * 100)
+        absent = dps.Database(f"sqlite:///{path}", table="persons")
+        cannot[f"sqlite:///{path} cannot read the table 'persons' (ProgrammingError)"] = absent
     for fact, source in cannot.items():
         assert refused(source, schema, recipe) == fact
     assert not (tmp_path / "no.db").exists()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
 from numbers import Integral, Real
@@ -19,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpsketch.encoding.layouts import Cells, buffer_values, cells_of, filled, is_null, lists_of
+from dpsketch.encoding.layouts import Cells, buffer_values, cells_of, filled, int64_array, is_null, lists_of
 from dpsketch.encoding.levels import levels_at
 from dpsketch.encoding.records import IdSets, joined
-from dpsketch.errors import SourceError
+from dpsketch.errors import MissingExtraError, SourceError
 from dpsketch.numerics.arrays import Codes, Floats
 from dpsketch.schema.columns import (
     OTHER,
@@ -43,6 +44,7 @@ _MICROSECONDS = {"day": 86_400e6, "s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 _TRUE = {"true", "t", "yes", "y", "1", "1.0"}
 _ZERO = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(bytes(8))])[0]
 _NO_TEXT = pa.nulls(1, pa.large_string())[0]
+_FEW = 1000  # texts that are read before Numba would be imported
 _MOST_DIGITS = 400  # most digits of a number with an exponent, as an id
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
 _FALSE = {"false", "f", "no", "n", "0", "0.0"}
@@ -221,7 +223,8 @@ def cell_levels(column: Column, array: pa.Array) -> NDArray[np.int64]:
 def _floats(array: pa.Array) -> Floats:
     """Values as float64, NaN for nulls."""
     numbers = array.cast(pa.float64(), safe=False)
-    return np.where(is_null(numbers), np.nan, buffer_values(numbers, np.float64))
+    values = buffer_values(numbers, np.float64)
+    return np.where(is_null(numbers), np.nan, values) if numbers.null_count else values
 
 
 @lru_cache(maxsize=256)
@@ -239,14 +242,37 @@ def _with_missing(numbers: Floats, replacement: float | None) -> Floats:
 def _numbers(array: pa.Array) -> Floats:
     """Cells as float64; NaN, infinities, nulls and unreadable text are NaN."""
     if _is_text(array):
-        numbers = _parsed_numbers(texts(array))
+        numbers = _usual_spellings(array, dates=False)
     elif pa.types.is_boolean(array.type):
         numbers = _floats(array.cast(pa.int8()))
     elif pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_decimal(array.type):
         numbers = _floats(array)
     else:
         numbers = np.full(len(array), np.nan)
-    return np.where(np.isfinite(numbers), numbers, np.nan)
+    finite = np.isfinite(numbers)
+    return numbers if finite.all() else np.where(finite, numbers, np.nan)
+
+
+def _usual_spellings(array: pa.Array, dates: bool) -> Floats:
+    """Numbers or dates of text. Kernels read usual spellings where Numba is installed, slower rules everything else."""
+    numbers, hard = np.full(len(array), np.nan), np.ones(len(array), np.bool_)
+    if len(array) >= _FEW:
+        with suppress(MissingExtraError):
+            from dpsketch.encoding.text_kernels import read_moments, read_numbers
+
+            offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
+            data = np.frombuffer(array.buffers()[2] or b"", np.uint8)
+            if dates:
+                read_moments(data, offsets, numbers, hard)
+            else:
+                read_numbers(data, offsets, numbers.view(np.int64), hard)
+            absent = is_null(array)
+            numbers[absent], hard[absent] = np.nan, False
+    rows = np.flatnonzero(hard)
+    if len(rows):
+        text = texts(array if len(rows) == len(array) else array.take(int64_array(rows)))
+        numbers[rows] = _each(text, _moment) if dates else _parsed_numbers(text)
+    return numbers
 
 
 def _parsed_numbers(text: pa.Array) -> Floats:
@@ -261,7 +287,7 @@ def _parsed_numbers(text: pa.Array) -> Floats:
 def _moments(array: pa.Array) -> Floats:
     """Microseconds since 1970; text must be ISO 8601."""
     if _is_text(array):
-        return _each(texts(array), _moment)
+        return _usual_spellings(array, dates=True)
     if pa.types.is_date(array.type) or pa.types.is_timestamp(array.type):
         unit = "day" if pa.types.is_date32(array.type) else getattr(array.type, "unit", "ms")
         counts = array.view(pa.int32() if unit == "day" else pa.int64())

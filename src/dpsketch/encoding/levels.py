@@ -33,12 +33,18 @@ def spread(numbers: Floats, low: float, high: float, steps: int) -> NDArray[np.i
     """Nearest of steps+1 levels. Of SPAN steps, which round numbers, those between the bounds take neither of theirs.
     Only correctly rounded operations, so the result is the same on every machine.
     """
-    missing = np.isnan(numbers)
-    clamped = np.where(missing, low, np.minimum(np.maximum(numbers, low), high))
-    levels = np.rint((clamped - low) / (high - low) * steps).astype(np.int64)
+    clamped = np.minimum(np.fmax(numbers, low), high)
+    steps_up = clamped - low
+    steps_up /= high - low
+    steps_up *= steps
+    levels = np.rint(steps_up, out=steps_up).astype(np.int64)
     if steps == SPAN:
-        levels = np.minimum(np.maximum(levels, clamped > low), steps - (clamped < high))
-    return np.where(missing, -1, np.minimum(np.maximum(levels, 0), steps))
+        levels[(levels < 1) & (clamped > low)] = 1
+        levels[(levels >= steps) & (clamped < high)] = steps - 1
+    np.maximum(levels, 0, out=levels)
+    np.minimum(levels, steps, out=levels)
+    levels[np.isnan(numbers)] = -1
+    return levels
 
 
 @lru_cache(maxsize=256)

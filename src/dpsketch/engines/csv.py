@@ -9,7 +9,11 @@ assumption, which the privacy statement names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import BinaryIO
 
 import numpy as np
@@ -24,6 +28,9 @@ _BLOCK = 1 << 22
 _LONGEST_LINE = 1 << 24
 _MOST_FIELDS = 1 << 22
 _NEWLINE = 10
+_THREADS = 4
+Places = NDArray[np.int64]
+_PADDING = bytes(8)  # kernels read eight bytes at a time
 _MARK = b"\xef\xbb\xbf"  # the byte order mark of UTF-8, at the beginning of a file
 
 
@@ -40,12 +47,12 @@ def header(file: DataFile) -> list[str]:
     if not line:
         raise SourceError(f"{path} has no header line", "the first line of a CSV file names its columns")
     separator = _separator(file)
-    buffer = np.frombuffer(line + b"\n", np.uint8)
-    stops = np.array([len(line)])
+    text, stops = line + b"\n" + _PADDING, np.array([len(line)])
     for fields in range(line.count(bytes([separator])) + 1, 0, -1):  # separators inside quotes leave fewer fields
-        starts, ends, quoted = _split(buffer, stops, separator, fields)
+        starts, ends, lengths = _split(text, 0, stops, separator, np.arange(fields))
         if ends[0, 0] >= 0:
-            names = [_column(buffer, starts[i], ends[i], quoted[i])[0].as_py() or b"" for i in range(fields)]
+            cells = [_column(text, *each) for each in zip(starts, ends, lengths, strict=True)]
+            names = [cell[0].as_py() or b"" for cell in cells]
             break
     else:
         raise SourceError(f"{path}: the header line has a broken quote", 'write names with commas as "first, last"')
@@ -73,17 +80,44 @@ def batches(
         elif stream.peek(len(_MARK))[: len(_MARK)] == _MARK:
             stream.read(len(_MARK))
         find = _quoted_breaks(separator) if layout.multiline else _line_breaks
-        for text, stops in _whole_records(stream, find, lambda: progress(read())):
-            for first in range(0, len(stops), most):  # limits the memory that very short records need
-                part = stops[first : first + most]
-                start = stops[first - 1] + 1 if first else 0
-                yield _batch(text[start : part[-1] + 1], part - start, picked, separator, len(names))
+        slots = np.full(len(names), -1)
+        for slot, (_, index) in enumerate(picked):
+            slots[index] = slot
+        wanted = [name for name, _ in picked]
+        blocks = _whole_records(stream, find, lambda: progress(read()))
+        yield from _ahead(partial(_batch, *part, separator, slots, wanted) for part in _shorter(blocks, most))
 
 
-Breaks = Callable[[bytes], NDArray[np.int64]]
+def _shorter(blocks: Iterable[tuple[bytes, Places]], most: int) -> Iterator[tuple[bytes, int, Places]]:
+    """At most so many records of each block, which limits the memory that very short records need: the block, where
+    they begin, and where each of them ends.
+    """
+    for text, stops in blocks:
+        for first in range(0, len(stops), most):
+            yield text, int(stops[first - 1]) + 1 if first else 0, stops[first : first + most]
 
 
-def _line_breaks(block: bytes) -> NDArray[np.int64]:
+def _ahead(jobs: Iterable[Callable[[], pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    """The results in order; threads work on the next ones meanwhile."""
+    threads = min(_THREADS, os.cpu_count() or 1)
+    with ThreadPoolExecutor(threads, thread_name_prefix="dpsketch-csv") as pool:
+        waiting: deque[Future[pa.RecordBatch]] = deque()
+        try:
+            for job in jobs:
+                waiting.append(pool.submit(job))
+                if len(waiting) > threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+Breaks = Callable[[bytes], Places]
+
+
+def _line_breaks(block: bytes) -> Places:
     return np.flatnonzero(np.frombuffer(block, np.uint8) == _NEWLINE)
 
 
@@ -93,15 +127,17 @@ def _quoted_breaks(separator: int) -> Breaks:
 
     state = np.zeros(1, np.int64)
 
-    def find(block: bytes) -> NDArray[np.int64]:
+    def find(block: bytes) -> Places:
         ends = np.empty(block.count(b"\n"), np.int64)
         return ends[: record_ends(np.frombuffer(block, np.uint8), separator, state, ends)]
 
     return find
 
 
-def _whole_records(file: BinaryIO, find: Breaks, read: Callable[[], None]) -> Iterator[tuple[bytes, NDArray[np.int64]]]:
-    """Blocks of whole records with the end of each. A record that is too long becomes a broken one: a lone quote."""
+def _whole_records(file: BinaryIO, find: Breaks, read: Callable[[], None]) -> Iterator[tuple[bytes, Places]]:
+    """Blocks of whole records, padded, with the end of each. A record that is too long becomes a broken one: a lone
+    quote.
+    """
     waiting: list[bytes] = []
     length = 0
     while block := file.read(_BLOCK):
@@ -111,7 +147,7 @@ def _whole_records(file: BinaryIO, find: Breaks, read: Callable[[], None]) -> It
             first, end = int(stops[0]), int(stops[-1]) + 1
             if length + first > _LONGEST_LINE:
                 waiting, length, block, stops, end = [b'"'], 1, block[first:], stops - first, end - first
-            yield b"".join(waiting) + block[:end], stops + length
+            yield b"".join([*waiting, block[:end], _PADDING]), stops + length
             waiting, length = [block[end:]], len(block) - end
         else:
             length += len(block)
@@ -119,7 +155,7 @@ def _whole_records(file: BinaryIO, find: Breaks, read: Callable[[], None]) -> It
                 waiting.append(block)
     if length:
         last = b'"' if length > _LONGEST_LINE else b"".join(waiting)
-        yield last + b"\n", np.array([len(last)])
+        yield last + b"\n" + _PADDING, np.array([len(last)])
 
 
 def _separator(file: DataFile) -> int:
@@ -127,38 +163,37 @@ def _separator(file: DataFile) -> int:
 
 
 def _batch(
-    text: bytes, stops: NDArray[np.int64], picked: Sequence[tuple[str, int]], separator: int, fields: int
+    text: bytes, start: int, stops: Places, separator: int, slots: Places, names: Sequence[str]
 ) -> pa.RecordBatch:
-    buffer = np.frombuffer(text, np.uint8)
-    starts, ends, quoted = _split(buffer, stops, separator, fields)
-    arrays = [_column(buffer, starts[i], ends[i], quoted[i]) for _, i in picked]
-    schema = pa.schema([(name, pa.large_binary()) for name, _ in picked])
-    if not picked:
+    """The records of a text, from `start` on; field f of each is column slots[f], or none where that is negative."""
+    starts, ends, lengths = _split(text, start, stops, separator, slots)
+    if not names:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * starts.shape[1], pa.struct([])))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    columns = [_column(text, *each) for each in zip(starts, ends, lengths, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, names=names)
 
 
 def _split(
-    buffer: np.ndarray, stops: NDArray[np.int64], separator: int, fields: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    starts = np.zeros((fields, len(stops)), np.int64)
-    ends = np.full((fields, len(stops)), -1, np.int64)
-    quoted = np.zeros((fields, len(stops)), np.bool_)
+    text: bytes, start: int, stops: Places, separator: int, slots: Places
+) -> tuple[NDArray[np.int32], NDArray[np.int32], Places]:
+    """Where the cells of every column start and end, and the bytes of each column."""
     from dpsketch.engines.csv_kernels import scan
 
-    records = scan(buffer, np.ascontiguousarray(stops), separator, starts, ends, quoted)
-    return starts[:, :records], ends[:, :records], quoted[:, :records]
+    columns = int(slots.max()) + 1
+    starts, ends = (np.empty((columns, len(stops)), np.int32) for _ in range(2))
+    lengths = np.zeros(columns, np.int64)
+    buffer, stops = np.frombuffer(text, np.uint8), np.ascontiguousarray(stops)
+    records = scan(buffer, start, stops, separator, slots, starts, ends, lengths)
+    return starts[:, :records], ends[:, :records], lengths
 
 
-def _column(buffer: np.ndarray, starts: np.ndarray, ends: np.ndarray, quoted: np.ndarray) -> pa.Array:
-    """Copy one field of every record into an Arrow array; missing where the field is empty or the line is broken."""
-    starts, ends = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
-    data = np.empty(int(np.maximum(ends - starts, 0).sum()), np.uint8)
-    offsets = np.zeros(len(starts) + 1, np.int64)
+def _column(text: bytes, starts: NDArray[np.int32], ends: NDArray[np.int32], length: int) -> pa.Array:
+    """Copy one field of every record into an Arrow array; missing where the field is empty or the record is broken."""
     from dpsketch.engines.csv_kernels import copy
 
-    used = copy(buffer, starts, ends, np.ascontiguousarray(quoted), data, offsets)
-    valid = pa.array(ends > starts)
-    return pa.Array.from_buffers(
-        pa.large_binary(), len(starts), [valid.buffers()[1], pa.py_buffer(offsets), pa.py_buffer(data[:used])]
-    )
+    data, offsets = np.empty(length + len(_PADDING), np.uint8), np.zeros(len(starts) + 1, np.int64)
+    present = np.empty(len(starts), np.bool_)
+    full = copy(np.frombuffer(text, np.uint8), starts, ends, data, offsets, present) == len(starts)
+    valid = None if full else pa.array(present).buffers()[1]
+    parts = [valid, pa.py_buffer(offsets), pa.py_buffer(data[: offsets[-1]])]
+    return pa.Array.from_buffers(pa.large_binary(), len(starts), parts)

@@ -66,3 +66,35 @@ def double_bits(_context: Any, _x: Any) -> Any:
         return builder.bitcast(arguments[0], ir.IntType(64))
 
     return types.int64(types.float64), generate
+
+
+@intrinsic
+def high_product(_context: Any, _a: Any, _b: Any) -> Any:
+    """The upper 64 bits of the product of two uint64."""
+
+    def generate(_inner: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(argument, wide) for argument in arguments))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+@intrinsic
+def trailing_zeros(_context: Any, _x: Any) -> Any:
+    """The number of zero bits after the last one of a uint64."""
+
+    def generate(_inner: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), generate
+
+
+@intrinsic
+def leading_zeros(_context: Any, _x: Any) -> Any:
+    """The number of zero bits before the first one of a uint64."""
+
+    def generate(_inner: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), generate

@@ -85,7 +85,9 @@ class Column:
     def codes_of(self, levels: NDArray[np.int64]) -> Codes:
         """Codes of the levels 0 .. levels-1; a negative level is missing. Exact integers."""
         if self.levels == SPAN + 1:
-            return np.where(levels < 0, MISSING, levels + LOWEST).astype(np.int16)
+            codes = (levels + LOWEST).astype(np.int16)
+            codes[levels < 0] = MISSING
+            return codes
         return self._codes[levels]
 
     @cached_property

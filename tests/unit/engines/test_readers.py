@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpsketch.engines.readers import read_batches, source_columns
-from dpsketch.engines.sources.data_files import data_files, shown
+from dpsketch.engines.sources.data_files import _impatient, data_files, shown
 from dpsketch.engines.sources.databases import Database
 from dpsketch.errors import SourceError
 
@@ -158,6 +158,30 @@ def test_a_url_that_cannot_be_opened_shows_no_credentials() -> None:
         with pytest.raises(SourceError, match="cannot be opened") as refused:
             list(read_batches(url, ["x"], lambda share: None))
         assert "pass-word-7" not in str(refused.value)
+
+
+def test_google_is_not_asked_for_a_quarter_of_an_hour() -> None:
+    for url in ("gs://bucket/t.parquet", "gs://anonymous@bucket/t.parquet?scheme=http"):
+        limited = _impatient(url)
+        assert limited.endswith(f"{'&' if '?' in url else '?'}retry_limit_seconds=20")
+        assert pa.fs.FileSystem.from_uri(limited)[1] == "bucket/t.parquet"  # an unknown option is refused here
+        assert _impatient(limited) == limited
+    assert _impatient("s3://bucket/t.parquet") == "s3://bucket/t.parquet"
+
+
+def test_small_files_are_read_together_and_types_are_kept_apart(tmp_path: Path) -> None:
+    """Batches are joined where their types agree; texts that repeat are the same, however a file stores them."""
+    texts = pa.array(["a", "b", None, "a"] * 300)
+    for number in range(6):
+        cells = pa.array(range(1200)) if number < 4 else pa.array([f"{row}.0" for row in range(1200)])
+        table = pa.table({"x": cells, "s": texts.cast(pa.large_string()) if number % 2 else texts})
+        pq.write_table(table, tmp_path / f"{number}.parquet", use_dictionary=number != 3)
+    batches = list(read_batches(tmp_path, ["x", "s"], lambda share: None))
+    assert len(batches) < 6
+    assert sum(batch.num_rows for batch in batches) == 7200
+    found = [str(cell) for batch in batches for cell in batch.column("s").to_pylist()]
+    assert found == [str(cell) for cell in texts.to_pylist() * 6]
+    assert [str(cell) for batch in batches[-1:] for cell in batch.column("x").to_pylist()][-1] == "1199.0"
 
 
 def test_objects_that_are_no_tables_are_refused() -> None:

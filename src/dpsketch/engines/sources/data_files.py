@@ -21,6 +21,7 @@ _COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 _ENDINGS = (*CSV, *(f".csv{end}" for end in _COMPRESSED), *(f".tsv{end}" for end in _COMPRESSED), *PARQUET)
 _WILD = re.compile(r"[*?\[]")
 _BUFFER = 1 << 20
+_PATIENCE = 20  # seconds
 _SAMPLE, _SAMPLES = 1 << 16, 16
 _LAKES = {  # folder of a table's log, name of the format, and what identifies it
     "_delta_log": ("a Delta Lake", "_delta_log"),
@@ -69,10 +70,13 @@ class DataFile:
         yield self.identity.encode("utf-8", "surrogateescape")
 
     def samples(self) -> Iterator[bytes]:
-        """The size, both ends and blocks in between: enough to recognise the same file under another name."""
+        """The size, both ends and blocks in between, or all of a small file, which identify it under another name."""
         yield self.size.to_bytes(8, "big")
         with self.open() as stored:
-            last = max(self.size - _SAMPLE, 0)
+            last = self.size - _SAMPLE
+            if last <= _SAMPLES * _SAMPLE:  # blocks would overlap
+                yield stored.read()
+                return
             for block in range(_SAMPLES + 1):
                 stored.seek(last * block // _SAMPLES)
                 yield stored.read(_SAMPLE)
@@ -153,7 +157,7 @@ def _of_url(url: str) -> list[DataFile]:
     fixed = _WILD.split(url)[0]
     start = fixed if fixed == url else fixed.rpartition("/")[0]
     try:
-        system, base = pa.fs.FileSystem.from_uri(start)
+        system, base = pa.fs.FileSystem.from_uri(_impatient(start))
         entry = system.get_file_info(base)
         if entry.type == pa.fs.FileType.File:
             entries = [entry]
@@ -164,6 +168,8 @@ def _of_url(url: str) -> list[DataFile]:
             f"{name} cannot be opened ({type(error).__name__})",
             "check the URL, the network and the credentials in the environment; file://, s3://, gs:// and abfs:// work",
         ) from None
+    if not entries:  # stores have no empty folders
+        raise SourceError(f"there is nothing at {name}", "check the bucket or container and the path")
     paths = {each.path: each for each in entries if each.type == pa.fs.FileType.File}
     if any(part in _LAKES and part != "metadata" for path in paths for part in path.split("/")):
         raise SourceError(f"{name} holds files of a table with a log", f"read it through its log: delta://{name}")
@@ -179,6 +185,13 @@ def _of_url(url: str) -> list[DataFile]:
     if len(paths) == 1 and base in paths:
         _check_ending(base)
     return _one_format(name, files)
+
+
+def _impatient(url: str) -> str:
+    """The URL, with a limit to the time for which Google's client tries again: its own is a quarter of an hour."""
+    if not url.startswith(("gs://", "gcs://")) or "retry_limit_seconds=" in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}retry_limit_seconds={_PATIENCE}"
 
 
 def _pattern(text: str) -> re.Pattern[str]:

@@ -81,8 +81,11 @@ class Database:
         """Close the reader, the cursor and the connection, whatever happens."""
         with self._plain_errors("cannot be connected to", "check the host, the port, the user and the password"):
             connection = self._connect()
-        plain = self._plain_errors("cannot run the query", "run the query in the database's own shell")
-        with plain, closing(connection), closing(connection.cursor()) as cursor:
+        if self.query is None:
+            texts = f"cannot read the table '{self.table}'", "check the name of the table, and that this is a database"
+        else:
+            texts = "cannot run the query", "run the query in the database's own shell"
+        with self._plain_errors(*texts), closing(connection), closing(connection.cursor()) as cursor:
             if self.scheme == "sqlite":
                 cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_ROWS_AT_ONCE)})
             cursor.execute(statement)

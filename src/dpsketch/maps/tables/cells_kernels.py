@@ -6,7 +6,7 @@ import numpy as np
 
 from dpsketch.numerics.jit import kernel
 
-TILE = 4096  # records; a table of pairs is brought into the cache once a tile
+TILE = 1 << 15  # records; a table of pairs is brought into the cache once a tile
 _GRID = 1 << 16  # maps.cells.GRID
 
 
@@ -65,7 +65,7 @@ _PAIRS = (
 def pair_sums(codes, rows, kinds, cells, members, strides, offsets, weights, sums):  # type: ignore[no-untyped-def]
     """Add a table's weight to the cell of each record in the table of each pair of columns."""
     records = codes.shape[1]
-    found = np.empty((rows.size, TILE), np.int32)
+    found = np.empty((rows.size, min(TILE, records)), np.uint16)
     for start in range(0, records, TILE):
         width = min(records, start + TILE) - start
         for j in range(rows.size):
@@ -76,7 +76,7 @@ def pair_sums(codes, rows, kinds, cells, members, strides, offsets, weights, sum
             left, right = found[members[t, 0]], found[members[t, 1]]
             stride, offset, weight = strides[t], offsets[t], weights[t]
             for i in range(width):
-                sums[offset + left[i] * stride + right[i]] += weight
+                sums[offset + np.int64(left[i]) * stride + right[i]] += weight
 
 
 _TRIPLES = "void(int16[:,::1], int64[::1], int64[::1], uint16[:,::1], int64[:,::1], int64[:,::1], int64[::1], {}[::1])"
@@ -86,7 +86,7 @@ _TRIPLES = "void(int16[:,::1], int64[::1], int64[::1], uint16[:,::1], int64[:,::
 def triple_sums(codes, rows, kinds, cells, members, strides, offsets, sums):  # type: ignore[no-untyped-def]
     """Add one to the cell of each record in the table of each triple of columns."""
     records = codes.shape[1]
-    found = np.empty((rows.size, TILE), np.int64)
+    found = np.empty((rows.size, min(TILE, records)), np.uint16)
     for start in range(0, records, TILE):
         width = min(records, start + TILE) - start
         for j in range(rows.size):
@@ -97,4 +97,4 @@ def triple_sums(codes, rows, kinds, cells, members, strides, offsets, sums):  # 
             one, two, three = found[members[t, 0]], found[members[t, 1]], found[members[t, 2]]
             large, small, offset = strides[t, 0], strides[t, 1], offsets[t]
             for i in range(width):
-                sums[offset + one[i] * large + two[i] * small + three[i]] += 1
+                sums[offset + np.int64(one[i]) * large + np.int64(two[i]) * small + three[i]] += 1
