@@ -30,6 +30,7 @@ from dpsketch.cli import (
 from dpsketch.cli.console import HELP, AsJson, Quiet, err, out, print_json, unprintable
 from dpsketch.cli.fit import fit_app
 from dpsketch.cli.ledger_verbs import ledger_app
+from dpsketch.cli.market_verbs import market_app
 from dpsketch.cli.process import Stopped, prepare_streams, stop_on_signals
 from dpsketch.errors import DpsketchError, PublicNote
 
@@ -79,6 +80,7 @@ for verb, short in VERBS:
     app.command(short_help=short, context_settings=HELP)(verb)
 app.add_typer(fit_app, name="fit", short_help="Fit a model to a released sketch.")
 app.add_typer(ledger_app, name="ledger", short_help="Caps and spends of each dataset.")
+app.add_typer(market_app, name="market", short_help="Buy rows that match a validation set.")
 
 
 def _with_quiet(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,7 +98,7 @@ def _with_quiet(verb: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-for _family in (app, fit_app, ledger_app):
+for _family in (app, fit_app, ledger_app, market_app):
     for _verb in _family.registered_commands:
         assert _verb.callback is not None
         _verb.callback = _with_quiet(_verb.callback)
