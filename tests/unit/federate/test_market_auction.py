@@ -75,12 +75,8 @@ def test_the_published_curve_is_not_private_at_any_epsilon() -> None:
 def first_ask(curve, better: bool, stream: Keystream) -> bool:
     """Whether owner "a", with a bid of 0.5, is asked beside an owner with a bid of 0.9 or 0.1: neighbouring tables."""
     direction = np.array([1.0, 0.0])
-    bidders = {
-        "a": Bidder(np.array([[0.5, 0.1]], np.float32), np.array([0.5], np.float32), 10**9),
-        "b": Bidder(
-            np.array([[0.9 if better else 0.1, 0.1]], np.float32), np.array([0.9 if better else 0.1], np.float32), 10**9
-        ),
-    }
+    bids_of = {"a": 0.5, "b": 0.9 if better else 0.1}
+    bidders = {name: Bidder(np.array([[bid, 0.1]], np.float32), direction, 10**9) for name, bid in bids_of.items()}
     auctioneer = Auctioneer(direction, curve, AuctionDraws(stream, 40), ["a", "b"])
     silent = np.zeros(2)
     bids = {name: bid for name, bidder in bidders.items() if (bid := bidder.bid(silent, 0))}
@@ -125,7 +121,7 @@ def play(owners, scores, coins, curve):
         def _take(self, name, point, bid, features, broadcast, count):
             self.pool[name, point] = features
 
-    bidders = {name: Bidder(table[name], np.zeros(len(table[name]), np.float32), 10**9) for name in names}
+    bidders = {name: Bidder(table[name], np.zeros(1), 10**9) for name in names}
     auctioneer = Scored(np.zeros(1), curve, Told(), names)
     chosen: list[int] = []
     for number in range(len(scores)):
@@ -168,7 +164,7 @@ def test_neighbouring_runs_differ_by_one_swap() -> None:
 def test_a_point_without_the_score_of_its_bid_is_refused() -> None:
     with Keystream() as stream:
         auctioneer = Auctioneer(np.array([1.0, 0.0]), ask_curve(1, 1.0, 1e-9), AuctionDraws(stream, 40), ["a"])
-        bidder = Bidder(np.array([[0.5, 0.1]], np.float32), np.array([0.5], np.float32), 10**9)
+        bidder = Bidder(np.array([[0.5, 0.1]], np.float32), np.array([1.0, 0.0]), 10**9)
         bidder.bids[0] = 1
         with pytest.raises(FederationError, match="score of its bid"):
             auctioneer.round({"a": (0, 0.9)}, {"a": bidder}, np.zeros(2), 0)

@@ -22,7 +22,12 @@ from dpsketch.federate.market.hidden_sum import HiddenSum
 from dpsketch.numerics.arrays import Floats
 from dpsketch.sketch.auction_draws import AuctionDraws
 
-_TOLERANCE = 1e-4  # of a bid against its point, for single precision
+_TOLERANCE = 1e-9  # of a bid against its point
+
+
+def score_of(features: Features, target: Floats, broadcast: Floats, count: int) -> float:
+    """A point's score, the same number wherever it is computed."""
+    return float(features.astype(np.float64) @ (target - broadcast / (count + 1)))
 
 
 @dataclass
@@ -30,20 +35,20 @@ class Bidder:
     """An owner in an auction: its points, those it has sent, and how often its present best was its bid."""
 
     features: Features
-    gain: Features
+    target: Floats
     patience: int
     sent: set[int] = field(default_factory=set)
     bids: dict[int, int] = field(default_factory=dict)
 
     def bid(self, broadcast: Floats, count: int) -> tuple[int, float] | None:
         """The best point not sent yet and its score ⟨g_v, φ⟩ − ⟨g, φ⟩/(q+1); None if all are sent."""
-        scores = self.gain - self.features @ (broadcast / (count + 1)).astype(np.float32)
+        scores = self.features @ (self.target - broadcast / (count + 1)).astype(np.float32)
         scores[list(self.sent)] = -np.inf
         best = int(np.argmax(scores))
         if len(self.sent) == len(self.features):
             return None
         self.bids[best] = self.bids.get(best, 0) + 1
-        return best, float(scores[best])
+        return best, score_of(self.features[best], self.target, broadcast, count)
 
     def must_send(self, point: int) -> bool:
         """The τ rule: a point that was the bid `patience` times is asked for. Its owner can tell by itself."""
@@ -101,11 +106,11 @@ class Auctioneer:
     def _score(self, key: tuple[str, int], broadcast: Floats, count: int) -> float:
         if not self.rescored:
             return self.old_scores[key]
-        return float(self.pool[key] @ (self.target - broadcast / (count + 1)))
+        return score_of(self.pool[key], self.target, broadcast, count)
 
     def _take(self, name: str, point: int, bid: float, features: Features, broadcast: Floats, count: int) -> None:
         """Verify a point against its bid and put it into the pool."""
-        score = float(features @ (self.target - broadcast / (count + 1)))
+        score = score_of(features, self.target, broadcast, count)
         if abs(score - bid) > _TOLERANCE:
             raise FederationError(f"the point of owner {name} does not have the score of its bid", "exclude this owner")
         self.pool[name, point] = features
@@ -132,7 +137,7 @@ def auction(
     hidden.start_at(seeds)
     names = sorted(owners)
     curve = published or ask_curve(len(names), plan.ask_epsilon, plan.never)
-    bidders = {name: Bidder(owners[name], owners[name] @ target.astype(np.float32), patience) for name in names}
+    bidders = {name: Bidder(owners[name], target, patience) for name in names}
     auctioneer = Auctioneer(target, curve, draws, names, rescored=published is None)
     chosen: list[tuple[str, int]] = []
     asked: list[dict[str, bool]] = []

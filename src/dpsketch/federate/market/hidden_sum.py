@@ -6,6 +6,7 @@ The paper's algorithm 2, calibrated: coordinates are chosen by e^(ε·ψ/2Δ) an
 
 from __future__ import annotations
 
+import hashlib
 from fractions import Fraction
 
 import numpy as np
@@ -21,11 +22,12 @@ class HiddenSum:
     """P, a product of distributions on the grid {−1, −1+η, …, 1} for each of d coordinates, which follows the sum of a
     growing set of vectors. `steps_per_unit` is 1/η.
 
-    Quantisation is random with the right mean; neither its randomness nor P is secret.
+    Quantisation is random with the right mean, by bits that follow from the vector itself: a vector counts the same
+    whenever it is added, so that neighbouring sums differ by one vector's entries. P is not secret.
     Source: summary, algorithm 2, lemma 1 and theorem 3.
     """
 
-    def __init__(self, features: int, steps_per_unit: int = 20, seed: int = 0) -> None:
+    def __init__(self, features: int, steps_per_unit: int = 20) -> None:
         if steps_per_unit < 1:
             raise RecipeError("the grid needs at least one step a unit")
         self._unit = steps_per_unit
@@ -33,7 +35,6 @@ class HiddenSum:
         self._logs = np.zeros((features, len(self._grid)))
         self._means = np.zeros(features)
         self._sums = np.zeros(features, np.int64)  # exact, in steps of the grid: secret
-        self._rng = np.random.default_rng(seed)
         self.count, self.features = 0, features
 
     @property
@@ -43,9 +44,17 @@ class HiddenSum:
 
     def add(self, features: Features) -> None:
         """Add vectors of norm 1 with entries of at most √(2/d) in absolute value."""
-        scaled = np.clip(features * np.sqrt(self.features / 2), -1, 1) * self._unit
-        self._sums += _quantised(scaled.astype(np.float64), self._rng).sum(axis=0)
+        for vector in features:
+            self._sums += self._quantised(vector)
         self.count += len(features)
+
+    def _quantised(self, vector: Features) -> NDArray[np.int64]:
+        """A vector in steps of the grid, rounded up or down such that the mean is right over all vectors."""
+        scaled = np.clip(vector.astype(np.float64) * np.sqrt(self.features / 2), -1, 1) * self._unit
+        digest = hashlib.sha256(vector.astype("<f4").tobytes()).digest()
+        low = np.floor(scaled)
+        up = np.random.default_rng(int.from_bytes(digest, "big")).random(scaled.shape) < scaled - low
+        return (low + up).astype(np.int64)
 
     def start_at(self, features: Features) -> None:
         """Start P at the mean of public vectors, which costs nothing, and add them."""
@@ -79,12 +88,6 @@ class HiddenSum:
             total += self.count * self._means
         mean = total / steps if steps else self.count * self._means
         return np.asarray(mean * np.sqrt(2 / self.features))
-
-
-def _quantised(scaled: Floats, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Numbers rounded up or down at random such that their mean is right."""
-    low = np.floor(scaled)
-    return (low + (rng.random(scaled.shape) < scaled - low)).astype(np.int64)
 
 
 def _means(logs: Floats, grid: Floats) -> Floats:
