@@ -25,7 +25,7 @@ import matplotlib
 import numpy as np
 
 from benchmarks.density.goals import at_least, shown
-from benchmarks.market import auctions, downstream
+from benchmarks.market import auctions, downstream, processes
 from benchmarks.market.case import OVER, Case
 from dpsketch.federate.market.auction_cost import CLAIMED, as_published
 from dpsketch.federate.market.guarantees import submodularity
@@ -44,6 +44,7 @@ class Options:
     runs: int
     seed: int
     quick: bool
+    models: bool = True
 
 
 def choices(name: str, size: int, options: Options, say: Say) -> None:
@@ -62,7 +63,7 @@ def choices(name: str, size: int, options: Options, say: Say) -> None:
         for how, distance in distances.items():
             kept[how].append(gain_kept(base, distance, best))
             percent[how].append(percent_above(distance, best))
-        for how, codes in chosen.items():
+        for how, codes in chosen.items() if options.models else ():
             for model, score in downstream.accuracies(case, codes, seed).items():
                 scores[model][how].append(100 * score)
         say(f"  seed {seed}: MMD² " + ", ".join(f"{how} {shown(each)}" for how, each in distances.items()))
@@ -126,6 +127,11 @@ def guarantee(options: Options, say: Say) -> None:
         say(f"{name}, width {case.terms.width:.3g}: {submodularity(case.wanted, case.kernel, case.codes.shape[1])}")
 
 
+def seven(options: Options, say: Say) -> None:
+    for seed in range(options.seed, options.seed + options.runs):
+        processes.run(seed, say)
+
+
 def figures(options: Options, say: Say) -> None:
     """Figures 1 and 2: percent above greedy, and accuracy, by size."""
     import matplotlib.pyplot as plt
@@ -156,6 +162,7 @@ PARTS: dict[str, Callable[[Options, Say], None]] = {
     "guarantee": guarantee,
     **{f"{name}-{size}": partial(choices, name, size) for size in SIZES for name in NAMES},
     **{f"auction-{name}": partial(by_auction, name) for name in NAMES},
+    "processes": seven,
     "figures": figures,
 }
 QUICK = ("cost", "guarantee", "mnist-1000", "allstate-1000", "auction-allstate", "figures")
@@ -167,10 +174,11 @@ def main() -> None:
     parser.add_argument("--parts", nargs="*", choices=tuple(PARTS))
     parser.add_argument("--runs", type=int, help="seeds of every part")
     parser.add_argument("--seed", type=int, default=0, help="the first of them")
+    parser.add_argument("--skip", nargs="*", default=[], choices=("models",))
     given = parser.parse_args()
     matplotlib.use("Agg")
     RESULTS.mkdir(parents=True, exist_ok=True)
-    options = Options(given.runs or (1 if given.quick else 5), given.seed, given.quick)
+    options = Options(given.runs or (1 if given.quick else 5), given.seed, given.quick, "models" not in given.skip)
     for name in given.parts or (QUICK if given.quick else PARTS):
         _run(name, options)
 
@@ -183,7 +191,9 @@ def _run(name: str, options: Options) -> None:
             print(line, flush=True)
             print(line, file=file, flush=True)
 
-        say(f"python -m benchmarks.market --parts {name} --runs {options.runs} --seed {options.seed}, {date.today()}")
+        skipped = "" if options.models else " --skip models"
+        asked = f"--parts {name} --runs {options.runs} --seed {options.seed}{skipped}"
+        say(f"python -m benchmarks.market {asked}, {date.today()}")
         PARTS[name](options, say)
         say(f"{name} took {time.process_time() - start:.0f} CPU s")
 
