@@ -11,7 +11,7 @@ ROOMS := schema encoding files plots privacy recipe denoise noise engines/test_r
 QUICK := $(ROOMS:%=tests/unit/%) tests/unit/test_public.py tests/unit/test_displays.py tests/unit/test_calibration.py tests/golden \
 	tests/docs/test_proofs.py tests/docs/test_modules.py
 
-.PHONY: help demo quick test test-lowest lock lint bench bench-engines bench-friendster audit fuzz papers-truth papers-m2m papers-compressive papers-density clean
+.PHONY: help demo quick test test-lowest lock lint bench bench-engines bench-friendster audit fuzz papers-truth papers-m2m papers-compressive papers-density papers-market clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -105,6 +105,9 @@ papers-compressive: $(VENV)/.installed-test .venvs/diffprivlib/.installed  ## ev
 
 papers-density: $(VENV)/.installed-test .venvs/diffprivlib/.installed  ## every figure of the race and density papers beside its goal and its baselines
 	$(BIN)/python -m benchmarks.density
+
+papers-market: $(VENV)/.installed-test  ## every figure of the summary paper beside its goal and its baselines
+	$(BIN)/python -m benchmarks.market
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -31,6 +31,7 @@ from dpsketch.cli.console import HELP, AsJson, Quiet, err, out, print_json, unpr
 from dpsketch.cli.federate_verbs import federate_app
 from dpsketch.cli.fit import fit_app
 from dpsketch.cli.ledger_verbs import ledger_app
+from dpsketch.cli.market_verbs import market_app
 from dpsketch.cli.process import Stopped, prepare_streams, stop_on_signals
 from dpsketch.errors import DpsketchError, PublicNote
 
@@ -81,6 +82,7 @@ for verb, short in VERBS:
 app.add_typer(fit_app, name="fit", short_help="Fit a model to a released sketch.")
 app.add_typer(ledger_app, name="ledger", short_help="Caps and spends of each dataset.")
 app.add_typer(federate_app, name="federate", short_help="Release the sum of several holders.")
+app.add_typer(market_app, name="market", short_help="Buy rows that match a validation set.")
 
 
 def _with_quiet(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,7 +100,7 @@ def _with_quiet(verb: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-for _family in (app, fit_app, ledger_app, federate_app):
+for _family in (app, fit_app, ledger_app, federate_app, market_app):
     for _verb in _family.registered_commands:
         assert _verb.callback is not None
         _verb.callback = _with_quiet(_verb.callback)
