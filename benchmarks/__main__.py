@@ -6,7 +6,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 import platform
 
-from benchmarks import cells, counters, fourier, grid, large, ledger, noise, race, release, start, units
+from benchmarks import cells, counters, files, fourier, grid, large, ledger, noise, race, release, start, units
 
 if __name__ == "__main__":
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
@@ -15,6 +15,7 @@ if __name__ == "__main__":
     noise.main()
     fourier.main()
     cells.main()
+    files.main()
     grid.main()
     race.main()
     counters.main()
