@@ -59,7 +59,9 @@ Append = Annotated[
     Path | None,
     typer.Option("--append", metavar="RAW", help="Add the rows to this raw sketch; files that it counted are refused."),
 ]
-DisjointUnits = Annotated[bool, typer.Option("--disjoint-units", help="No unit has rows in two of them.")]
+DisjointUnits = Annotated[
+    bool, typer.Option("--disjoint-units", help="Declare that no unit has rows in two of the tables.")
+]
 
 
 def accumulate(

@@ -125,8 +125,7 @@ def plan(
     _check(queries, budgets)
     queries, budgets = list(dict.fromkeys(queries)), list(dict.fromkeys(budgets))
     schema = schema.as_stored()  # columns are simulated as if the table held them
-    rows = declared_rows(schema, rows)
-    copies = -(-rows // MOST_ROWS)
+    copies = -(-(rows := declared_rows(schema, rows)) // MOST_ROWS)
     cases = _cases(schema, rows, budgets, recipe, important)
     only = cases[0].recipe.only
     names = columns_to_simulate(schema, [case.recipe for case in cases], _asked(schema, queries, only))
@@ -154,7 +153,7 @@ def plan(
                     progress(done / steps)
     asked = zip(queries, errors_of_queries, strict=True)
     found = tuple(each for query, errors in asked for each in _predictions(query, cases, errors))
-    return Forecast(found, simulations, like is not None, _digests(schema, cases))
+    return Forecast(found, simulations, like is not None, _digests(schema, cases) if sharing is ALONE else {})
 
 
 class _Case(NamedTuple):

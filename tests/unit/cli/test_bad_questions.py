@@ -117,6 +117,14 @@ CASES = [
         "the covariance of dates in column 'joined' is not defined\nHint: ask for the mean or a quantile",
     ),
     sql("select avg(sin(age)) from sketch", f"the function 'sin' is not known here\n{FUNCTIONS}"),
+    *(
+        sql(
+            f"select {written} as m, count(*) from sketch group by 1",
+            "dates are not written as text here\n"
+            "Hint: group by year(d), month(d) or date_trunc('month', d), and format the result",
+        )
+        for written in ("strftime(joined, '%Y-%m')", "to_char(joined, 'YYYY')", "date_format(joined, '%Y')")
+    ),
     sql("select avg(shout(age)) from sketch", f"the function 'shout' is not known here\n{FUNCTIONS}"),
     sql("select avg('old') from sketch", "'old' is not a number that can be used here"),
     sql("select avg(age like 'x') from sketch", f"column 'age' holds integers, not texts\n{TEXTS}"),

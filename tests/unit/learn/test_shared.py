@@ -21,7 +21,7 @@ from dpsketch.learn.estimators.release_noise import ReleaseNoise
 from dpsketch.learn.population import grid_estimator
 from dpsketch.numerics.threads import one_thread
 
-THREADS = 8
+THREADS = 12  # two for each question
 COLUMNS = ("x", "y", "z")
 SCHEMA = dps.Schema.from_dict(
     {

@@ -161,7 +161,7 @@ def test_errors_from_tables_are_predicted(seeded: None, known: tuple[pa.Table, d
     pair = ["smoker", "sex"] if "smoker" in queries[2] else ["occupancy", "temperature"]
     recipe = dps.Recipe([*SMALL.parts[:1], dps.Part(dps.Histogram(bins=64), 0.5), dps.Part(both_ways(pair), 0.4)])
     actual = actual_errors(table, schema, queries, dps.Budget(0.05), recipe, 60)
-    right, wrong = (dps.plan(schema, queries, [dps.Budget(epsilon)], None, recipe, 60) for epsilon in (0.05, 0.15))
+    right, wrong = (dps.plan(schema, queries, [dps.Budget(epsilon)], None, recipe, 25) for epsilon in (0.05, 0.15))
     assert all(near(right, actual, 1.5)), (actual, right)
     assert not any(near(wrong, actual, 1.5)), (actual, wrong)
 

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from dpsketch.numerics.arrays import Floats
 
+DATE_PARTS = "group by year(d), month(d) or date_trunc('month', d), and format the result"
 KNOWN = (
     "+, -, *, /, %, power, abs, sign, sqrt, exp, ln, log, round, floor, ceil, least, greatest, coalesce, nullif, "
     "case, if, cast, width_bucket, year, month, day, hour, dayofweek, date_trunc, date_diff"

@@ -276,6 +276,8 @@ def not_a_number(expression: exp.Expr) -> QueryError:
             f"'{expression.sql()}' is an aggregate inside an expression of columns",
             "use one aggregate alone, and having for conditions on it",
         )
+    if isinstance(expression, exp.TimeToStr | exp.ToChar) or expression.name.lower() in ("date_format", "to_char"):
+        return QueryError("dates are not written as text here", arithmetic.DATE_PARTS)
     if isinstance(expression, exp.Func):
         name = expression.name if isinstance(expression, exp.Anonymous) else expression.sql_name()
         return QueryError(f"the function '{name.lower()}' is not known here", f"expressions use {arithmetic.KNOWN}")

@@ -122,7 +122,7 @@ def questions(schema: dps.Schema, table: pa.Table) -> Iterator[tuple[str, float]
         y = data[y_name]
         yield f"avg({name})", x.mean()
         yield f"stddev({name})", x.std(ddof=0)
-        for _ in range(5):
+        for _ in range(-(-9 // len(names))):
             low, high = np.sort(rng.choice(x, 2)).tolist()
             other = float(rng.choice(y))
             yield f"count_if({name} > {low!r})", (x > low).sum()

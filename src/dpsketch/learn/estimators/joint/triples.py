@@ -1,4 +1,4 @@
-"""Three columns at once: what pair tables tell of them, if pairs are all there is."""
+"""Answers about three columns, moved halfway to the distribution that the pair tables alone imply."""
 
 from __future__ import annotations
 
