@@ -227,7 +227,7 @@ def _mixed(parts: Sequence[PartFacts], epsilon: Fraction, delta: Fraction, gauss
     shares = sum((parts[index].share for index in gaussian), Fraction(0))
     near = sum((_closeness(parts[index]) for index in gaussian), Fraction(0))
     left, slack = shares * epsilon - 2 * near, delta * (1 - 2 * near)
-    if left <= 0:
+    if near and left <= 0:
         raise BudgetError("epsilon is too small for Gaussian noise in shares on this number of sums", "raise epsilon")
     return [
         part.gaussian(left, slack, shares) if index in gaussian else part.pure(epsilon)

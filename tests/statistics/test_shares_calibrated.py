@@ -217,3 +217,11 @@ def test_the_analytic_formula_is_used_without_loss() -> None:
     spent = float(gaussian_delta(Fraction(1) - 2 * event.closeness, event.ratio_squared))
     assert 0.999e-6 < spent <= 1e-6
     assert np.isfinite(spent)
+
+
+@pytest.mark.parametrize("consortium", [None, FIVE])
+def test_parts_that_cannot_differ_need_no_epsilon(consortium: Consortium | None) -> None:
+    """The count of a table whose rows are replaced, alone."""
+    nothing = PartFacts(1, Sensitivity(0, 0), None, Fraction(1), consortium=consortium)
+    event = calibrate([nothing], dps.Budget(1.0, 1e-6), mechanism="gaussian")
+    assert [(noise.sensitivity, noise.shares) for noise in event.noises] == [(0, None)]
