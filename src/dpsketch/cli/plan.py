@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +33,7 @@ from dpsketch.privacy.budget import Budget
 if TYPE_CHECKING:
     from dpsketch.planning.forecast import Forecast
     from dpsketch.planning.least_budget import LeastBudget
+    from dpsketch.privacy.noise_shares import Consortium
 
 
 Epsilons = Annotated[str | None, typer.Option(help="Comma-separated budgets to try. Default: 0.1,1,10.")]
@@ -163,13 +165,7 @@ def plan(
     """Predict the errors of answers from releases of simulated tables, or whether a task can succeed. No data is read,
     nothing is spent.
     """
-    if holders is None and (colluders is not None or least is not None):
-        raise BudgetError("--colluders and --least are numbers of a consortium", "pass --holders 5 as well")
-    if holders is not None and any(option is not None for option in (within, task, k, columns, plot, important)):
-        raise BudgetError(
-            "--holders compares ways to release queries' answers",
-            "leave out --within, --task, --k, --columns, --plot and --important",
-        )
+    group = _consortium(holders, colluders, least, (within, task, k, columns, plot, important))
     if plot is not None:
         check_picture(plot, force, schema, recipe)
     if within is not None and (epsilon is not None or task is not None or plot is not None):
@@ -178,22 +174,16 @@ def plan(
     if task is not None:
         from dpsketch.cli.plan_task import print_task_plan
 
-        if query or any(option is not None for option in (recipe, like, important)):
-            raise RecipeError(
-                "a task brings its own recipe and has no queries",
-                "leave out --recipe, --query, --like and --important",
-            )
+        _check_task((query or None, recipe, like, important))
         print_task_plan(task, k, schema, columns, rows, budgets, plot, as_json)
         return
     if k is not None or columns is not None:
         raise RecipeError("--k and --columns are for a task", "pass --task clusters:8, pca:3, density or synthetic")
     if schema is None:
         raise RecipeError("a plan of answers needs --schema", "dpsketch init TABLE > schema.toml writes a template")
-    if holders is not None:
+    if group is not None:
         from dpsketch.cli.plan_holders import print_holders_plan
-        from dpsketch.privacy.noise_shares import Consortium
 
-        group = Consortium.of(holders, 1 if colluders is None else colluders, least)
         print_holders_plan(group, schema, query, budgets, rows, recipe, simulations, seed, like, as_json)
         return
     check_important(important, recipe is None)
@@ -210,6 +200,31 @@ def plan(
         print_json(forecast.to_dicts())
     else:
         _print_forecast(forecast)
+
+
+def _check_task(others: Sequence[object]) -> None:
+    if any(option is not None for option in others):
+        raise RecipeError(
+            "a task brings its own recipe and has no queries", "leave out --recipe, --query, --like and --important"
+        )
+
+
+def _consortium(
+    holders: int | None, colluders: int | None, least: int | None, others: Sequence[object]
+) -> Consortium | None:
+    """The consortium that --holders asks about, if it does. `others` are options that do not go with it."""
+    if holders is None:
+        if colluders is not None or least is not None:
+            raise BudgetError("--colluders and --least are numbers of a consortium", "pass --holders 5 as well")
+        return None
+    if any(option is not None for option in others):
+        raise BudgetError(
+            "--holders compares ways to release queries' answers",
+            "leave out --within, --task, --k, --columns, --plot and --important",
+        )
+    from dpsketch.privacy.noise_shares import Consortium
+
+    return Consortium.of(holders, 1 if colluders is None else colluders, least)
 
 
 def _forecast(

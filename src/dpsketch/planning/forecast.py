@@ -158,8 +158,7 @@ def plan(
     noise that they have in a release of all columns. Nothing is read, nothing is spent. `recipe` defaults to the
     general one, `simulations` to a number that takes seconds. With `like`, an earlier release of this table or of a
     similar one, tables are rows drawn from that release: predictions are then much more accurate. `important` is as in
-    `Recipe.general`; where it has an effect, predictions also hold the error without it. `sharing` says by how many
-    holders the table is released, and how (`plan_holders` compares the ways).
+    `Recipe.general`; where it has an effect, predictions also hold the error without it. `sharing`: who releases.
 
     Source: a sketch is a sum, so the sums of a table times k are the sums of that table with every row k times. More
     than MOST_ROWS declared rows are simulated in this way, with the noise and the recipe of the declared rows.
