@@ -154,9 +154,8 @@ def coordinator(
     group = _consortium(party.roster, colluders, least, threshold)
     keep_roster(folder, party.roster)
     with Output(output, force) as claimed, progress_bar("adding up") as report, ExitStack() as stack:
-        exchange = CoordinatorExchange(
-            party, folder, patience, listen is None, without or (), tell=err.print, progress=report
-        )
+        names, by_hand = without or (), listen is None
+        exchange = CoordinatorExchange(party, folder, patience, by_hand, names, tell=err.print, progress=report)
         if listen is not None:
             host, port = _address(listen)
             mailbox = stack.enter_context(Mailbox(exchange.boxes, host, port, certificate, certificate_key))

@@ -98,8 +98,9 @@ def check_released(folder: Path, names: Sequence[str], summed: Sequence[str]) ->
 
 
 def run_party(folder: Path, name: str, words: list[str]) -> None:
-    said = called(folder, *words)
+    said = called(folder, *words, "--json")
     (folder / name / "said").write_text(said.stderr)
+    (folder / name / "facts").write_text(said.stdout)
 
 
 def test_six_processes_release_one_sum(folder: Path) -> None:
@@ -132,9 +133,11 @@ def test_six_processes_release_one_sum(folder: Path) -> None:
         assert process.exitcode == 0
     check_released(folder, ["hub", *holders], holders)
     for name in holders:
-        assert "Sent " in (folder / name / "said").read_text()
+        facts = json.loads((folder / name / "facts").read_text())
+        assert f"Sent {facts['sent']:,} bytes, received {facts['received']:,}." in (folder / name / "said").read_text()
         account = json.loads(good(folder, "ledger", "show", f"{name}/ledger.db", "--json").stdout)
         assert "people" in json.dumps(account)
+    assert json.loads((folder / "hub" / "facts").read_text())["late"] == []
     said = good(folder, "federate", "status", "hub/session", "--json")
     facts = json.loads(said.stdout)
     assert [each["holders"] for each in facts["finished"]] == [holders]

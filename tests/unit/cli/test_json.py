@@ -58,7 +58,13 @@ COMMANDS = {
     "ledger declare": "ledger declare l.db plan p --schema t.toml --release epsilon=0.1 --times 2 --delta 1e-6",
     "ledger show": "ledger show l.db",
     "ledger verify": "ledger verify l.db",
+    "federate keygen": "federate keygen west.key --name west",
+    "federate roster": "federate roster roster.toml",
+    "federate status": "federate status session-hub",
+    "federate export": "federate export session-hub -o to-all",
+    "federate import": "federate import session-h1 to-all",
 }
+TOGETHER = ("federate coordinator", "federate holder")  # they wait for each other: test_federate_verbs
 WRITING = ("accumulate", "merge", "graph", "release", "tighten", "labels", "sample", "score")
 
 
@@ -98,13 +104,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for command in before:
         done = called(folder, *shlex.split(command))
         assert done.returncode == 0, done.stderr
+    for name in ("hub", "h1", "h2", "h3"):
+        role = "coordinator" if name == "hub" else "holder"
+        done = called(folder, *shlex.split(f"federate keygen {name}.key --name {name} --role {role}"))
+        with (folder / "roster.toml").open("a") as roster:
+            roster.write(("[members]\n" if name == "hub" else "") + done.stdout)
+    for command in ("coordinator --schema t.toml", "holder a.raw --ledger l.db --dataset federated"):
+        name = "hub" if command.startswith("c") else "h1"
+        more = f"--key {name}.key --roster roster.toml --folder session-{name} --epsilon 4 -o all.sketch"
+        assert called(folder, *shlex.split(f"federate {command} {more}")).returncode == 75
     return folder
 
 
 def test_every_verb_has_the_option_and_an_example() -> None:
     without = [name for name, verb in VERBS.items() if not any("--json" in option.opts for option in verb.params)]
     assert without == []
-    assert set(COMMANDS) == set(VERBS)
+    assert {*COMMANDS, *TOGETHER} == set(VERBS)
 
 
 def test_every_verb_prints_one_document(folder: Path) -> None:
