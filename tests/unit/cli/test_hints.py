@@ -80,10 +80,10 @@ def test_a_plan_shows_gains_and_costs(folder: Path) -> None:
     shown, _ = run(folder, *words, "--epsilon", "0.1")
     assert "without hint" in shown
     assert "Important columns have less noise than without the hint" in shown
-    gain, cost = json.loads(run(folder, *words, "--epsilon", "0.1", "--json", "--simulations", "3")[0])
+    gain, cost = json.loads(run(folder, *words, "--epsilon", "0.1", "--json", "--simulations", "3")[0])["predictions"]
     assert gain["error"] < gain["without_hint"]
     assert cost["error"] > cost["without_hint"]
-    plain = json.loads(run(folder, *words[:-2], "--epsilon", "0.1", "--json", "--simulations", "3")[0])
+    plain = json.loads(run(folder, *words[:-2], "--epsilon", "0.1", "--json", "--simulations", "3")[0])["predictions"]
     assert [row["error"] for row in plain] == [gain["without_hint"], cost["without_hint"]]
     assert "without_hint" not in plain[0]
     assert "without hint" not in run(folder, *words[:-2], "--epsilon", "1")[0]
