@@ -137,8 +137,10 @@ def figures(options: Options, say: Say) -> None:
     import matplotlib.pyplot as plt
 
     for number, (name, model) in enumerate((("allstate", "linear SVM"), ("mnist", "32 units")), 1):
-        sizes = [size for size in SIZES if (RESULTS / f"{name}-{size}.json").exists()]
-        facts = [json.loads((RESULTS / f"{name}-{size}.json").read_text()) for size in sizes]
+        kept = {size: RESULTS / f"{name}-{size}.json" for size in SIZES}
+        read = {size: json.loads(path.read_text()) for size, path in kept.items() if path.exists()}
+        sizes = [size for size, each in read.items() if each["accuracy"]]
+        facts = [read[size] for size in sizes]
         if not facts:
             say(f"figure {number}: run --parts {name}-1000 first")
             continue
