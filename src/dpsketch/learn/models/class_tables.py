@@ -30,6 +30,18 @@ class LogOdds:
     shares: Floats  # share of each class's records in the cells, largely without noise: sums to one over cells
 
 
+def expected_counts(counts: Floats, errors: Floats) -> tuple[Floats, Floats]:
+    """Means and standard deviations of numbers of records that are at least zero, given noisy ones."""
+    from scipy.special import log_ndtr
+
+    if not errors.all():
+        return counts, errors
+    scores = counts / errors
+    ratios = np.exp(-(scores**2) / 2 - log_ndtr(scores)) / np.sqrt(2 * np.pi)  # of the normal density and distribution
+    means = np.maximum(counts + errors * ratios, 1e-3 * errors)
+    return means, errors * np.sqrt(np.clip(1 - ratios * (ratios + scores), 0.0, 1.0))
+
+
 def log_odds(counters: Floats, totals: Floats, variance: float) -> LogOdds:
     """Log ratios of densities, r = p_class(cell)/p_all(cell), shrunk towards 1 according to the noise.
 

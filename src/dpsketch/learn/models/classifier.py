@@ -12,12 +12,13 @@ from dpsketch.errors import FitWarning, QueryError
 from dpsketch.learn.answer import Answer
 from dpsketch.learn.estimators.kernel_sums import KernelSums
 from dpsketch.learn.models.class_rows import ClassRows
-from dpsketch.learn.models.class_tables import LogOdds, log_odds, shared_evidence, slope
+from dpsketch.learn.models.class_tables import LogOdds, expected_counts, log_odds, shared_evidence, slope
 from dpsketch.learn.models.design import STANDS_OUT, Classes, accuracy, label_texts, labels_of
 from dpsketch.learn.models.model import Columns, Labels, Model
 from dpsketch.learn.saved import Arrays, Facts, Saved, counters, finite, read_map, real, whole
 from dpsketch.maps.hashed.race import BoundRace, Race
 from dpsketch.numerics.arrays import Floats
+from dpsketch.schema.columns import Category
 from dpsketch.schema.schema import Schema, nearest
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ class DensityClassifier(Model):
     mean counters, as in the paper, which is less accurate. `prior="map"` weights classes by their noisy numbers of
     records, `"ml"` equally. Among rows, classes have kernel densities, and `method` has no effect.
 
-    After `fit`: `classes_` (the labels with significant counts), `class_count_`, `class_count_stderr_`, `slope_` (the
+    After `fit`: `classes_` (the labels with significant counts; all of the schema's where fewer than two have one),
+    `class_count_`, `class_count_stderr_`, `slope_` (the
     factor applied to the sum of log-odds over all tables, whose evidence overlaps), `slope_how_` (whether it was
     estimated from the counters), `calibrated_` (false: the slope is a guess that may be wrong by a factor of several),
     `feature_names_in_` and `how_`. Source: race §4, RESEARCH "Classifiers (race)"; docs/models.md.
@@ -56,13 +58,9 @@ class DensityClassifier(Model):
             return self._fit_rows(view)
         bound, sums, variance = held
         totals, errors = self._totals(view, bound, sums, variance)
-        present = np.flatnonzero((totals > STANDS_OUT * errors) & (totals > 0))
-        if len(present) < 2:
-            raise QueryError(
-                f"column '{self.target}' has fewer than two classes with significant counts",
-                "release with a larger epsilon, fewer counters or more rows",
-            )
-        self._finish(view.schema, bound, present, sums[present], variance, totals[present], errors[present])
+        present = self._present(view.schema, totals, errors)
+        counted = (each[present] for each in expected_counts(totals, errors))
+        self._finish(view.schema, bound, present, sums[present], variance, *counted)
         self.statement_ = view.statement
         return self
 
@@ -70,20 +68,20 @@ class DensityClassifier(Model):
         """Log-odds of each class against all others together, one column per class, with standard errors.
 
         Errors come from the variation between tables, which noise and the choice of hashes cause, and are at least
-        those of the noise. They cover neither the sampling of the table nor the slope. Those of rows are for the same
-        densities of the records themselves.
+        those of the noise; the noise of the classes' counts is added. They cover neither the sampling of the table nor
+        the slope. Those of rows are for the same densities of the records themselves.
         """
         self._check_fitted()
         if self._rows is not None:
             found = self._rows.evidence(X, self._levels)
-            return Answer(found.value + self._log_prior, found.stderr, self.how_)
+            return Answer(found.value + self._log_prior, self._with_counts(found.stderr), self.how_)
         if self.method == "likelihood":
             return self._likelihoods(X)
         tables = self._race.rows
         scores, squares, noise = self._summed(X, (self._odds.value, self._odds.value**2, self._odds.deviation**2))
         between = np.maximum(squares - scores**2 / tables, 0.0) * (tables / max(tables - 1, 1))
         value = self.slope_ * scores + self._log_prior
-        return Answer(value, self.slope_ * np.sqrt(np.maximum(between, noise)), self.how_)
+        return Answer(value, self._with_counts(self.slope_ * np.sqrt(np.maximum(between, noise))), self.how_)
 
     def decision_function(self, X: Any) -> Floats:
         """Log-odds of the second of two classes against the first, or of each class, as in scikit-learn."""
@@ -241,7 +239,11 @@ class DensityClassifier(Model):
         spread = np.maximum(squares / tables - mean**2, self._variance) / tables
         share = np.maximum((mean / self.class_count_ - accident) * scale, _LEAST_LIKELIHOOD)
         stderr = scale * np.sqrt(spread) / (self.class_count_ * share)
-        return Answer(np.log(share) + self._log_prior, stderr, self.how_)
+        return Answer(np.log(share) + self._log_prior, self._with_counts(stderr), self.how_)
+
+    def _with_counts(self, stderr: Floats) -> Floats:
+        """Standard errors with those of the logarithms of the classes' numbers of records."""
+        return np.asarray(np.hypot(stderr, self.class_count_stderr_ / self.class_count_))
 
     def _summed(self, X: Any, tables: tuple[Floats, ...]) -> list[Floats]:
         """Entries of each record's cells, summed over tables, for each class: one matrix for each of `tables`."""
@@ -268,18 +270,36 @@ class DensityClassifier(Model):
                 return race, part.sums.reshape(part.map.groups, -1)[:-1], float(part.noise_variance)
         return None
 
+    def _present(self, schema: Schema, totals: Floats, errors: Floats) -> NDArray[np.int64]:
+        """Levels with significant counts, or all that the schema lists where noise hides all of these but one."""
+        significant = (totals > STANDS_OUT * errors) & (totals > 0)
+        if not significant.any():
+            raise QueryError(
+                f"column '{self.target}' has no class with a significant count",
+                "release with a larger epsilon, fewer counters or more rows",
+            )
+        if significant.sum() < 2:
+            column = schema.column(self.target)
+            significant[: len(column.values) if isinstance(column, Category) else None] = True
+            warnings.warn(
+                f"DensityClassifier: only one class of '{self.target}' has a significant count; all are kept\n"
+                "Hint: the others may have few records or none: see class_count_stderr_, and the errors of log_odds",
+                FitWarning,
+                stacklevel=4,
+            )
+        return np.flatnonzero(significant)
+
     def _totals(self, view: View, race: BoundRace, sums: np.ndarray, variance: float) -> tuple[Floats, Floats]:
-        """Numbers of records of the classes, from counts by class or from the tables' totals, whichever is more
-        accurate.
-        """
-        found = sums.sum(axis=1, dtype=np.int64) / race.rows
-        error = float(np.sqrt(variance * race.width / race.rows))
+        """Numbers of records of the classes, from counts by class and the tables' totals together."""
+        counted = [(sums.sum(axis=1, dtype=np.int64) / race.rows, variance * race.width / race.rows)]
         for part in view.released.parts:
             if part.map.grouped_by == self.target and part.map.ungrouped.only_counts:
-                counted = float(np.sqrt(part.noise_variance))
-                if counted < error:
-                    found, error = part.sums[:-1].astype(np.float64), counted
-        return np.asarray(found, np.float64), np.full(len(found), max(error, 0.0))
+                counted.append((part.sums[:-1].astype(np.float64), float(part.noise_variance)))
+        if not variance:
+            return counted[0][0], np.zeros(len(sums))
+        precisions = np.array([1 / each for _, each in counted])
+        found = precisions @ np.stack([count for count, _ in counted]) / precisions.sum()
+        return found, np.full(len(found), precisions.sum() ** -0.5)
 
     def _check(self) -> None:
         if self.prior not in PRIORS:

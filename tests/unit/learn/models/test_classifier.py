@@ -9,7 +9,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import FitWarning, QueryError, RecipeError
-from dpsketch.learn.models.class_tables import log_odds, shared_evidence, slope
+from dpsketch.learn.models.class_tables import expected_counts, log_odds, shared_evidence, slope
 from dpsketch.maps.hashed.ramps import ramps
 from dpsketch.recipe.tasks.classify_task import classifier_sizes
 from dpsketch.recipe.tasks.task import schema_counter_noise
@@ -235,5 +235,37 @@ def test_what_cannot_be_is_refused(view: dps.View) -> None:
 def test_classes_below_the_noise_are_refused(seeded: None) -> None:
     raw = dps.accumulate(simulated(20, 1), SCHEMA, dps.Recipe.classify(SCHEMA, target="sick", budget=BUDGET))
     view = dps.View(dps.release(raw, dps.Budget(0.01), dps.Ledger("sqlite://"), "d"))
-    with pytest.raises(QueryError, match="fewer than two classes"):
+    with pytest.raises(QueryError, match="has no class with a significant count"):
         dps.DensityClassifier("sick").fit(view)
+
+
+def test_a_class_that_noise_hides_is_kept_with_wide_errors(seeded: None) -> None:
+    """60 of 12,000 records, whose count has a standard error of about 400: such releases were refused."""
+    table = simulated(15_000, 1)
+    sick = np.flatnonzero(np.asarray(table["sick"]) == "yes")
+    table = table.take(np.sort(np.append(np.setdiff1d(np.arange(15_000), sick), sick[:60])))
+    budget = dps.Budget(0.1)
+    recipe = dps.Recipe.classify(SCHEMA, target="sick", budget=budget)
+    view = dps.View(dps.release(dps.accumulate(table, SCHEMA, recipe), budget, dps.Ledger("sqlite://"), "few"))
+    with pytest.warns(FitWarning, match="only one class of 'sick' has a significant count"):
+        model = dps.DensityClassifier("sick").fit(view)
+    assert list(model.classes_) == ["no", "yes"], "'other' is not listed by the schema"
+    assert (model.class_count_ > 0).all()
+    assert abs(model.class_count_[1] - 60) < 3 * model.class_count_stderr_[1] + 500
+    few, many = np.asarray(model.log_odds(simulated(200, 2).to_pandas()).stderr).T[::-1]
+    assert few.min() > model.class_count_stderr_[1] / model.class_count_[1] > 0.3
+    assert np.median(few) > 3 * np.median(many)
+
+
+def test_expected_counts_are_those_of_truncated_normal_distributions() -> None:
+    counts, errors = np.array([-900.0, -100.0, 0.0, 250.0, 5000.0]), np.array([300.0, 100.0, 50.0, 100.0, 100.0])
+    means, deviations = expected_counts(counts, errors)
+    for count, error, mean, deviation in zip(counts, errors, means, deviations, strict=True):
+        x = np.linspace(0, max(count, 0) + 12 * error, 200_001)
+        weight = np.exp(-(((x - count) / error) ** 2) / 2 + (min(count, 0) / error) ** 2 / 2)
+        weight /= weight.sum()
+        assert mean == pytest.approx(float(weight @ x), rel=1e-3)
+        assert deviation == pytest.approx(float(weight @ (x - weight @ x) ** 2) ** 0.5, rel=1e-3)
+    exact = expected_counts(counts, np.zeros(5))
+    assert (exact[0] == counts).all()
+    assert not exact[1].any()
