@@ -23,12 +23,12 @@ from dpsketch.recipe.bound_recipe import BoundRecipe
 from dpsketch.recipe.recipe import Recipe, declared_rows
 from dpsketch.schema.schema import Schema
 from dpsketch.sketch.adaptive import in_stages
-from dpsketch.sketch.circumstances import Circumstances, schema_digest
+from dpsketch.sketch.circumstances import Circumstances
 from dpsketch.sketch.joint_terms import Awaited, Exchange, Share, SumsType, Terms
 from dpsketch.sketch.raw import RawSketch, sums_dtype
 from dpsketch.sketch.release import NoisyShare, check_room, partition, released_sketch, try_noises
 from dpsketch.sketch.released import ReleasedSketch, library_version
-from dpsketch.sketch.reservation import account_of, finished, reserve
+from dpsketch.sketch.reservation import account_of, finished, reported, reserve
 
 
 def release_jointly(
@@ -78,8 +78,7 @@ def release_jointly(
         if reserved is not None:
             reserved(spend)
         parts, event = _summed(terms, exchange, share)
-    changed = record.first_report not in (None, schema_digest(raw.schema))
-    made = Circumstances(library_version(), account_of(record), after_report=changed)
+    made = Circumstances(library_version(), account_of(record), after_report=reported(record, raw.schema))
     return _sketch(terms, event, parts, lineage, made)
 
 

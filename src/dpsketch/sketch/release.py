@@ -31,11 +31,11 @@ from dpsketch.schema.schema import Schema
 from dpsketch.sketch import counters
 from dpsketch.sketch.adaptive import noisy_in_stages
 from dpsketch.sketch.agreement import agreed_maps
-from dpsketch.sketch.circumstances import AuditResult, Circumstances, schema_digest
+from dpsketch.sketch.circumstances import AuditResult, Circumstances
 from dpsketch.sketch.predicted_errors import PredictedErrors
 from dpsketch.sketch.raw import RawSketch, sums_dtype
 from dpsketch.sketch.released import ReleasedSketch, fits, library_version
-from dpsketch.sketch.reservation import account_of, finished, reserve
+from dpsketch.sketch.reservation import account_of, finished, reported, reserve
 
 _CHUNK = 1 << 20  # sums
 
@@ -98,8 +98,7 @@ def release(
             parts = noisy_in_stages(bound, exact, event, add_noise, agreed)
         if not bound.settled([part.map for part in parts]).promised(event):
             raise RuntimeError("a bug: the noise is not that of what would be released")
-    changed = record.first_report not in (None, schema_digest(raw.schema))
-    made = Circumstances(library_version(), account_of(record), audit, predicted, changed)
+    made = Circumstances(library_version(), account_of(record), audit, predicted, reported(record, raw.schema))
     return released_sketch(bound, (event,), parts, raw.lineage, (made,))
 
 

@@ -14,7 +14,7 @@ from dpsketch.privacy.accounting import Partition
 from dpsketch.privacy.budget import spend_stands
 from dpsketch.privacy.events import Release
 from dpsketch.schema.schema import Schema
-from dpsketch.sketch.circumstances import Account
+from dpsketch.sketch.circumstances import Account, schema_digest
 
 _COMMIT_TRIES = 3
 
@@ -48,6 +48,11 @@ def finished(ledger: Ledger, dataset: str, event: Release, spend: str) -> Iterat
     except BaseException as error:
         error.add_note(spend_stands(dataset, event.budget))
         raise
+
+
+def reported(record: Record, schema: Schema) -> bool:
+    """Whether exact counts of cells of this dataset were first shown with another schema."""
+    return record.first_report not in (None, schema_digest(schema))
 
 
 def account_of(record: Record) -> Account:
