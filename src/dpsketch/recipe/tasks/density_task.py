@@ -38,10 +38,16 @@ _ORIGIN = Tuned(DENSITY_TABLES, by=BY_HAND)
 ROW_ERROR: Annotated[float, _ORIGIN] = 0.9  # relative error of one row of hashed counters; measured 0.55 to 1.25
 # The same with a correction by simulated records; measured 0.25 to 0.4.
 CORRECTED_ROW_ERROR: Annotated[float, _ORIGIN] = 0.35
-CELL_ERROR: Annotated[float, _ORIGIN] = 0.013  # relative error of a table with cells one bandwidth wide
+# Relative error of a table with cells one bandwidth wide, in two or three columns; measured 0.003 to 0.11. The power of
+# their width with which it falls.
+CELL_ERROR: Annotated[float, Tuned("htru2, skin, cod_rna, covtype", by=BY_HAND, decision=88)] = 0.04
+CELL_POWER: Annotated[float, Tuned("htru2, skin, cod_rna, covtype", by=BY_HAND, decision=88)] = 1.5
 # The same of one column, where values often repeat: a cell's records may all be at one end; measured 0.015 to 0.4.
 ONE_COLUMN_CELL_ERROR: Annotated[float, Tuned("dpbench_1d: 8 of 18", by=BY_HAND, decision=44)] = 0.06
-TYPICAL_DENSITY: Annotated[float, _ORIGIN] = 0.02  # mean kernel value at a record; measured 0.005 to 0.07
+# Mean kernel value at a record, for narrow kernels or many columns; measured 0.005 to 0.07.
+TYPICAL_DENSITY: Annotated[float, _ORIGIN] = 0.02
+# The same for wide kernels, over the kernel at the distance of two uniform records; measured 2.7 to 9.2.
+CONCENTRATED: Annotated[float, Tuned("htru2, skin, cod_rna, covtype, sf_salaries", by=BY_HAND, decision=88)] = 3.0
 # Of the budget, for the marginals that simulated records are drawn from.
 CONTROL_SHARE: Annotated[float, _ORIGIN] = 0.07
 DENSITY_RACE_WIDTH: Annotated[int, Tuned(DENSITY_TABLES, by=PROTOTYPE)] = 1000  # counters in a row
@@ -79,7 +85,7 @@ class Density(Task):
         columns: Sequence[str] | None = None,
         bandwidth: float | None = None,
         hash: HashFamily | None = None,
-        density: float = TYPICAL_DENSITY,
+        density: float | None = None,
     ) -> DensityPrediction:
         """Relative errors of both estimates of a density.
 
@@ -87,9 +93,10 @@ class Density(Task):
         Both errors rest on constants measured on few tables.
         """
         rows, budget = self.known(schema, rows, budget)
+        names, family = _kernel(schema, columns, bandwidth, hash)
+        density = typical_density(schema, names, family) if density is None else density
         if not 0 < density <= 1:
             raise RecipeError(f"density must be above 0 and at most 1, got {density!r} instead")
-        names, family = _kernel(schema, columns, bandwidth, hash)
         table, race = density_choices(schema, rows, budget, names, family, density)
         recipe = Recipe([Part(*each) for each in density_shares(table, race, rows, budget, names)])
         return DensityPrediction(
@@ -173,11 +180,12 @@ def density_plan(
     columns: Sequence[str] | None = None,
     bandwidth: float | None = None,
     hash: HashFamily | None = None,
-    density: float = TYPICAL_DENSITY,
+    density: float | None = None,
 ) -> DensityPrediction:
     """Predicted relative errors of both estimates of a density; the other arguments are those of `Recipe.density`.
 
-    Nothing is read and nothing is spent. `density` is the mean kernel value at the points of interest.
+    Nothing is read and nothing is spent. `density` is the mean kernel value at the points of interest, by default
+    `typical_density`.
     """
     return TASK.predict(
         schema, rows=rows, budget=budget, columns=columns, bandwidth=bandwidth, hash=hash, density=density
@@ -214,26 +222,51 @@ def density_shares(
 
 
 def density_choices(
-    schema: Schema, rows: int, budget: Budget, names: tuple[str, ...], family: HashFamily, density: float | None = None
+    schema: Schema,
+    rows: int,
+    budget: Budget,
+    names: tuple[str, ...],
+    family: HashFamily,
+    density: float | None = None,
+    inside: tuple[float, float] | None = None,
 ) -> tuple[tuple[FeatureMap, float] | None, tuple[Race, float]]:
     """A table, if these columns allow one, and hashed counters, each with its predicted relative error
-    at this density.
+    at this density. `inside` is that of `table_bins`.
     """
-    density = TYPICAL_DENSITY if density is None else density
+    density = typical_density(schema, names, family) if density is None else density
     corrected = _corrected(family, names)
     size = race_rows(schema, rows, budget, len(names), corrected)
     columns = None if isinstance(family, Product) else names
     labels = None if columns is None else labels_in(schema, columns)
     race = Race(columns, size, DENSITY_RACE_WIDTH, hash=family, labels=labels)
     counters = race, race_error(schema, rows, budget, size, density, corrected)
-    numeric = all(schema.column(name).numeric for name in names)
-    if not isinstance(family, Euclidean) or len(names) > MOST_TABLE_COLUMNS or not numeric:
+    spans = _table_spans(schema, names, family)
+    if spans is None or not isinstance(family, Euclidean):
         return None, counters
-    spans = tuple(bandwidth_spans(names, family, schema).values())
-    bins, error = table_bins(schema, rows, budget, spans, density)
+    bins, error = table_bins(schema, rows, budget, spans, density, inside)
     if max(spans) / bins > WIDEST_CELLS:
         return None, counters
     return (Histogram(len(names), names, bins, family), error), counters
+
+
+def typical_density(schema: Schema, names: tuple[str, ...], family: HashFamily) -> float:
+    """A typical mean kernel value at a record, from public numbers: TYPICAL_DENSITY, or CONCENTRATED times the kernel
+    at the root mean squared distance of two records that are uniform between the bounds, if that is more. The latter is
+    for columns that a table can have.
+    """
+    spans = _table_spans(schema, names, family)
+    if spans is None or not isinstance(family, Euclidean):
+        return TYPICAL_DENSITY
+    distance = np.array([sqrt(sum(span**2 for span in spans) / 6)])
+    return max(TYPICAL_DENSITY, min(CONCENTRATED * float(Euclidean(1.0, family.power).kernel(distance)[0]), 1.0))
+
+
+def _table_spans(schema: Schema, names: tuple[str, ...], family: HashFamily) -> tuple[float, ...] | None:
+    """Widths of the columns in bandwidths, if a table can have these columns for this kernel."""
+    numeric = all(schema.column(name).numeric for name in names)
+    if not isinstance(family, Euclidean) or len(names) > MOST_TABLE_COLUMNS or not numeric:
+        return None
+    return tuple(bandwidth_spans(names, family, schema).values())
 
 
 def _corrected(family: HashFamily, names: Sequence[str]) -> bool:
@@ -285,20 +318,24 @@ def table_noise(spans: Sequence[float]) -> float:
 
 
 def table_bins(
-    schema: Schema, rows: int, budget: Budget, spans: Sequence[float], density: float = TYPICAL_DENSITY
+    schema: Schema,
+    rows: int,
+    budget: Budget,
+    spans: Sequence[float],
+    density: float,
+    inside: tuple[float, float] | None = None,
 ) -> tuple[int, float]:
     """Bins of each column of a table for densities, and the predicted relative error.
 
-    Cells h bandwidths wide have an error of CELL_ERROR·h from the unknown positions of records inside them, and noise
-    proportional to h^(−d/2). The best h balances the two for a typical density. For one column, whose values often
-    repeat, it is ONE_COLUMN_CELL_ERROR·h: noise grows slowly with the number of bins, and cells that are too wide cost
-    more than cells that are too narrow.
+    Cells h bandwidths wide have an error of CELL_ERROR·h^CELL_POWER from the unknown positions of records inside them,
+    and noise proportional to h^(−d/2). The best h balances the two for this density. For one column, whose values often
+    repeat, the error is ONE_COLUMN_CELL_ERROR·h. `inside` is another factor and power.
     """
-    unseen = ONE_COLUMN_CELL_ERROR if len(spans) == 1 else CELL_ERROR
     columns, noise = len(spans), schema_counter_noise(schema, budget)
+    unseen, power = inside or ((ONE_COLUMN_CELL_ERROR, 1.0) if columns == 1 else (CELL_ERROR, CELL_POWER))
     noise = noise**2 * table_noise(spans) / (rows * density) ** 2
-    width = (columns * noise / (2 * unseen**2)) ** (1 / (columns + 2))
+    width = (columns * noise / (2 * power * unseen**2)) ** (1 / (columns + 2 * power))
     most = min(int(MOST_TABLE_CELLS ** (1 / columns)) - 3, MOST_TABLE_BINS)
     bins = int(min(max(max(spans) / min(max(width, 0.02), 1.5), 4), most))
     width = max(spans) / bins
-    return bins, sqrt((unseen * width) ** 2 + noise / width**columns)
+    return bins, sqrt((unseen * width**power) ** 2 + noise / width**columns)
