@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +27,13 @@ def sketched(feature_map: dps.Histogram, seed: int, share: float = 1.0) -> dps.R
 def test_a_density_table_of_an_earlier_version_merges() -> None:
     """It has no kernel of its own, and those of today have one: both hold the same counts."""
     old = dps.ReleasedSketch.load(PINNED)
-    recipe = dps.Recipe.density(old.schema, rows=old.schema.rows, budget=dps.Budget(1.0))
-    [_, table] = recipe.parts
-    assert getattr(table.map, "kernel", None) is not None, "the recipe of today says which kernel is meant"
+    today = dps.Recipe.density(old.schema, rows=old.schema.rows, budget=dps.Budget(1.0))
+    [count, table] = today.parts
+    kernel = getattr(table.map, "kernel", None)
+    assert kernel is not None, "the recipe of today says which kernel is meant"
+    [_, own] = old.recipe.parts
+    assert isinstance(own.map, dps.Histogram)
+    recipe = dps.Recipe([count, replace(own, map=replace(own.map, kernel=kernel))], rows=today.rows)
     random = np.random.default_rng(5)
     raw = dps.accumulate(pa.table({name: random.uniform(-1, 1, 500) for name in "xy"}), old.schema, recipe)
     new = dps.release(raw, dps.Budget(1.0), dps.Ledger("sqlite://"), "a")

@@ -222,10 +222,16 @@ def density_shares(
 
 
 def density_choices(
-    schema: Schema, rows: int, budget: Budget, names: tuple[str, ...], family: HashFamily, density: float | None = None
+    schema: Schema,
+    rows: int,
+    budget: Budget,
+    names: tuple[str, ...],
+    family: HashFamily,
+    density: float | None = None,
+    inside: tuple[float, float] | None = None,
 ) -> tuple[tuple[FeatureMap, float] | None, tuple[Race, float]]:
     """A table, if these columns allow one, and hashed counters, each with its predicted relative error
-    at this density.
+    at this density. `inside` is that of `table_bins`.
     """
     density = typical_density(schema, names, family) if density is None else density
     corrected = _corrected(family, names)
@@ -237,7 +243,7 @@ def density_choices(
     spans = _table_spans(schema, names, family)
     if spans is None or not isinstance(family, Euclidean):
         return None, counters
-    bins, error = table_bins(schema, rows, budget, spans, density)
+    bins, error = table_bins(schema, rows, budget, spans, density, inside)
     if max(spans) / bins > WIDEST_CELLS:
         return None, counters
     return (Histogram(len(names), names, bins, family), error), counters
@@ -311,15 +317,22 @@ def table_noise(spans: Sequence[float]) -> float:
     return float(np.trapezoid(Euclidean(1.0).kernel(steps) ** 2 * surface, steps))
 
 
-def table_bins(schema: Schema, rows: int, budget: Budget, spans: Sequence[float], density: float) -> tuple[int, float]:
+def table_bins(
+    schema: Schema,
+    rows: int,
+    budget: Budget,
+    spans: Sequence[float],
+    density: float,
+    inside: tuple[float, float] | None = None,
+) -> tuple[int, float]:
     """Bins of each column of a table for densities, and the predicted relative error.
 
     Cells h bandwidths wide have an error of CELL_ERROR·h^CELL_POWER from the unknown positions of records inside them,
     and noise proportional to h^(−d/2). The best h balances the two for this density. For one column, whose values often
-    repeat, the error is ONE_COLUMN_CELL_ERROR·h.
+    repeat, the error is ONE_COLUMN_CELL_ERROR·h. `inside` is another factor and power.
     """
     columns, noise = len(spans), schema_counter_noise(schema, budget)
-    unseen, power = (ONE_COLUMN_CELL_ERROR, 1.0) if columns == 1 else (CELL_ERROR, CELL_POWER)
+    unseen, power = inside or ((ONE_COLUMN_CELL_ERROR, 1.0) if columns == 1 else (CELL_ERROR, CELL_POWER))
     noise = noise**2 * table_noise(spans) / (rows * density) ** 2
     width = (columns * noise / (2 * power * unseen**2)) ** (1 / (columns + 2 * power))
     most = min(int(MOST_TABLE_CELLS ** (1 / columns)) - 3, MOST_TABLE_BINS)
