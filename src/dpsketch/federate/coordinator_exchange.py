@@ -196,8 +196,8 @@ class CoordinatorExchange:
         """Who of those expected has sent a message of this round, once enough have or the patience is over."""
         last, seen = time.monotonic(), -1
         for _ in self.boxes.changes(0 if self._by_hand else _LONG):
-            awaited = [name for name in expected if name not in self._without]
-            there = tuple(name for name in awaited if self.boxes.has(setting.envelope(name, round_)))
+            there = tuple(name for name in expected if self.boxes.has(setting.envelope(name, round_)))
+            awaited = [name for name in expected if name in there or name not in self._without]
             for name in there if round_ == JOIN else ():
                 self._check_join(setting, name)
             if len(there) >= min(enough, len(awaited)):

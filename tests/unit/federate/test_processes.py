@@ -47,7 +47,7 @@ def test_one_killed_after_sending_is_in_the_sum(tmp_path: Path) -> None:
     run.killed("h5")
     said = [run.end(name) for name in ("h1", "h2", "h3", "h4", "hub")]
     # The second stage needs all members of the first, so the session ends there: with its first totals.
-    assert all("4 of at least 5 holders, so this session ends and reveals nothing" in each for each in said)
+    assert all("4 of at least 5 holders, so this session ends and reveals nothing" in each for each in said), said
     assert messages(tmp_path, "unmask") == 4
     (total,) = run.expected(run.names)
     written = (tmp_path / "h1" / "session" / "totals-0").read_bytes()
