@@ -27,7 +27,7 @@ NOT_TUNED = {
         heap.CANDIDATES heap.HEAVIEST heap.MOST_SCANNED heap._BLOCK level_counters.ROUNDS
         heavy_cells.MOST_CELLS joint_estimator.BATCHES joint_estimator.COARSE joint_estimator.DRAWS
         kernel_sums._AT_ONCE one_column.MOST_KNOWN joint_estimator.REFIT_DRAWS level_counters._LOOKED_AT lloyd._BLOCK
-        small_table.MOST_VALUES single_values.COMPARED single_values.FEW_VALUES single_values.MOST_POINTS
+        small_table.MOST_VALUES
         modes.MOST_MODES loss_search.MOST_PARAMETERS row_kernel.FIT_ROWS row_kernel.REFIT_ROWS row_kernel._DISTANCES
         row_kernel._TABULATED
         quadratic_fit.MOST_UNKNOWNS race_rejection.MOST_ROUNDS race_rejection.ROUND recipe.MOST_PARTS
@@ -59,11 +59,10 @@ NOT_TUNED = {
         trends.LEAST unseen.LEAST weights.STAGES weights.STEPS
     """,
     "quantiles of known distributions": """
-        single_values.ANY_PART
         tails.EMPTY tails.FAR tails.MORE_ALONE
     """,
     "seeds, units, markers, sizes of arrays, grids of plots": """
-        against_reference._SHOWN single_values.ASKED small_table.JUMP
+        against_reference._SHOWN small_table.JUMP
         bootstrap.SEED cell_points._ANY cell_points._GOLDEN clompr.POINT convolved._HIGH convolved._INNER convolved._LOW
         density_plot._STEPS descent.SEED fit_cache._DIGEST one_column.ATOMS joint_estimator.ERRORS
         one_column.PER_COLUMN level_counters.SPREAD level_counters._NORMAL_MEDIAN linear_moments._SEED

@@ -4,13 +4,11 @@ Points are drawn from a product of distributions of single columns, a function i
 these points, and the regression's coefficients are applied to the noisy sums. Source: m2m §3, with an unpenalised
 intercept and λ = σ²/(n·τ)² (Theorem 1 supports σ²/n², not σ²/n). Columns come from noisy marginals where the release
 has them: the marginals then enter as unpenalised features, which explain all functions of single columns. Other
-columns are uniform on their bounds or, where that explains the sums better, redrawn from the shares that the regression
-estimates.
+columns start uniform on their bounds, and are redrawn from the shares that the regression estimates.
 
 Errors: the distribution of the records is modelled as that of the points plus white noise of variance τ², estimated
 from the sums. The posterior variance of an expectation is then the variance of the noise propagated through the
-coefficients, plus τ² times the mean square of the residual of the function; and the answer's change if records with
-similar features had missing cells, or values that the question names (`single_values`).
+coefficients, plus τ² times the mean square of the residual of the function.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ from numpy.typing import NDArray
 from dpsketch.learn.answer import Estimate
 from dpsketch.learn.estimators.block_moments import BlockMoments, MomentsAtPoints, drawn_codes, white_noise
 from dpsketch.learn.estimators.release_noise import UNRESOLVED, ReleaseNoise
-from dpsketch.learn.estimators.single_values import SINGLE_VALUES, SingleValues, may_be_missing
 from dpsketch.learn.estimators.small_table import TableEstimator
 from dpsketch.learn.estimators.sum_blocks import Block
 from dpsketch.learn.estimators.weights import WeightedPoints
@@ -45,18 +42,12 @@ FEW: Annotated[int, UNRECORDED] = 32  # points in a bin, below which its effect 
 UNIFORM: Annotated[float, UNRECORDED] = 0.05  # uniform share of the points' marginals, so that no bin is without points
 BINS: Annotated[int, UNRECORDED] = 64
 BOUND_SHARE: Annotated[float, UNRECORDED] = 0.04  # of a column's first points: clamped values pile up at the bounds
-# Of a column's first points, unless the schema excludes missing cells.
-MISSING_SHARE: Annotated[float, Tuned("Random10 and simulated labels and ratings", by=BY_HAND, decision=58)] = 0.002
-MISSING_IN_COUNTERS: Annotated[float, UNRECORDED] = 0.01  # the same if the sums are a table of counters
+MISSING_SHARE: Annotated[float, UNRECORDED] = 0.01  # of a column's first points
 ROUNDS: Annotated[int, UNRECORDED] = 3  # in which points are redrawn
 COARSE: Annotated[int, UNRECORDED] = 10  # shares of a column, from which points are redrawn
 MIX: Annotated[float, UNRECORDED] = 0.1  # weight of uniform points among redrawn ones
 # Least τ² of directions that the sums do not determine.
 PRIOR: Annotated[float, Tuned("real tables", by=BY_HAND)] = 0.5
-# How much smaller τ² must be at redrawn points than at even ones, for the redrawn to be used.
-CLOSER: Annotated[float, Tuned("Random10, also with 2 % missing, and correlated columns", by=BY_HAND, decision=58)] = (
-    2.0
-)
 ERRORS: Annotated[int, UNRECORDED] = 256  # coordinates of the approximation error
 
 Distribution = tuple[Cells, Floats]  # cells of a column and their shares among the points
@@ -94,17 +85,7 @@ class MomentEstimator:
         return None
 
     def expect(self, *products: Sequence[Factor]) -> Estimate:
-        rows = [product_at(each, self.frame) for each in products]
-        functions, first = np.concatenate(rows), self._errors
-        found, left, slopes = self._expect(self._fitted, functions)
-        ends = np.cumsum([len(each) for each in rows])[:-1]
-        single = np.concatenate([*map(self._single.errors, products, rows, np.split(slopes, ends))])
-        influence = np.zeros((len(functions), first + ERRORS + single.shape[1]))
-        influence[:, : found.influence.shape[1]] = found.influence
-        influence[:, first : first + ERRORS] = self._scale(functions, left)[:, None] * (left @ _buckets(left.shape[1]))
-        influence[:, first + ERRORS :] = single
-        self._floor(functions, influence)
-        return Estimate(found.value, influence)
+        return self.expect_values(np.concatenate([product_at(each, self.frame) for each in products]))
 
     @made_once
     @one_thread()
@@ -115,39 +96,31 @@ class MomentEstimator:
         start = {name: self._start(name) for name in self.columns}
         if not self._redraws:
             return self._drawn(start, count)
-        even = self._drawn(start | {name: self._even(name) for name in self._unknown}, count)
         points = self._drawn(start, count // 4)
         for step in range(ROUNDS):
             fit = self._fit(points)
             again = {name: self._again(name, fit) for name in self.columns}
             points = self._drawn(again, count if step == ROUNDS - 1 else count // 4)
-        return points if self._fit(points).spread * CLOSER < self._fit(even).spread else even
+        return points
 
     @property
     def _redraws(self) -> bool:
         """Whether points are redrawn: the sums distinguish points, and are few enough for this to be fast."""
+        unknown = len(self._marginals) < len(self.columns)
         small = self._block.sparse or self._block.size <= MOST_REDRAWN
-        return bool(self._unknown) and self._block.separates_points and small
+        return unknown and self._block.separates_points and small
 
     def _start(self, name: str) -> Distribution:
         """The noisy marginal of a column, else uniform, with some points at the bounds and some missing."""
         if name in self._marginals:
             table = self._marginals[name]
             return table.table.cells[0], (1 - UNIFORM) * table.marginal.positive + UNIFORM / table.table.size
-        cells, shares = self._even(name)
+        cells = HistogramCells(self._schema.column(name), BINS)
+        shares = np.append(np.diff(cells.first_levels) / cells.first_levels[-1], 0.0)
         if cells.binned:
             shares[[0, -2]] = BOUND_SHARE
-        if not self._block.sparse:
-            shares[-1] = MISSING_SHARE * shares.sum() * may_be_missing(cells.column)
+        shares[-1] = MISSING_SHARE * shares.sum()
         return cells, shares / shares.sum()
-
-    def _even(self, name: str) -> Distribution:
-        """Even on the values of a column. Counters may have cells of their own for missing values, which then need
-        points.
-        """
-        cells = HistogramCells(self._schema.column(name), BINS)
-        missing = MISSING_IN_COUNTERS * may_be_missing(cells.column) if self._block.sparse else 0.0
-        return cells, np.append(np.diff(cells.first_levels) / cells.first_levels[-1], missing)
 
     def _again(self, name: str, fit: _Fit) -> Distribution:
         """The estimated shares of coarse bins of a column without a marginal, truncated at zero."""
@@ -205,8 +178,8 @@ class MomentEstimator:
         gram[np.diag_indices_from(gram)] += variance / spread + 1e-9
         return _Fit(points, features, cho_factor(gram), spread)
 
-    def _expect(self, fit: _Fit, functions: Floats) -> tuple[Estimate, Floats, Floats]:
-        """Expectations with the noise of the sums and the marginals; the residuals of the functions; and the slopes."""
+    def _expect(self, fit: _Fit, functions: Floats) -> tuple[Estimate, Floats]:
+        """Expectations with the noise of the sums and the marginals, and the residuals of the functions."""
         from scipy.linalg import cho_solve
 
         points, wanted = fit.points, fit.points.interactions(functions)
@@ -215,19 +188,17 @@ class MomentEstimator:
         rest = functions - slopes @ points.at.features
         change, influence = self._shifts(points, points.main_effects(rest))
         found.influence[:, : influence.shape[1]] += influence
-        value = found.value + rest.mean(axis=1) + change
-        return Estimate(value, found.influence), wanted - slopes @ fit.features, slopes
+        return Estimate(found.value + rest.mean(axis=1) + change, found.influence), wanted - slopes @ fit.features
 
-    @property
-    def _unknown(self) -> list[str]:
-        """Columns without a marginal."""
-        return [name for name in self.columns if name not in self._marginals]
-
-    @made_once
-    def _single(self) -> SingleValues:
-        points = self._points
-        unknown = {name: points.distributions[name] for name in self._unknown}
-        return SingleValues(self._schema, self._sums, points.at, unknown, points.bins)
+    def expect_values(self, functions: Floats) -> Estimate:
+        """Expectations of functions given by their values on the points: one row a function."""
+        first = self._errors
+        found, left = self._expect(self._fitted, functions)
+        influence = np.zeros((len(functions), first + ERRORS))
+        influence[:, : found.influence.shape[1]] = found.influence
+        influence[:, first:] = self._scale(functions, left)[:, None] * (left @ _buckets(left.shape[1]))
+        self._floor(functions, influence)
+        return Estimate(found.value, influence)
 
     def _scale(self, functions: Floats, left: Floats) -> Floats:
         """τ divided by the root of the number of points, for each function; at least a public value where the sums
@@ -257,7 +228,7 @@ class MomentEstimator:
     def _errors(self) -> int:
         """The first coordinate of the approximation error, after those of the sums."""
         self._sums.reserve()
-        return self._noise.reserve((UNRESOLVED, ERRORS), (SINGLE_VALUES, self._single.coordinates))
+        return self._noise.reserve((UNRESOLVED, ERRORS))
 
 
 @dataclass(frozen=True)
