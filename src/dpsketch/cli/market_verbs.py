@@ -80,6 +80,7 @@ def market_owner(
     release: Annotated[
         Path | None, typer.Option(help="An earlier release for this market's columns: reuse it.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Release the records once, then sell a quota of rows to the aggregator."""
     from dpsketch.federate.market.market_parties import read_rows_file, run_owner
@@ -87,6 +88,8 @@ def market_owner(
 
     _, office = _office(config, key, state)
     run_owner(office, read_rows_file(table), Ledger(ledger), dataset, release)
+    if as_json:
+        print_json({"owner": office.party.name, "sent": True})
 
 
 @market_app.command("consumer")
@@ -99,6 +102,7 @@ def market_consumer(
     dataset: Dataset,
     output: Annotated[Path, typer.Option("-o", "--output", help="Parquet file to write the summary to.")],
     force: Force = False,
+    as_json: AsJson = False,
 ) -> None:
     """Release the validation set, and receive the summary."""
     from dpsketch.federate.market.market_parties import read_rows_file, run_consumer
@@ -108,6 +112,8 @@ def market_consumer(
     check_free(output, force)
     _, office = _office(config, key, state)
     run_consumer(office, read_rows_file(table), Ledger(ledger), dataset, output)
+    if as_json:
+        print_json({"output": str(output)})
 
 
 @market_app.command("evaluate")

@@ -64,7 +64,9 @@ COMMANDS = {
     "federate export": "federate export session-hub -o to-all",
     "federate import": "federate import session-h1 to-all",
 }
-TOGETHER = ("federate coordinator", "federate holder")  # they wait for each other: test_federate_verbs
+# They wait for each other: test_federate_verbs, test_market_processes.
+_PARTIES = ("aggregator", "owner", "consumer", "plan", "evaluate")
+TOGETHER = ("federate coordinator", "federate holder", *(f"market {name}" for name in _PARTIES))
 WRITING = ("accumulate", "merge", "graph", "release", "tighten", "labels", "sample", "score")
 
 
