@@ -273,7 +273,7 @@ def _smoothed(
     shares = np.zeros(len(parent))
     even = _logarithms_of_widths(widths, smooth)[live]
     seen, aim = counts.scaled()
-    least_error, rises = np.inf, 0
+    least_error = np.inf
     for tried in SMOOTHING if start is None else (start.smoothing,):
         theta = smooth_minimum(errors, tried * penalty + inside, theta, even)
         error, own = 0.0, np.exp(theta)
@@ -281,9 +281,7 @@ def _smoothed(
             left = seen[:, live] @ own - aim
             error = float(left @ left) + 2 * freedom(errors, tried * penalty + inside, own, seen[:, live])
         if error < least_error:
-            least_error, weight, best, rises = error, tried, theta, 0
-        elif (rises := rises + 1) == 2:  # errors fall to a minimum and rise from there on
-            break
+            least_error, weight, best = error, tried, theta
     theta = best
     shares[live] = np.exp(theta)
     fallen = falling(rows * shares, widths, tail) / rows
