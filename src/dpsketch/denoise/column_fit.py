@@ -119,7 +119,7 @@ def fit_marginal(
     Equations: the cells, their total, the centred sum, and `extra`. Without order: non-negative least squares. Of very
     many cells: these and their total alone, which is a projection. With
     order: least squares for exp(θ) with penalised second differences of θ (never of atoms at the bounds or of missing,
-    which are dropped unless their counts stand out of the noise), with the one of a few weights that has the least
+    which are dropped unless their counts are significant), with the one of a few weights that has the least
     expected error of the counts: χ² plus twice the degrees of freedom. Tails then fall off like exponentials, where
     cutting negative counts off would leave mass all over the range. Finer cells also explain the mean positions in
     those they divide.
